@@ -1,0 +1,48 @@
+"""Differentially private synthetic tables by adaptive residual measurement."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adaptive_qs.data.schema import Schema as Schema
+    from adaptive_qs.data.table import CodedTable as CodedTable
+    from adaptive_qs.domain import Domain as Domain
+    from adaptive_qs.evaluation.metrics import workload_error as workload_error
+    from adaptive_qs.release.release import Release as Release
+    from adaptive_qs.synthesizer.estimator import Synthesizer as Synthesizer
+    from adaptive_qs.workload.workload import Workload as Workload
+
+_HOMES = {
+    "CodedTable": "adaptive_qs.data.table",
+    "Domain": "adaptive_qs.domain",
+    "Release": "adaptive_qs.release.release",
+    "Schema": "adaptive_qs.data.schema",
+    "Synthesizer": "adaptive_qs.synthesizer.estimator",
+    "Workload": "adaptive_qs.workload.workload",
+    "workload_error": "adaptive_qs.evaluation.metrics",
+}
+"""Where the public names live; they are imported when first used, so that this import is fast."""
+
+__all__ = [
+    "CodedTable",
+    "Domain",
+    "Release",
+    "Schema",
+    "Synthesizer",
+    "Workload",
+    "workload_error",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("adaptive_qs.release.manifest").package_version()
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, "__version__"])

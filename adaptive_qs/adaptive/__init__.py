@@ -1,0 +1,1 @@
+"""The select-measure-reconstruct loop: the only callers of private counts and of noise."""

@@ -1,0 +1,68 @@
+"""Noisy measurement of residuals, in integers.
+
+Scaled form: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v is the integer
+marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of squared length
+Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
+(Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
+released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.residual.arrays import decompose
+from adaptive_qs.residual.basis import CenteredBasis
+from adaptive_qs.residual.variance import privacy_cost
+
+MAX_SCALE = 2**20
+"""Largest n = Πn_i for which Ξv is formed: |Ξv| ≤ n · rows stays inside 64 bits."""
+
+
+def is_scaled(domain: Domain, residual: Clique) -> bool:
+    """Whether the residual is released in scaled form; depends on public sizes only."""
+    return domain.size(residual) <= MAX_SCALE
+
+
+def measurement_cost(domain: Domain, residual: Clique) -> float:
+    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²)."""
+    if not is_scaled(domain, residual):
+        return 1.0
+    return privacy_cost(domain, residual)
+
+
+def measure_residual(
+    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
+) -> NDArray[np.float64]:
+    """A noisy residual in centered form (rows), shaped like the marginal over it.
+
+    Args:
+        counter: the private counts.
+        mechanisms: charges :func:`measurement_cost` / (2 · noise_variance), then draws.
+        residual: τ.
+        noise_variance: σ² of the equivalent noise on the marginal's cells (rows²).
+
+    Returns:
+        ζ_τ + N(0, σ² ⊗Π_i): zero-sum along every axis.
+    """
+    domain = counter.domain
+    values = counter.count(residual)
+    scale = 1
+    squared_sensitivity = Fraction(1)
+    if is_scaled(domain, residual):
+        for axis, n in enumerate(domain.shape(residual)):
+            values = n * values - values.sum(axis=axis, keepdims=True)
+            squared_sensitivity *= n * (n - 1)
+        scale = domain.size(residual)
+    label = "residual " + "x".join(domain.clique_names(residual)) if residual else "total"
+    noisy = mechanisms.release_counts(
+        label, values, squared_sensitivity, Fraction(noise_variance) * scale**2
+    )
+    bases = [CenteredBasis(n) for n in domain.shape(residual)]
+    return decompose(noisy / scale, residual, residual, bases)

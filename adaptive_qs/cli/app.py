@@ -1,0 +1,46 @@
+"""The commands by name. Whatever is slow to import is imported by the command that runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import adaptive_qs
+from adaptive_qs.cli.evaluate import evaluate
+from adaptive_qs.cli.output import emit
+from adaptive_qs.cli.sample import sample
+from adaptive_qs.cli.schema import schema_app
+from adaptive_qs.cli.synthesize import synthesize
+
+app = typer.Typer(
+    help="Share a synthetic table instead of a private one, under differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Start with: python -m adaptive_qs synthesize --demo",
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        emit(f"adaptive-qs {adaptive_qs.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar="", help="Show the version.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+app.command()(synthesize)
+app.command()(sample)
+app.command()(evaluate)
+app.add_typer(schema_app, name="schema")

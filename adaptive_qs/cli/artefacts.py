@@ -1,0 +1,83 @@
+"""The files that commands write: checked first, written last, stamped where not private."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adaptive_qs.errors import InputError
+
+if TYPE_CHECKING:
+    from adaptive_qs.release.release import Release
+
+
+def stamp_path(table: Path) -> Path:
+    """The file beside a table that says that the table is not private."""
+    return table.parent / f"{table.name}.NOT-PRIVATE.txt"
+
+
+def check_table(path: Path, force: bool) -> None:
+    """Refuse a path at which no table can or may be written, with or without a stamp beside it.
+
+    Raises:
+        InputError: its format is unknown, it or its stamp cannot be written, or one of them exists
+            and ``force`` is not set.
+    """
+    from adaptive_qs.data.writers import check_table_path
+
+    check_table_path(path)
+    _refuse_existing(path, force)
+    check_file(stamp_path(path), force)
+
+
+def check_file(path: Path, force: bool) -> None:
+    """Refuse a path at which no file can or may be written.
+
+    Raises:
+        InputError: it cannot be written, or it exists and ``force`` is not set.
+    """
+    from adaptive_qs.data.files import check_writable
+
+    check_writable(path)
+    _refuse_existing(path, force)
+
+
+def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
+    """Refuse an output that is also an input or another output.
+
+    Raises:
+        InputError: two of them are the same file.
+    """
+    seen = {path.resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is not None and path.resolve() in seen:
+            raise InputError(f"{path}: is also an input or another output: give another path")
+        if path is not None:
+            seen.add(path.resolve())
+
+
+def write_stamped(table: Any, path: Path, release: Release) -> None:
+    """Write a table sampled from a release; insecure noise is also stamped in a file beside it.
+
+    Parquet carries the stamp in its metadata, but a CSV file has no place for it. A table that is
+    not private never stands without its stamp; the stamp of an earlier table is removed.
+
+    Raises:
+        InputError: a file cannot be written or removed.
+    """
+    from adaptive_qs.data.files import atomic_writer, remove_file
+    from adaptive_qs.data.writers import write_table
+
+    stamp = stamp_path(path)
+    if release.insecure:
+        with atomic_writer(stamp) as file:
+            file.write(f"{path.name}: {release.manifest.stamp}\n".encode())
+    write_table(table, path, release.schema)
+    if not release.insecure:
+        remove_file(stamp)
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already: add --force to replace it, or give another path")

@@ -1,0 +1,136 @@
+"""From a command line to an exit code: one line for every error, and never a cell value."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import typer
+
+from adaptive_qs.cli.app import app
+from adaptive_qs.cli.output import PipeClosed, fail
+from adaptive_qs.cli.receipt import spent
+from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded
+
+DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
+"""Environment variable that asks for tracebacks. They may show private values: never share them."""
+
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
+
+
+class Stopped(BaseException):
+    """A signal asked the command to stop."""
+
+    def __init__(self, number: int) -> None:
+        """Remember the number of the signal."""
+        self.exit_code = 128 + number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0 done, 2 usage or bad input, 3 budget refused, 4 resource refused (each before any budget
+        is spent), 1 own fault or any failure after it is spent, 128 + n stopped by signal n.
+    """
+    debug = bool(os.environ.get(DEBUG_VARIABLE))
+    with _signals(), warnings.catch_warnings():
+        if not debug:
+            warnings.simplefilter("ignore")
+        try:
+            return _run(arguments)
+        except AdaptiveQsError as error:
+            return _failed(error, str(error), error.exit_code)
+        except _USAGE_ERROR as error:
+            if error.format_message():  # otherwise the help has just been shown
+                fail(_usage_line(error))
+            return 2
+        except MemoryError as error:
+            mend = "lower --max-memory, ask for fewer ways, or declare coarser bins"
+            return _failed(error, f"out of memory: {mend}", ResourceExceeded.exit_code)
+        except Stopped as stop:
+            fail(f"stopped before the end: {spent(stop) or 'no output was written'}")
+            return stop.exit_code
+        except KeyboardInterrupt:  # under another handler of SIGINT than Python's and ours
+            fail("stopped before the end")
+            return 128 + signal.SIGINT
+        except (PipeClosed, BrokenPipeError):
+            _silence_stdout()
+            return 128 + 13
+        except SystemExit as stop:
+            return stop.code if isinstance(stop.code, int) else 1
+        except Exception as error:  # noqa: BLE001  (its message may quote private values)
+            if debug:
+                traceback.print_exc()
+            return _failed(error, _bug_line(error), 1)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """The command's own exit code; typer reports an interrupted one as 130."""
+    code = app(args=arguments, prog_name="adaptive-qs", standalone_mode=False)
+    sys.stdout.flush()
+    if code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: BaseException, message: str, code: int) -> int:
+    """Say why, and what has become of the budget; once it is spent, nothing was refused."""
+    paid_for = spent(error)
+    fail(f"{message}; {paid_for}" if paid_for else message)
+    return 1 if paid_for else code
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGINT and SIGTERM unwind the stack, so that temporary files are removed.
+
+    A SIGINT that is ignored, as that of background jobs may be, stays ignored.
+    """
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise Stopped(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        previous[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _usage_line(error: Any) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "adaptive-qs"
+    return f"{message.rstrip('.')}: see {command} --help"
+
+
+def _bug_line(error: Exception) -> str:
+    """Where it happened, without the message of the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "adaptive_qs" in frame.filename]
+    place = f" at {os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
+    return (
+        f"internal error ({type(error).__name__}{place}): this is a bug, please report it; "
+        f"{DEBUG_VARIABLE}=1 shows a traceback, which may hold private values"
+    )
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from flushing into the closed pipe when it exits."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,144 @@
+"""The options of all commands, in one place so that they read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adaptive_qs.errors import InputError
+
+_BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
+
+
+def _option(name: str, metavar: str | None, text: str, panel: str | None, default: str = "") -> Any:
+    """An option whose default, where there is one to tell, is said in words."""
+    return typer.Option(
+        name,
+        metavar=metavar or "",
+        help=f"{text} (Default: {default}.)" if default else text,
+        rich_help_panel=panel,
+        show_default=False,
+    )
+
+
+SchemaPath = Annotated[
+    Path | None, _option("--schema", "FILE", "Public schema, or an mbi domain file.", None)
+]
+WorkloadPath = Annotated[
+    Path | None, _option("--workload", "FILE", "Workload file: the marginals that matter.", None)
+]
+Ways = Annotated[
+    str | None, _option("--ways", "K", "All K-way marginals; several as 1,2.", None, "2")
+]
+Reference = Annotated[
+    str,
+    _option(
+        "--reference",
+        "KIND",
+        "How unmeasured interactions are filled: product (independence) or uniform (AIM+GReM as "
+        "published).",
+        None,
+        "product",
+    ),
+]
+Demo = Annotated[
+    bool,
+    _option(
+        "--demo",
+        None,
+        "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, "
+        "./adult_synthetic.csv unless --out is given.",
+        None,
+    ),
+]
+
+Epsilon = Annotated[
+    float | None,
+    _option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
+]
+Delta = Annotated[
+    float | None,
+    _option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
+]
+Rho = Annotated[
+    float | None, _option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
+]
+InsecureSeed = Annotated[
+    int | None,
+    _option(
+        "--insecure-seed",
+        "N",
+        "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
+        _BUDGET,
+    ),
+]
+
+_TABLE_HELP = "Synthetic table: .csv, .csv.gz or .parquet."
+Out = Annotated[Path | None, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
+RequiredOut = Annotated[Path, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
+ReleaseOut = Annotated[
+    Path | None,
+    _option(
+        "--release",
+        "FILE",
+        "Release bundle (.zip): sample more tables from it, free of charge.",
+        _OUTPUT,
+    ),
+]
+Rows = Annotated[
+    int | None,
+    _option(
+        "--rows", "N", "Rows of the synthetic table.", _OUTPUT, "the noisy number of private rows"
+    ),
+]
+Seed = Annotated[
+    int | None,
+    _option(
+        "--seed",
+        "N",
+        "Seed of the sampling: the same release and seed give the same table on the same kind of "
+        "machine with the same versions.",
+        _OUTPUT,
+        "from the operating system",
+    ),
+]
+Force = Annotated[
+    bool, _option("--force", None, "Replace existing files, which are refused otherwise.", _OUTPUT)
+]
+Json = Annotated[
+    bool, _option("--json", None, "Print one JSON object instead of a summary.", _OUTPUT)
+]
+
+MaxMemory = Annotated[
+    str | None,
+    _option(
+        "--max-memory",
+        "SIZE",
+        "Such as 3GB: a run that needs more is refused before any budget is spent.",
+        _MACHINE,
+        "three quarters of the machine's",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    _option("--workers", "N", "Threads; results do not depend on it.", _MACHINE, "all cores"),
+]
+
+
+def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[int] | None:
+    """The workload that the two options stand for; None is the default.
+
+    Raises:
+        InputError: both were given, or ways are not positive integers.
+    """
+    if ways is None:
+        return workload
+    if workload is not None:
+        raise InputError("both --workload and --ways were given: give one of them")
+    numbers = [part.strip() for part in ways.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
+        raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
+    return [int(part) for part in numbers]

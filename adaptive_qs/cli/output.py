@@ -1,0 +1,151 @@
+"""Results on stdout; progress, notes, warnings and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.progress import PhaseProgress
+
+Row = tuple[str, str]
+
+PLAIN_WIDTH = 160
+"""Columns of text where stdout is no terminal."""
+
+_PHASES = {
+    "read": "reading the table",
+    "loop": "measuring, part of the budget",
+    "fit": "fitting the table",
+    "refine": "refining the table",
+    "evaluate": "comparing marginals",
+}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, such as "1 round" or "1,200 rounds"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class PipeClosed(BaseException):
+    """Whoever read stdout has gone."""
+
+
+def emit(text: str) -> None:
+    """A result, as it is.
+
+    Raises:
+        PipeClosed: nobody reads it.
+    """
+    encoding = sys.stdout.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise PipeClosed from None
+    except OSError as error:
+        raise InputError(
+            f"stdout cannot be written ({error.strerror}): output files are complete"
+        ) from None
+
+
+def emit_json(content: Mapping[str, Any]) -> None:
+    """A result as one JSON object."""
+    emit(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def emit_rows(title: str, rows: Sequence[Row]) -> None:
+    """A result for people: a title, then names and values."""
+    from rich.text import Text
+
+    width = max(len(name) for name, _ in rows)
+    console = _console(error=False)
+    with console.capture() as captured:
+        console.print(Text(title, style="bold"))
+        for name, value in rows:
+            line = Text.assemble(f"  {name:<{width}}  ", value)
+            line.stylize("bold", 0, width + 2)
+            console.print(line, soft_wrap=True)
+    emit(captured.get())
+
+
+def emit_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A result for people: a table whose last column holds numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
+    for name in names[:-1]:
+        table.add_column(Text(name), overflow="fold")
+    table.add_column(Text(names[-1]), justify="right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = _console(error=False)
+    with console.capture() as captured:
+        console.print(table)
+    emit(captured.get())
+
+
+def note(text: str) -> None:
+    """Something worth knowing."""
+    _line("", text, "dim")
+
+
+def warn(text: str) -> None:
+    """Something that the user may not have meant."""
+    _line("warning: ", text, "bold yellow")
+
+
+def fail(text: str) -> None:
+    """Why the command failed, in one line without control characters."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    _line("error: ", line, "bold red")
+
+
+@contextmanager
+def progress_bars() -> Iterator[PhaseProgress]:
+    """Bars on stderr, one for each phase; silent where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda phase, done, total: None
+        return
+    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns, console=_console(error=True), transient=True) as bars:
+
+        def report(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                for earlier in tasks.values():
+                    bars.update(earlier, visible=False)
+                tasks[phase] = bars.add_task(_PHASES.get(phase, phase), total=total)
+            bars.update(tasks[phase], completed=done, total=total)
+
+        yield report
+
+
+def _line(prefix: str, text: str, style: str) -> None:
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"{prefix}{text}\n")
+        return
+    from rich.text import Text
+
+    line = Text.assemble((prefix, style), text if prefix else (text, style))
+    _console(error=True).print(line, soft_wrap=True)
+
+
+def _console(error: bool) -> Any:
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    return Console(
+        file=stream, highlight=False, emoji=False, width=None if stream.isatty() else PLAIN_WIDTH
+    )

@@ -1,0 +1,115 @@
+"""`schema init`, `check`, `import` and `json-schema`: the public description of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adaptive_qs.cli.artefacts import check_distinct, check_file
+from adaptive_qs.cli.options import Force
+from adaptive_qs.cli.output import emit, note, warn
+from adaptive_qs.errors import InputError
+
+if TYPE_CHECKING:
+    from adaptive_qs.data.schema import Schema
+
+schema_app = typer.Typer(
+    help="Describe a table in public: propose, check and convert schemas.", no_args_is_help=True
+)
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Where to write.  [default: print]"),
+]
+
+
+@schema_app.command("init")
+def init(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, CSV.gz or Parquet.")],
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Propose a schema from the data: review it, it is not private."""
+    from adaptive_qs.data.propose import propose
+
+    _check_out(out, force, data)
+    proposal = propose(data)
+    for reason in proposal.reasons:
+        warn(f"left out: {reason}")
+    warn("taken from the data, not private: replace values and ranges by public knowledge")
+    _deliver(proposal.schema, out)
+
+
+@schema_app.command("check")
+def check(
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="Schema or mbi domain file.")],
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
+    ] = None,
+) -> None:
+    """Check a schema, and whether a table fits it."""
+    from adaptive_qs.data.review import check_schema
+    from adaptive_qs.data.schema import Schema
+
+    loaded = Schema.load(schema)
+    for advice in check_schema(loaded):
+        warn(advice)
+    codes = sum(column.size for column in loaded.columns)
+    emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
+    if data is not None:
+        from adaptive_qs.data.encode import encode_file
+
+        encode_file(data, loaded)
+        emit(f"{data}: fits the schema")
+
+
+@schema_app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
+    kind: Annotated[
+        str, typer.Option("--from", metavar="KIND", help="auto, mbi, sdv, dpmm or dpsynth.")
+    ] = "auto",
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
+    from typing import get_args
+
+    from adaptive_qs.data.importers import Kind, import_schema
+
+    if kind not in get_args(Kind):
+        raise InputError(f"--from is {kind!r}: give one of {', '.join(get_args(Kind))}")
+    _check_out(out, force, source)
+    _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
+
+
+@schema_app.command("json-schema")
+def json_schema(
+    kind: Annotated[
+        str, typer.Argument(metavar="[schema|workload]", help="Which kind of file.")
+    ] = "schema",
+) -> None:
+    """Print the JSON Schema of schema files or of workload files, for editors and validators."""
+    from adaptive_qs.data import json_schema as of_schema
+    from adaptive_qs.workload import json_schema as of_workload
+
+    renderers = {"schema": of_schema.render, "workload": of_workload.render}
+    if kind not in renderers:
+        raise InputError(f"{kind!r} is no kind of file: give schema or workload")
+    emit(renderers[kind]())
+
+
+def _check_out(out: Path | None, force: bool, source: Path) -> None:
+    if out is not None:
+        check_distinct([out], [source])
+        check_file(out, force)
+
+
+def _deliver(schema: Schema, out: Path | None) -> None:
+    if out is None:
+        emit(schema.to_json())
+        return
+    schema.dump(out)
+    note(f"{out}: {len(schema.columns)} columns; next: adaptive-qs schema check {out}")

@@ -1,0 +1,117 @@
+"""What `synthesize` says when it is done, for people and for scripts."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adaptive_qs.cli.output import Row, counted
+
+if TYPE_CHECKING:
+    from adaptive_qs.release.release import Release
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run.
+
+    Attributes:
+        data, schema: the files that went in.
+        out, bundle: the files that came out, where asked for.
+        release: what was released.
+        rows: rows of the synthetic table, or of the one that the release gives by default.
+        seconds: per phase.
+    """
+
+    data: Path
+    schema: Path
+    out: Path | None
+    bundle: Path | None
+    release: Release
+    rows: int
+    seconds: Mapping[str, float]
+
+    def json(self) -> dict[str, Any]:
+        """The fields that scripts rely on."""
+        manifest = self.release.manifest
+        return {
+            "rows": self.rows,
+            "rho": manifest.rho,
+            "rho_spent": manifest.rho_spent,
+            "epsilon": manifest.epsilon,
+            "delta": manifest.delta,
+            "unit": manifest.unit,
+            "neighbours": manifest.neighbours,
+            "rounds": len(self.release.rounds),
+            "seconds": {phase: round(spent, 3) for phase, spent in self.seconds.items()},
+            "peak_memory_mb": peak_memory_mb(),
+            "seed_insecure": self.release.insecure,
+        }
+
+    def lines(self) -> list[Row]:
+        """The same for a data steward, with the next command to try."""
+        manifest = self.release.manifest
+        rows: list[Row] = []
+        if self.release.insecure:
+            rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
+        if self.out is not None:
+            width = len(self.release.schema.columns)
+            size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
+            rows.append(("table", f"{self.out} ({size})"))
+        rows += [
+            ("release", str(self.bundle or "not kept (--release FILE would)")),
+            ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
+            ("budget", f"rho {manifest.rho:.6g} (zCDP), {_share(manifest)} spent"),
+            ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
+            ("measured", _measured(self.release)),
+            *_alone(self.release),
+            ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in self.seconds.items())),
+        ]
+        if (peak := peak_memory_mb()) is not None:
+            rows.append(("memory", f"{peak:,.0f} MB at most"))
+        return [*rows, ("next", shlex.join(["python", "-m", "adaptive_qs", *self._next()]))]
+
+    def _next(self) -> list[str]:
+        if self.out is None:
+            return ["sample", str(self.bundle), "--out", "table.csv"]
+        return ["evaluate", str(self.data), str(self.out), "--schema", str(self.schema)]
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def _share(manifest: Any) -> str:
+    share = manifest.rho_spent / manifest.rho
+    return "all" if share > 1 - 1e-6 else f"{share:.2%}"
+
+
+def _measured(release: Release) -> str:
+    """How much of the workload lies inside a marginal that was measured."""
+    chosen = [frozenset(past.clique) for past in release.rounds]
+    names = release.workload.domain.clique_names
+    inside = sum(any(set(names(c)) <= m for m in chosen) for c in release.workload.cliques)
+    whole = counted(len(release.workload), "marginal")
+    return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
+
+
+def _alone(release: Release) -> list[Row]:
+    """The attributes of which no combination was measured, if combinations were wanted."""
+    wanted = {i for c in release.workload.cliques if len(c) > 1 for i in c}
+    seen = {name for past in release.rounds if len(past.clique) > 1 for name in past.clique}
+    names = release.workload.domain.clique_names(tuple(sorted(wanted)))
+    alone = [name for name in names if name not in seen]
+    if not alone:
+        return []
+    shown = ", ".join(alone[:6]) + (f" and {len(alone) - 6} more" if len(alone) > 6 else "")
+    return [("alone", f"{shown}: no combination measured; coarser bins or more budget would help")]

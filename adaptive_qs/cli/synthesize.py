@@ -1,0 +1,135 @@
+"""`synthesize DATA`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adaptive_qs.cli import options
+from adaptive_qs.cli.artefacts import (
+    check_distinct,
+    check_file,
+    check_table,
+    stamp_path,
+    write_stamped,
+)
+from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
+from adaptive_qs.cli.receipt import paid
+from adaptive_qs.cli.summary import Outcome
+from adaptive_qs.errors import InputError
+
+DEMO_OUT = Path("adult_synthetic.csv")
+
+
+def synthesize(
+    data: Annotated[
+        Path | None, typer.Argument(metavar="DATA", help="Private table: CSV, CSV.gz or Parquet.")
+    ] = None,
+    schema: options.SchemaPath = None,
+    workload: options.WorkloadPath = None,
+    ways: options.Ways = None,
+    reference: options.Reference = "product",
+    demo: options.Demo = False,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    insecure_seed: options.InsecureSeed = None,
+    out: options.Out = None,
+    release: options.ReleaseOut = None,
+    rows: options.Rows = None,
+    seed: options.Seed = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    max_memory: options.MaxMemory = None,
+    workers: options.Workers = None,
+) -> None:
+    """Turn a private table into a synthetic one.
+
+    The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
+    Everything is checked before any budget is spent. The release is saved as soon as it is paid
+    for, the table when it is fitted.
+    """
+    replace = force
+    if demo:
+        if data is not None or schema is not None:
+            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+        data, schema = demo_files()
+        replace = force or out is None
+        out = out or DEMO_OUT
+        epsilon = 1.0 if epsilon is None and rho is None else epsilon
+    if data is None:
+        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+    if schema is None:
+        raise InputError(
+            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+        )
+    if out is None and release is None:
+        raise InputError("nothing would be written: give --out, --release or both")
+    spec = options.workload_spec(workload, ways)
+    stamp = None if out is None else stamp_path(out)
+    check_distinct([out, stamp, release], [data, schema, workload])
+    if out is not None:
+        check_table(out, replace)
+    if release is not None:
+        check_file(release, force)
+
+    from adaptive_qs.data.review import TAKEN_FROM_DATA
+    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.release.release import check_rows, check_seed
+    from adaptive_qs.synthesizer import pipeline
+    from adaptive_qs.synthesizer.clock import PhaseClock
+    from adaptive_qs.synthesizer.resources import plan_run
+    from adaptive_qs.synthesizer.target import PrivacyTarget
+
+    target = PrivacyTarget.of(epsilon, delta, rho)
+    settings = pipeline.RunSettings(target, reference, insecure_seed)
+    check_seed(seed)
+    described = Schema.load(schema)
+    wanted = pipeline.resolve_workload(spec, described.domain())
+    plan = plan_run(described.domain(), wanted, max_memory, workers)
+    if rows is not None:
+        check_rows(rows)
+        plan.check_rows(rows, "the synthetic table (--rows)")
+    if insecure_seed is not None:
+        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
+        seed = insecure_seed if seed is None else seed
+    if TAKEN_FROM_DATA in described.description:
+        warn(f"{schema}: was taken from the data and reveals parts of it: review it")
+
+    with progress_bars() as bars:
+        clock = PhaseClock(bars)
+        table = pipeline.read_table(data, described, plan, clock)
+        released = pipeline.measure(table, described, wanted, settings, plan, clock)
+        with paid() as receipt:
+            del table
+            if release is not None:
+                clock.start("write")
+                released.save(release)
+                receipt.release = release
+            made = released.num_rows
+            if out is not None:
+                clock.start("fit")
+                synthetic = released.sample_table(rows, seed, plan.workers, clock)
+                made = synthetic.num_rows
+                clock.start("write")
+                write_stamped(synthetic, out, released)
+                receipt.table = out
+    outcome = Outcome(data, schema, out, release, released, made, clock.stop())
+    if as_json:
+        emit_json(outcome.json())
+    else:
+        emit_rows("Done.", outcome.lines())
+
+
+def demo_files() -> tuple[Path, Path]:
+    """The shipped table and its schema, relative to the working folder where they lie below it."""
+    from adaptive_qs.data.sample import sample_dataset
+
+    sample, here = sample_dataset(), Path.cwd()
+    data, schema = (
+        path.relative_to(here) if path.is_relative_to(here) else path
+        for path in (sample.data, sample.schema)
+    )
+    return data, schema

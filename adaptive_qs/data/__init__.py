@@ -1,0 +1,1 @@
+"""The public schema, and private rows turned into integer codes and counts."""

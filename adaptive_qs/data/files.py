@@ -1,0 +1,87 @@
+"""Output files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from adaptive_qs.errors import InputError
+
+
+@contextlib.contextmanager
+def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
+    """A binary file that replaces `path` when the block ends, and leaves no trace if it fails.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    target = Path(path)
+    temporary = _temporary(target)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_file(path: str | Path) -> None:
+    """Remove a file where there is one.
+
+    Raises:
+        InputError: it cannot be removed.
+    """
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise InputError(f"{path}: cannot be removed ({reason}): remove it by hand") from None
+
+
+def check_writable(path: str | Path) -> None:
+    """Make sure, before any work is done, that `atomic_writer` can write `path`.
+
+    Raises:
+        InputError: it cannot.
+    """
+    _temporary(Path(path)).unlink(missing_ok=True)
+
+
+def _temporary(target: Path) -> Path:
+    """A new empty file beside the target, with the permissions of any new file."""
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder: give the path of a file")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target}: is not a regular file: give another path")
+    try:
+        handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    umask = os.umask(0)
+    os.umask(umask)
+    os.fchmod(handle, 0o666 & ~umask)
+    os.close(handle)
+    return Path(name)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _unwritable(target: Path, error: OSError) -> InputError:
+    reason = (error.strerror or "unknown reason").lower()
+    return InputError(f"{target}: cannot be written ({reason}): give a path in a writable folder")

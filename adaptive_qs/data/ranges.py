@@ -1,0 +1,148 @@
+"""Columns with a declared range: integer and numeric."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Decimal
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from adaptive_qs.data.categories import Integer64, integer_of
+from adaptive_qs.data.column import ColumnBase
+
+Outside = Literal["refuse", "clip", "missing"]
+"""What happens to values outside the range: refuse the table, move them to the nearest end, or
+count them as missing (then cells that cannot be read count as missing too)."""
+
+BinCount = Annotated[int, Field(ge=1, le=2**24)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class RangeColumn(ColumnBase):
+    """A column of ordered values between two public bounds."""
+
+    ordered: bool = True
+    """Whether the order of the values means something (for prefix and range queries)."""
+    outside: Outside = "refuse"
+    """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
+    or count them, and cells that cannot be read, as "missing"."""
+
+    def _check_values(self) -> None:
+        if self.outside == "missing" and not self.missing:
+            raise ValueError('outside is "missing" but no missing marker is declared: add one')
+
+
+class IntegerColumn(RangeColumn):
+    """Integers from min to max, one code each or grouped into bins."""
+
+    type: Literal["integer"]
+    min: Integer64
+    """Smallest value."""
+    max: Integer64
+    """Largest value."""
+    bins: BinCount | None = None
+    """Number of bins of equal width (up to one)."""
+    bin_starts: tuple[Integer64, ...] | None = None
+    """First value of every bin, ascending, the first one being min."""
+
+    @cached_property
+    def starts(self) -> tuple[int, ...] | None:
+        """First value of every bin; None when every integer has its own code."""
+        if self.bins is not None:
+            width = self.max - self.min + 1
+            return tuple(self.min + i * width // self.bins for i in range(self.bins))
+        return self.bin_starts
+
+    @property
+    def num_values(self) -> int:
+        """Number of bins, or of integers when there are none."""
+        return self.max - self.min + 1 if self.starts is None else len(self.starts)
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text is an integer in the range."""
+        value = integer_of(text)
+        return value is not None and self.min <= value <= self.max
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
+        if self.bins is not None and self.bin_starts is not None:
+            raise ValueError("both bins and bin_starts are given: keep one")
+        if self.bins is not None and self.bins > self.max - self.min + 1:
+            raise ValueError(f"{self.bins} bins are more than the integers from min to max")
+        if self.bin_starts is not None:
+            starts = (*self.bin_starts, self.max + 1)
+            if starts[0] != self.min or any(a >= b for a, b in pairwise(starts)):
+                raise ValueError("bin_starts must begin with min and ascend up to max at most")
+
+
+class NumericColumn(RangeColumn):
+    """Real numbers in bins [edge, next edge), the last one closed."""
+
+    type: Literal["numeric"]
+    min: Finite | None = None
+    """Smallest value (with max and bins, instead of edges)."""
+    max: Finite | None = None
+    """Largest value."""
+    bins: BinCount | None = None
+    """Number of bins of equal width."""
+    edges: tuple[Finite, ...] | None = None
+    """Ends of the bins, ascending: one more than there are bins."""
+    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
+    """Decimal places of decoded values; unrounded when absent."""
+
+    @cached_property
+    def bin_edges(self) -> tuple[float, ...]:
+        """Ends of the bins, ascending: num_values + 1 of them."""
+        if self.edges is not None:
+            return self.edges
+        assert self.min is not None
+        assert self.max is not None
+        assert self.bins is not None
+        low, high, n = self.min, self.max, self.bins
+        return (low, *(low * (1 - i / n) + high * (i / n) for i in range(1, n)), high)
+
+    @cached_property
+    def grid(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """First and last multiple of 10^-decimals inside every bin; None without decimals."""
+        if self.decimals is None:
+            return None
+        scaled = [Decimal(repr(edge)).scaleb(self.decimals) for edge in self.bin_edges]
+        first = [int(edge.to_integral_value(ROUND_CEILING)) for edge in scaled]
+        last = [start - 1 for start in first[1:-1]] + [math.floor(scaled[-1])]
+        return tuple(first[:-1]), tuple(last)
+
+    @property
+    def num_values(self) -> int:
+        """Number of bins."""
+        return len(self.bin_edges) - 1
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text is a number in the range."""
+        try:
+            value = float(text)
+        except ValueError:
+            return False
+        return self.bin_edges[0] <= value <= self.bin_edges[-1]
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        by_count = (self.min, self.max, self.bins)
+        if self.edges is None and None in by_count:
+            raise ValueError("give either edges, or min and max and bins")
+        if self.edges is not None and by_count != (None, None, None):
+            raise ValueError("both edges and min, max or bins are given: keep one")
+        edges = self.bin_edges
+        if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
+            raise ValueError("the edges of the bins must be two or more and ascend")
+        if self.decimals is not None and self.grid is not None:
+            if max(abs(edges[0]), abs(edges[-1])) * 10**self.decimals >= 2**53:
+                raise ValueError("the range with these decimals exceeds 15 digits: use fewer")
+            if any(first > last for first, last in zip(*self.grid)):
+                raise ValueError(
+                    f"a bin holds no number with {self.decimals} decimals: use wider bins"
+                )

@@ -1,0 +1,219 @@
+"""Tables in chunks: CSV (plain or gzip) and Parquet files, and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from adaptive_qs.data.redaction import redacted
+from adaptive_qs.data.textfile import open_text, read_header, unreadable
+from adaptive_qs.errors import DataError
+
+BLOCK_BYTES = 1 << 22
+BATCH_ROWS = 1 << 16
+_PARQUET_MAGIC = b"PAR1"
+_OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
+_ZIP_MAGIC = b"PK\x03\x04"
+_OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of the wanted columns, and how far the reading has come."""
+
+    columns: tuple[pa.Array | pa.ChunkedArray, ...]
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be read once, in chunks."""
+
+    label: str
+    names: tuple[str, ...]
+    read: Callable[[Sequence[str]], Iterator[Chunk]]
+    """Chunks of the named columns, in that order."""
+
+
+@contextmanager
+def open_file(path: str | Path) -> Iterator[Source]:
+    """A CSV or Parquet file as a source; the format is told by the first bytes.
+
+    Raises:
+        DataError: the file is missing, empty, or has no readable column names; also while
+            reading, when the file is damaged.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
+    magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
+    if not magic:
+        raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
+    if magic == _ZIP_MAGIC and path.suffix.lower() == ".zip":
+        raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
+    if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
+        raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
+    if magic != _PARQUET_MAGIC and path.suffix.lower() not in (".parquet", ".pq"):
+        names = read_header(path)
+        yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
+        return
+    file = redacted(lambda: pq.ParquetFile(path), lambda _: _damaged(path))
+    with file:
+        names = tuple(file.schema_arrow.names)
+        yield Source(str(path), names, lambda wanted: _read_parquet(path, file, wanted))
+
+
+def frame_source(table: Any) -> Source:
+    """A pandas, polars or pyarrow table as a source, one chunk of whole columns.
+
+    Raises:
+        DataError: it is not such a table.
+    """
+    frame = redacted(
+        lambda: nw.from_native(table, eager_only=True),
+        lambda _: DataError(
+            "the table is not an eager pandas, polars or pyarrow table with distinct column "
+            "names: convert it (collect() a lazy one)"
+        ),
+    )
+    names = tuple(str(name) for name in frame.columns)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        rows = len(frame)
+        columns = tuple(_frame_column(frame, names.index(name), name) for name in wanted)
+        yield Chunk(columns, rows, rows)
+
+    return Source("table", names, read)
+
+
+def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:
+    """Refuse a table whose columns are not those of the schema.
+
+    Names of the data are quoted only once all names of the schema have been found among them:
+    the first line of a file without a header is a private row.
+
+    Raises:
+        DataError: a name is in the data or the schema only, or occurs twice.
+    """
+    for name in wanted:
+        if name not in source.names:
+            check_separator(source)
+            raise DataError(
+                f"{source.label}: column {name!r} of the schema is missing from the data: add it "
+                "(and a header line, if there is none), or remove it from the schema"
+            )
+    seen: set[str] = set()
+    for name in source.names:
+        if name in seen:
+            raise DataError(f"{source.label}: column {name!r} occurs twice: rename or drop one")
+        seen.add(name)
+        if name not in wanted and name not in ignored:
+            raise DataError(
+                f"{source.label}: column {name!r} is not in the schema: declare it, or list it "
+                'under "ignore"'
+            )
+
+
+def check_separator(source: Source) -> None:
+    """Refuse a table whose only column name holds what looks like a separator.
+
+    Raises:
+        DataError: it does.
+    """
+    for mark, label in _OTHER_SEPARATORS.items():
+        if len(source.names) == 1 and mark in source.names[0]:
+            raise DataError(f"{source.label}: fields are separated by {label}: save it with commas")
+
+
+def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Chunk]:
+    total = path.stat().st_size
+    text_type = pa.dictionary(pa.int32(), pa.string())
+    with open_text(path) as text:
+
+        def explain(error: Exception) -> DataError:
+            return text.fault or _csv_problem(path, error, len(names))
+
+        reader = redacted(
+            lambda: pacsv.open_csv(
+                text,
+                read_options=pacsv.ReadOptions(
+                    column_names=names, skip_rows_after_names=1, block_size=BLOCK_BYTES
+                ),
+                parse_options=pacsv.ParseOptions(newlines_in_values=True),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict.fromkeys(wanted, text_type),
+                    include_columns=list(wanted),
+                    null_values=[],
+                    strings_can_be_null=False,
+                ),
+            ),
+            explain,
+        )
+        while batch := redacted(lambda: next(reader, None), explain):
+            if text.fault is not None:
+                break
+            yield Chunk(tuple(batch.columns), min(text.position, total), total)
+        if text.fault is not None:
+            raise text.fault
+
+
+def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> Iterator[Chunk]:
+    total, done = file.metadata.num_rows, 0
+    batches = redacted(
+        lambda: file.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)),
+        lambda _: _damaged(path),
+    )
+    while batch := redacted(lambda: next(batches, None), lambda _: _damaged(path)):
+        done += batch.num_rows
+        yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+
+
+def _frame_column(frame: nw.DataFrame, index: int, name: str) -> pa.Array | pa.ChunkedArray:
+    series = frame[:, index]
+    try:
+        return series.to_arrow()
+    except Exception:  # noqa: BLE001  (mixed Python objects; the message quotes them)
+        pass
+    return redacted(
+        lambda: pa.array(
+            [
+                None if empty else str(cell)
+                for cell, empty in zip(series.to_list(), series.is_null().to_list())
+            ],
+            pa.string(),
+        ),
+        lambda _: DataError(f"table: column {name!r} cannot be read: write it as text"),
+    )
+
+
+def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
+    message = str(error)
+    if "straddling" in message:
+        return DataError(
+            f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
+            "that is never closed"
+        )
+    if "Expected" in message:
+        return DataError(
+            f"{path}: a row does not have the {width} cells of the header: complete the file, or "
+            "quote the cells that hold commas"
+        )
+    return DataError(f"{path}: is not well-formed CSV: save it as comma-separated UTF-8 text")
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_PARQUET_MAGIC))

@@ -1,0 +1,72 @@
+"""Advice about a valid schema."""
+
+from __future__ import annotations
+
+import math
+
+from adaptive_qs.data.categories import CategoricalColumn
+from adaptive_qs.data.schema import AnyColumn, Schema
+
+TAKEN_FROM_DATA = "Taken from the data: review, not private."
+"""Opens the description of every proposed schema."""
+
+MANY_CODES = 10_000
+MANY_CELLS = 10**9
+MAX_NAMED = 10
+"""Columns with the same advice that its one line names."""
+
+
+def check_schema(schema: Schema) -> tuple[str, ...]:
+    """One line for everything in a valid schema that its author may not have meant.
+
+    Nothing here makes the schema unusable; an empty tuple means that there is nothing to say.
+    """
+    advice = (
+        []
+        if TAKEN_FROM_DATA not in schema.description
+        else ["the schema was taken from the data: replace what it reveals by public knowledge"]
+    )
+    named: dict[str, list[str]] = {}
+    for column in schema.columns:
+        for line in _column_advice(column):
+            named.setdefault(line, []).append(repr(column.name))
+    for line, names in named.items():
+        some = ", ".join(names[:MAX_NAMED])
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        advice.append(
+            f"column {some} {line}" if len(names) == 1 else f"each of {some}{more} {line}"
+        )
+    largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
+    cells = math.prod(column.size for column in largest)
+    if len(largest) == 2 and cells > MANY_CELLS:
+        both = " and ".join(repr(column.name) for column in largest)
+        advice.append(f"columns {both} have {cells} cells together: use wider bins")
+    return tuple(advice)
+
+
+def _column_advice(column: AnyColumn) -> list[str]:
+    advice = []
+    if column.size > MANY_CODES:
+        advice.append(f"has {column.size} codes: wider bins or fewer values give better answers")
+    if column.num_values == 1:
+        advice.append("has one value or bin only: it tells nothing, list it under ignore")
+    if isinstance(column, CategoricalColumn):
+        advice += _category_advice(column)
+    return advice
+
+
+def _category_advice(column: CategoricalColumn) -> list[str]:
+    advice = []
+    values = column.values
+    if isinstance(values[0], str):
+        folded: dict[str, str] = {}
+        for value in map(str, values):
+            other = folded.setdefault(value.casefold(), value)
+            if other != value:
+                advice.append(f"has values that differ in case only: {other!r} and {value!r}")
+    elif type(values[0]) is int:
+        if not column.ordered:
+            advice.append("lists integers but is not ordered: add ordered if they are a scale")
+        elif list(values) != sorted(values):
+            advice.append("is ordered but its integers do not ascend: sort them")
+    return advice

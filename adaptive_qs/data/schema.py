@@ -1,0 +1,171 @@
+"""The public description of a table: its columns, their values, and nothing from its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from adaptive_qs.data.categories import BooleanColumn, CategoricalColumn
+from adaptive_qs.data.column import Text
+from adaptive_qs.data.moments import DateColumn, DatetimeColumn
+from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import SchemaError
+from adaptive_qs.jsonfile import first_complaint, read_json
+
+AnyColumn = (
+    CategoricalColumn | IntegerColumn | NumericColumn | DateColumn | DatetimeColumn | BooleanColumn
+)
+Column = Annotated[AnyColumn, Field(discriminator="type")]
+
+
+class Schema(BaseModel):
+    """Every column of the table, in the order of the attributes of its domain.
+
+    Build one from trusted values with the constructor (errors are pydantic's), or from a file or
+    a mapping with `load` and `parse` (errors are `SchemaError`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    version: Literal[1]
+    """Version of the file format."""
+    description: str = ""
+    """Where the declared values come from; not part of the fingerprint."""
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
+    """The columns that take part, in order."""
+    ignore: tuple[Text, ...] = ()
+    """Columns that the data may have and that are left out."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        seen: set[str] = set()
+        for name in (*self.names, *self.ignore):
+            if name in seen:
+                raise ValueError(f"column {name!r} is listed twice: keep one")
+            seen.add(name)
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _by_name(self) -> dict[str, AnyColumn]:
+        return {column.name: column for column in self.columns}
+
+    def column(self, name: str) -> AnyColumn:
+        """The column with this name.
+
+        Raises:
+            SchemaError: there is none.
+        """
+        if name not in self._by_name:
+            raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
+        return self._by_name[name]
+
+    def domain(self) -> Domain:
+        """The attributes and their numbers of codes, in column order."""
+        return Domain(tuple(Attribute(column.name, column.size) for column in self.columns))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
+        return hashlib.sha256(
+            json.dumps(_content(self), sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
+
+    @classmethod
+    def parse(cls, content: Any, source: str = "schema") -> Self:
+        """The schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
+
+        Raises:
+            SchemaError: the content is neither, naming `source`, the column and the mend.
+        """
+        if is_domain_sizes(content):
+            content = {
+                "version": 1,
+                "columns": [
+                    {"name": name, "type": "integer", "min": 0, "max": size - 1}
+                    for name, size in content.items()
+                ],
+            }
+        try:
+            return cls.model_validate_json(json.dumps(content, default=str), strict=True)
+        except ValidationError as error:
+            _refuse(error, content, source)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a schema file, or an mbi domain file.
+
+        Raises:
+            SchemaError: the file is missing, is not JSON, or is not a valid schema.
+        """
+        return cls.parse(read_json(path, SchemaError), str(path))
+
+    def dump(self, path: str | Path) -> None:
+        """Write the schema as JSON, one column a line.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        from adaptive_qs.data.files import atomic_writer
+
+        with atomic_writer(path) as file:
+            file.write(self.to_json().encode())
+
+    def to_json(self) -> str:
+        """The schema as JSON text, one column a line."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        columns = [
+            {"name": column.pop("name"), "type": column.pop("type"), **column}
+            for column in content["columns"]
+        ]
+        lines = [f"    {json.dumps(column, ensure_ascii=False)}" for column in columns]
+        parts = [
+            f'  "{key}": ' + (f"[\n{block}\n  ]" if key == "columns" else json.dumps(value))
+            for block in [",\n".join(lines)]
+            for key, value in content.items()
+        ]
+        return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def is_domain_sizes(content: Any) -> bool:
+    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes."""
+    return (
+        isinstance(content, dict)
+        and bool(content)
+        and "columns" not in content
+        and all(type(size) is int and size > 0 for size in content.values())
+    )
+
+
+def _content(schema: Schema) -> dict[str, Any]:
+    content = schema.model_dump(mode="json", exclude_defaults=True, exclude={"description"})
+    for column in content["columns"]:
+        column.pop("description", None)
+    return content
+
+
+def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
+    """Turn the first of pydantic's complaints into one line that names the column."""
+    complaint = first_complaint(error)
+    where = complaint.where
+    place = source
+    if len(where) > 1 and where[0] == "columns":
+        place += f": {_column_label(content, int(where[1]))}"
+        where = where[3:] if len(where) > 2 else where[2:]
+    raise SchemaError(complaint.line(place, where)) from None
+
+
+def _column_label(content: Any, index: int) -> str:
+    column = content["columns"][index]
+    name = column.get("name") if isinstance(column, dict) else None
+    return f"column {name!r}" if isinstance(name, str) else f"column number {index + 1}"

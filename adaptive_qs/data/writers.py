@@ -1,0 +1,107 @@
+"""Decoded tables as CSV or Parquet files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from adaptive_qs.data.column import ColumnBase
+from adaptive_qs.data.files import atomic_writer, check_writable
+from adaptive_qs.data.moments import MomentColumn
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.errors import InputError
+
+_ROWS = 1 << 16
+_SUFFIXES = {".csv": "csv", ".csv.gz": "csv.gz", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def table_format(path: str | Path) -> str:
+    """ "csv", "csv.gz" or "parquet", told by the suffix.
+
+    Raises:
+        InputError: another suffix.
+    """
+    name = Path(path).name.lower()
+    for suffix, kind in _SUFFIXES.items():
+        if name.endswith(suffix):
+            return kind
+    raise InputError(f"{path}: unknown table format: end the name in {', '.join(_SUFFIXES)}")
+
+
+def check_table_path(path: str | Path) -> None:
+    """Make sure, before any work is done, that `write_table` can write `path`.
+
+    Raises:
+        InputError: the suffix is unknown or the file cannot be written.
+    """
+    table_format(path)
+    check_writable(path)
+
+
+def write_table(table: pa.Table, path: str | Path, schema: Schema) -> None:
+    """Write a decoded table as CSV or Parquet, by the suffix of the path.
+
+    In CSV a missing value is the first missing marker of its column and moments are written in
+    the column's format; in Parquet a missing value is null. The same table gives the same bytes.
+
+    Raises:
+        InputError: the suffix is unknown or the file cannot be written.
+        SchemaError: the table has a column that the schema lacks.
+    """
+    kind = table_format(path)
+    columns = [schema.column(name) for name in table.column_names]
+    with atomic_writer(path) as file:
+        if kind == "parquet":
+            pq.write_table(table, file)
+        elif kind == "csv":
+            _write_csv(table, columns, file)
+        else:
+            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as compressed:
+                _write_csv(table, columns, compressed)
+
+
+def _write_csv(
+    table: pa.Table, columns: Sequence[ColumnBase], file: BinaryIO | gzip.GzipFile
+) -> None:
+    header = [_quoted(pa.array([name]), len(columns) == 1) for name in table.column_names]
+    file.write(_lines(header))
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        cells = [_texts(column, values) for column, values in zip(columns, batch.columns)]
+        file.write(_lines([_quoted(texts, len(cells) == 1) for texts in cells]))
+
+
+def _lines(columns: list[pa.Array]) -> bytes:
+    """Rows of cells, joined by commas and closed by line feeds, as UTF-8."""
+    rows = pc.binary_join_element_wise(*columns, ",")
+    whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+    return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
+
+
+def _texts(column: ColumnBase, values: pa.Array) -> pa.Array:
+    if isinstance(column, MomentColumn) and column.format is not None:
+        distinct = values.dictionary_encode()
+        texts = [
+            None if moment is None else moment.strftime(column.format)
+            for moment in distinct.dictionary.to_pylist()
+        ]
+        texts = pa.array(texts, pa.string()).take(distinct.indices)
+    elif pa.types.is_timestamp(values.type):
+        texts = pc.strftime(values, "%Y-%m-%dT%H:%M:%S")
+    else:
+        texts = values.cast(pa.string())
+    return texts.fill_null(column.missing[0]) if column.missing else texts
+
+
+def _quoted(texts: pa.Array, alone: bool) -> pa.Array:
+    """Cells with the quotation marks that CSV needs; an empty line would be no row at all."""
+    special = pc.match_substring_regex(texts, r'[",\r\n]')
+    if alone:
+        special = pc.or_(special, pc.equal(texts, ""))
+    escaped = pc.replace_substring(texts, '"', '""')
+    return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)

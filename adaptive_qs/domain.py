@@ -1,0 +1,112 @@
+"""Attributes, their sizes, and cliques: the public shape of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations
+
+from adaptive_qs.errors import SchemaError
+
+Clique = tuple[int, ...]
+"""A set of attributes, as sorted positions in the domain. The empty clique is the total."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column with codes 0 .. size-1.
+
+    Raises:
+        SchemaError: the size is not a positive integer.
+    """
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, int) or self.size < 1:
+            raise SchemaError(
+                f"attribute {self.name!r} has size {self.size!r}: give a positive integer"
+            )
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An ordered, immutable collection of attributes with distinct names.
+
+    Raises:
+        SchemaError: no attributes, or a name that occurs twice.
+    """
+
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        if not self.attributes:
+            raise SchemaError("the domain has no attributes: declare at least one column")
+        seen: set[str] = set()
+        for attribute in self.attributes:
+            if attribute.name in seen:
+                raise SchemaError(f"attribute {attribute.name!r} is declared twice: keep one")
+            seen.add(attribute.name)
+
+    @classmethod
+    def from_sizes(cls, sizes: Mapping[str, int]) -> Domain:
+        """The domain with these names and sizes, in the mapping's order."""
+        return cls(tuple(Attribute(name, size) for name, size in sizes.items()))
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Attribute names, in order."""
+        return tuple(a.name for a in self.attributes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Attribute sizes n_i, in order."""
+        return tuple(a.size for a in self.attributes)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def clique(self, names: Iterable[str]) -> Clique:
+        """The clique of these attribute names.
+
+        Raises:
+            SchemaError: an unknown name, or one given twice.
+        """
+        names = tuple(names)
+        for name in names:
+            if name not in self._positions:
+                raise SchemaError(f"attribute {name!r} is not in the schema: check the spelling")
+        clique = tuple(sorted(self._positions[name] for name in names))
+        if len(set(clique)) != len(clique):
+            raise SchemaError(f"attributes {list(names)!r} name one column twice: remove one")
+        return clique
+
+    def clique_names(self, clique: Clique) -> tuple[str, ...]:
+        """The attribute names of a clique."""
+        return tuple(self.names[i] for i in clique)
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Shape of the marginal over a clique: one axis per attribute."""
+        return tuple(self.sizes[i] for i in clique)
+
+    def size(self, clique: Clique) -> int:
+        """Number of cells n_γ of the marginal over a clique (exact, never overflows)."""
+        return math.prod(self.shape(clique))
+
+
+def subsets(clique: Clique) -> Iterator[Clique]:
+    """All subsets of a clique, the empty one first, by size."""
+    return chain.from_iterable(combinations(clique, k) for k in range(len(clique) + 1))
+
+
+def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """Every subset of every clique, without repeats, ordered by size and then by attribute."""
+    closure = {subset for clique in cliques for subset in subsets(clique)}
+    return tuple(sorted(closure, key=lambda c: (len(c), c)))

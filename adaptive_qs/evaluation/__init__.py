@@ -1,0 +1,1 @@
+"""Comparison of a synthetic table with the truth: for the data owner only."""

@@ -1,0 +1,129 @@
+"""JSON files that people write: read strictly, and refused in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from adaptive_qs.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+
+def read_json(path: str | Path, refusal: type[InputError]) -> Any:
+    """Parse a JSON file, refusing repeated keys and numbers that are not finite.
+
+    Args:
+        path: the file, in UTF-8.
+        refusal: what to raise.
+
+    Raises:
+        InputError: of the kind ``refusal``: the file cannot be read or is not such JSON.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise refusal(f"{path}: {reason}: check the path") from None
+    except UnicodeDecodeError:
+        raise refusal(f"{path}: not UTF-8 text: save the file as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise refusal(
+            f"{path}: line {error.lineno}: not valid JSON ({error.msg}): mend it there"
+        ) from None
+    except ValueError as error:
+        raise refusal(f"{path}: {error}") from None
+    except RecursionError:
+        raise refusal(f"{path}: nested too deeply: is it a file of this kind?") from None
+
+
+class Complaint(NamedTuple):
+    """The first thing that pydantic finds wrong.
+
+    Attributes:
+        where: keys and positions that lead there.
+        kind: pydantic's name for it.
+        message: what is wrong.
+    """
+
+    where: list[str | int]
+    kind: str
+    message: str
+
+    def line(self, place: str, where: Sequence[str | int]) -> str:
+        """One line: a place in words, the keys that are left, and the message."""
+        keys = ".".join(map(str, where))
+        parts = (place, keys, self.message) if keys else (place, self.message)
+        return " ".join(": ".join(parts).split())
+
+
+def first_complaint(error: ValidationError) -> Complaint:
+    """The complaint that helps most; it quotes no more than the file itself says.
+
+    A key that is not known comes before one that is missing, since the one is often a misspelling
+    of the other.
+    """
+
+    def urgency(complaint: ErrorDetails) -> int:
+        if complaint["loc"] == ("version",):
+            return 0
+        return _URGENCY.get(complaint["type"], 2)
+
+    first = min(error.errors(include_url=False), key=urgency)
+    # Pydantic also lists the variants of a union that it tried, such as "function-after[...]".
+    where = [key for key in first["loc"] if isinstance(key, int) or "[" not in key]
+    message = first["msg"].removeprefix("Value error, ")
+    words = _WORDS.get(first["type"])
+    return Complaint(
+        where, first["type"], words.format(**first.get("ctx", {})) if words else message
+    )
+
+
+_URGENCY = {"extra_forbidden": 1, "union_tag_invalid": 1, "missing": 3, "too_short": 4}
+_WORDS = {
+    "missing": "is required: add it",
+    "extra_forbidden": "is not a known key: check the spelling or remove it",
+    "union_tag_invalid": "type {tag} is unknown: use one of {expected_tags}",
+    "union_tag_not_found": "has no type: add one",
+    "literal_error": "must be {expected}",
+    "string_type": "must be text: write it in quotes",
+    "too_short": "must not be empty",
+    "tuple_type": "must be a list in square brackets",
+    "model_type": "must be an object in braces",
+    "model_attributes_type": "must be an object in braces",
+    "dict_type": "must be an object in braces",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "date_parsing": "must be a date such as 2024-12-31",
+    "date_from_datetime_parsing": "must be a date such as 2024-12-31",
+    "datetime_parsing": "must be a time such as 2024-12-31T18:00:00",
+    "datetime_from_date_parsing": "must be a time such as 2024-12-31T18:00:00",
+}
+"""Pydantic's kinds of complaint in words that a writer of JSON knows."""
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} occurs twice: keep one")
+    return result
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number that JSON can hold: give a finite one")

@@ -1,0 +1,1 @@
+"""What privacy costs (accounting) and the only places where privacy noise is drawn."""

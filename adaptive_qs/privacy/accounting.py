@@ -1,0 +1,170 @@
+"""Conversions between zCDP, Gaussian DP and (ε, δ), each rounded to the safe side.
+
+zCDP: δ = inf over α > 1 of exp((α-1)(αρ-ε)) / (α-1) · (1-1/α)^α (Canonne, Kamath, Steinke 2020,
+Corollary 13). With a = α - 1 that is
+
+    ln δ = a((1+a)ρ - ε) - g(a),    g(a) = a ln(1 + 1/a) + ln(1 + a),
+
+and every a gives a valid bound. So a is found in floating point, and the bound is evaluated at
+that a to 60 digits and then rounded.
+
+Gaussian DP: with x = ε/μ - μ/2, δ = Φ(-x) - exp(ε) Φ(-x-μ), exactly (Dong, Roth, Su 2022,
+Corollary 2.13). The second term is φ(x) times the Mills ratio at x + μ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, ndtr
+
+from adaptive_qs.errors import InputError
+
+_PRECISE = Context(prec=60)
+
+_SMALLEST_DELTA = 1e-300
+
+_NORMAL_SLACK = 2.0**-48
+"""Times (1 + |x|)(16 + x + μ), the relative error allowed for each normal term: rounding moves x
+by at most 2⁻⁵²(x + μ), a tail by |x| as much, and the functions err by few ulp."""
+
+
+def delta_of(rho: float, epsilon: float) -> float:
+    """The δ for which ρ-zCDP implies (ε, δ)-DP, rounded up.
+
+    Raises:
+        InputError: rho is negative, epsilon not positive, or one of them not finite.
+    """
+    _check_positive("epsilon", epsilon)
+    if rho == 0:
+        return 0.0
+    _check_positive("rho", rho)
+    order = _best_order(lambda a: a * ((1 + a) * rho - epsilon) - _shape(a))
+    with localcontext(_PRECISE):
+        log_delta = order * ((1 + order) * Decimal(rho) - Decimal(epsilon)) - _precise_shape(order)
+        return min(1.0, _float_above(log_delta.exp()))
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up.
+
+    Raises:
+        InputError: rho is negative or not finite, or delta is not in [1e-300, 1).
+    """
+    _check_delta(delta)
+    if rho == 0:
+        return 0.0
+    _check_positive("rho", rho)
+    order = _best_order(lambda a: (1 + a) * rho - (_shape(a) + math.log(delta)) / a)
+    with localcontext(_PRECISE):
+        exponent = _precise_shape(order) + Decimal(delta).ln()
+        epsilon = _float_above((1 + order) * Decimal(rho) - exponent / order)
+    if epsilon <= 0:
+        return 0.0
+    return _moved(epsilon, 1, lambda value: delta_of(rho, value) <= delta)
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down.
+
+    Raises:
+        InputError: epsilon is not positive and finite, or delta is not in [1e-300, 1).
+    """
+    _check_positive("epsilon", epsilon)
+    _check_delta(delta)
+    order = _best_order(lambda a: -(epsilon + (_shape(a) + math.log(delta)) / a) / (1 + a))
+    with localcontext(_PRECISE):
+        exponent = _precise_shape(order) + Decimal(delta).ln()
+        rho = -_float_above(-(Decimal(epsilon) + exponent / order) / (1 + order))
+    return _moved(rho, -1, lambda value: delta_of(value, epsilon) <= delta)
+
+
+def gaussian_delta_of(mu: float, epsilon: float) -> float:
+    """The δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up.
+
+    Raises:
+        InputError: mu or epsilon is not positive and finite.
+    """
+    _check_positive("mu", mu)
+    _check_positive("epsilon", epsilon)
+    return min(1.0, _gaussian_delta(mu, epsilon))
+
+
+def gaussian_mu_of(epsilon: float, delta: float) -> float:
+    """The largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
+
+    Noise variances σ_i² on queries of squared sensitivities Δ_i² meet it if Σ Δ_i²/σ_i² <= μ².
+
+    Raises:
+        InputError: epsilon is not positive and finite, or delta is not in [1e-300, 1).
+    """
+    _check_positive("epsilon", epsilon)
+    _check_delta(delta)
+
+    def mu_at(x: float) -> float:  # the μ > 0 with ε/μ - μ/2 = x
+        shifted = math.sqrt(x * x + 2 * epsilon)
+        return 2 * epsilon / (x + shifted) if x > 0 else shifted - x
+
+    root = brentq(
+        lambda x: math.log(_gaussian_delta(mu_at(x), epsilon) / delta), -9.0, 38.0, xtol=1e-14
+    )
+    mu = mu_at(root)
+    return _moved(mu, -1, lambda value: _gaussian_delta(value, epsilon) <= delta)
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """Upper bound of the exact δ, above it by the rounding errors allowed for."""
+    x = epsilon / mu - mu / 2
+    first = float(ndtr(-x))
+    second = math.exp(-x * x / 2) * float(erfcx((x + mu) / math.sqrt(2))) / 2
+    slack = _NORMAL_SLACK * (1 + abs(x)) * (16 + x + mu)
+    return first - second + slack * (first + second) + _SMALLEST_DELTA / 2
+
+
+def _shape(a: float) -> float:
+    """g(a) of the module's docstring, in floating point."""
+    return a * math.log1p(1 / a) + math.log1p(a)
+
+
+def _precise_shape(a: Decimal) -> Decimal:
+    """g(a) to the digits of the current decimal context."""
+    return a * (1 + 1 / a).ln() + (1 + a).ln()
+
+
+def _best_order(loss: Callable[[float], float]) -> Decimal:
+    """The a = α - 1 with the least loss; the loss has one valley in ln a."""
+    valley = minimize_scalar(
+        lambda log_a: loss(math.exp(log_a)),
+        bounds=(-80.0, 80.0),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    return Decimal(math.exp(valley.x))
+
+
+def _float_above(value: Decimal) -> float:
+    """The smallest float that is not below the value."""
+    nearest = float(value)
+    return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _moved(value: float, direction: int, is_safe: Callable[[float], bool]) -> float:
+    """The value, moved up (1) or down (-1) by a few ulp until it is safe."""
+    step = 2.0**-52
+    while not is_safe(value):
+        value *= 1 + direction * step
+        step *= 2
+    return value
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} is {value!r}: give a positive finite number")
+
+
+def _check_delta(delta: float) -> None:
+    if not _SMALLEST_DELTA <= delta < 1:
+        raise InputError(f"delta is {delta!r}: give a number from 1e-300 to below 1")

@@ -1,0 +1,193 @@
+"""Exact discrete Gaussian noise. Source: Canonne, Kamath, Steinke 2020, Algorithms 1 to 3.
+
+One trial proposes y = offset + block·t with t = floor(σ) + 1, offset uniform on 0 .. t-1 and
+P(block >= k) = exp(-k), and a sign. It accepts with probability exp(-x), where
+
+    x = offset/t + (y - σ²/t)² / (2σ²)
+
+joins the paper's two rejections (Algorithm 2, step "D", and Algorithm 3, step "C"); both start
+afresh, so one test of the product is the same distribution. A negative zero is rejected.
+
+Two words make a trial, accepted or not, so trials are independent of where a buffer ends.
+The first gives the sign (1 bit) and the offset (63 bits, by rejection). The second, u, is read
+as the first 64 bits of a uniform real w: block = k where exp(-k-1) <= w < exp(-k), and given the
+block the rest of w is uniform, so the trial accepts when
+
+    w < exp(-k-1) + (exp(-k) - exp(-k-1)) exp(-x) =: T.
+
+The kernel decides in double precision where that is surely right, and hands over the rest to
+exact arithmetic, which continues the same w with more bits. Error of the computed T: all inputs
+are rounded once (2⁻⁵³), and y < 2⁵³ is exact. If x <= 50 then |y - σ²/t| <= 10σ and σ²/t < σ, so
+the difference errs by at most 12·2⁻⁵³ σ and x by at most 400·2⁻⁵³ < 2⁻⁴⁴; exp adds below 2⁻⁵⁰
+(four ulp), and the sum, the constants and float(u) below 2⁻⁵⁰: in total less than 2⁻⁴³ T, and the
+filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter allows 2 beside.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.entropy import EntropySource, Words
+from adaptive_qs.privacy.exact import WORD_BITS, LazyUniform, exp_bounds
+
+VARIANCE_LIMIT = 2**92
+"""Variances from 1/VARIANCE_LIMIT to VARIANCE_LIMIT: 45 blocks of t stay below 2⁵³."""
+
+NOISE_LIMIT = 2**62
+"""No draw reaches this magnitude (an honest one would with probability below exp(-2¹⁵))."""
+
+FILTER_SLACK = 2.0**-40
+"""Relative error that the floating-point filter allows for; see the module's docstring."""
+
+_BLOCKS = 45
+_BLOCK_TRIALS = 2**16
+
+
+def discrete_gaussian(
+    variance: Fraction | int, count: int, entropy: EntropySource
+) -> NDArray[np.int64]:
+    """Independent draws with P(y) ∝ exp(-y² / (2 variance)) on the integers, exactly.
+
+    Args:
+        variance: the parameter σ² (the variance of the draws is at most this, and equal to it
+            within 1 % from σ² = 0.5 on).
+        count: how many draws.
+        entropy: where the random bits come from.
+
+    Returns:
+        Draws of shape (count,).
+
+    Raises:
+        InputError: the variance is not a rational number in the supported range.
+    """
+    variance = checked_variance(variance)
+    scale = math.isqrt(variance.numerator // variance.denominator) + 1
+    offsets = 2 ** (WORD_BITS - 1)
+    last_offset = np.uint64(offsets - offsets % scale - 1)
+    centre, half_precision = float(variance / scale), float(1 / (2 * variance))
+    out = np.empty(count, dtype=np.int64)
+    filled = 0
+    while filled < count:
+        words = entropy.words(2 * min(2 * (count - filled) + 16, _BLOCK_TRIALS))
+        position = 0
+        while position < words.size and filled < count:
+            position, filled, decided = _run_trials(
+                words, position, np.uint64(scale), last_offset, centre, half_precision,
+                FILTER_SLACK, _THRESHOLDS, _FLOORS, _WIDTHS, out, filled,
+            )  # fmt: skip
+            if not decided:
+                first, second = int(words[position]), int(words[position + 1])
+                draw = _exact_trial(first, second, variance, scale, entropy)
+                position += 2
+                if draw is not None:
+                    out[filled] = draw
+                    filled += 1
+    return out
+
+
+def checked_variance(variance: Fraction | int) -> Fraction:
+    """The variance as a fraction.
+
+    Raises:
+        InputError: it is not a rational number from 2**-92 to 2**92.
+    """
+    if not isinstance(variance, int | Fraction):
+        raise InputError(f"noise variance is a {type(variance).__name__}: give an int or Fraction")
+    if not Fraction(1, VARIANCE_LIMIT) <= variance <= VARIANCE_LIMIT:
+        raise InputError("noise variance is outside 2**-92 .. 2**92: rescale the query")
+    return Fraction(variance)
+
+
+@njit(cache=True, nogil=True)
+def _run_trials(
+    words: Words,
+    position: int,
+    scale: np.uint64,
+    last_offset: np.uint64,
+    centre: float,
+    half_precision: float,
+    slack: float,
+    thresholds: Words,
+    floors: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    out: NDArray[np.int64],
+    filled: int,
+) -> tuple[int, int, bool]:
+    """Run trials until the words or the places end, or one is undecided (not consumed).
+
+    Returns:
+        Next word, next free place, and whether every trial was decided.
+    """
+    one = np.uint64(1)
+    inverse_scale = 1.0 / np.float64(scale)
+    while filled < out.size and position < words.size:
+        digits = words[position] >> one
+        offset = digits % scale
+        u = words[position + 1]
+        block = 0
+        while u < thresholds[block]:
+            block += 1
+        y = np.int64(offset) + block * np.int64(scale)
+        distance = np.float64(y) - centre
+        x = np.float64(offset) * inverse_scale + distance * distance * half_precision
+        limit = floors[block] + widths[block] * math.exp(-x)
+        known = np.float64(u)
+        accepted = known < limit * (1.0 - slack) - 2.0
+        if not (accepted or known > limit * (1.0 + slack) + 2.0) or u == thresholds[block]:
+            return position, filled, False
+        negative = (words[position] & one) == one
+        out[filled] = -y if negative else y
+        if accepted and digits <= last_offset and not (negative and y == 0):
+            filled += 1
+        position += 2
+    return position, filled, True
+
+
+def _exact_trial(
+    first: int, second: int, variance: Fraction, scale: int, entropy: EntropySource
+) -> int | None:
+    """The trial that these two words begin, by rational arithmetic; None if it rejects."""
+    negative, digits = first & 1, first >> 1
+    offsets = 2 ** (WORD_BITS - 1)
+    if digits >= offsets - offsets % scale:
+        return None
+    offset = digits % scale
+    uniform = LazyUniform(second, entropy)
+    block = 0
+    while uniform.is_below(partial(exp_bounds, Fraction(block + 1))):
+        block += 1
+    y = offset + block * scale
+    x = Fraction(offset, scale) + (y - variance / scale) ** 2 / (2 * variance)
+    if not uniform.is_below(partial(_limit_bounds, block, x)) or (negative and y == 0):
+        return None
+    return -y if negative else y
+
+
+def _limit_bounds(block: int, x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """Bounds of T = exp(-k-1) + exp(-k-x) - exp(-k-1-x) for block k."""
+    floor = exp_bounds(Fraction(block + 1), digits)
+    whole = exp_bounds(block + x, digits)
+    cut = exp_bounds(block + 1 + x, digits)
+    return floor[0] + whole[0] - cut[1], floor[1] + whole[1] - cut[0]
+
+
+def _block_tables() -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
+    """2⁶⁴exp(-k-1) rounded down and to nearest, and 2⁶⁴(exp(-k) - exp(-k-1)), k = 0 .. 44."""
+    unit = 2**WORD_BITS
+    powers = [unit * exp_bounds(Fraction(k), 60)[0] for k in range(_BLOCKS + 1)]
+    return (
+        np.array([math.floor(power) for power in powers[1:]], dtype=np.uint64),
+        np.array([float(power) for power in powers[1:]]),
+        np.array([float(power - after) for power, after in pairwise(powers)]),
+    )
+
+
+_THRESHOLDS, _FLOORS, _WIDTHS = _block_tables()

@@ -1,0 +1,165 @@
+"""The contents of a release, and the file that keeps them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.domain import Clique
+from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.privacy.budget import Event
+from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
+from adaptive_qs.release.events import Transcript, cost
+from adaptive_qs.release.manifest import (
+    FORMAT_VERSION,
+    Manifest,
+    Positive,
+    RoundRecord,
+    float_above,
+)
+from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.workload.file import WorkloadFile
+from adaptive_qs.workload.workload import Workload
+
+
+class _Measured(BaseModel):
+    """What `residuals.json` says about one stretch of `residuals.npy`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attributes: tuple[str, ...]
+    precision: Positive
+
+
+class _Record(BaseModel):
+    """How the numbers came about: `record.json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rounds: tuple[RoundRecord, ...]
+    residuals: Annotated[tuple[_Measured, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Noisy residuals, how they came about and what was paid; no private data.
+
+    Attributes:
+        manifest: the privacy statement and the public parameters.
+        schema: the public description of the columns.
+        workload: the marginals that matter.
+        estimates: residual estimates z_τ with their precision 1/variance (1/rows²).
+        reference: q_i, one strictly positive distribution per attribute.
+        rounds: what each round of the loop did.
+        events: every charge, in order.
+
+    Raises:
+        ValueError: parts that do not fit each other.
+    """
+
+    manifest: Manifest
+    schema: Schema
+    workload: Workload
+    estimates: Mapping[Clique, ResidualEstimate]
+    reference: tuple[NDArray[np.float64], ...]
+    rounds: tuple[RoundRecord, ...]
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if self.schema.fingerprint != self.manifest.schema_fingerprint:
+            raise ValueError("the schema is not the one of the manifest")
+        if float_above(cost(self.events)) != self.manifest.rho_spent:
+            raise ValueError("the charges do not add up to what the manifest says")
+        if self.manifest.rho_spent > self.manifest.rho:
+            raise ValueError("the charges exceed the budget")
+        if () not in self.estimates:
+            raise ValueError("the number of rows is not among the estimates")
+        ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
+        object.__setattr__(self, "estimates", dict(ordered))
+
+    def model(self) -> ReferenceModel:
+        """Estimates of every marginal, the same to the last bit for the same bundle."""
+        return ReferenceModel(self.workload.domain, self.reference, self.estimates)
+
+    def save(self, path: str | Path) -> None:
+        """Write one zip of JSON and npy; the same release gives the same bytes.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        domain = self.workload.domain
+        measured = tuple(
+            _Measured(attributes=domain.clique_names(clique), precision=estimate.precision)
+            for clique, estimate in self.estimates.items()
+        )
+        record = _Record(rounds=self.rounds, residuals=measured)
+        with create_archive(path) as archive:
+            archive.add_json("manifest.json", self.manifest.model_dump_json(indent=2) + "\n")
+            archive.add_json("schema.json", self.schema.to_json())
+            archive.add_json("workload.json", _json(WorkloadFile.of(self.workload)))
+            archive.add_json("ledger.json", _json(Transcript.of(self.events)))
+            archive.add_json("record.json", _json(record))
+            archive.add_array("reference.npy", self.reference)
+            archive.add_array("residuals.npy", [e.values for e in self.estimates.values()])
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a bundle and check that its parts fit each other and the budget.
+
+        Raises:
+            InputError: it is missing, damaged, or made by a newer version.
+        """
+        with open_archive(path, "release bundle") as archive:
+            manifest = _manifest(archive, path)
+            try:
+                return cls._read(archive, manifest)
+            except AdaptiveQsError as error:
+                raise InputError(f"{path}: the release is damaged: {error}") from None
+
+    @classmethod
+    def _read(cls, archive: ArchiveReader, manifest: Manifest) -> Self:
+        schema = Schema.parse(archive.json("schema.json"))
+        domain = schema.domain()
+        workload = WorkloadFile.parse(archive.json("workload.json")).workload(domain)
+        transcript = Transcript.model_validate_json(archive.text("ledger.json"))
+        record = _Record.model_validate_json(archive.text("record.json"))
+        for past in record.rounds:
+            domain.clique(past.clique)
+        cliques = [domain.clique(measured.attributes) for measured in record.residuals]
+        if len(set(cliques)) < len(cliques):
+            raise ValueError("a residual occurs twice")
+        values = archive.arrays("residuals.npy", [domain.shape(clique) for clique in cliques])
+        reference = archive.arrays("reference.npy", [(size,) for size in domain.sizes])
+        if any(q.min() <= 0 or abs(math.fsum(q) - 1) > 1e-9 for q in reference):
+            raise ValueError("a reference is no strictly positive distribution")
+        estimates = {
+            clique: ResidualEstimate(array, measured.precision)
+            for clique, array, measured in zip(cliques, values, record.residuals)
+        }
+        return cls(
+            manifest, schema, workload, estimates, tuple(reference), record.rounds,
+            transcript.restored(),
+        )  # fmt: skip
+
+
+def _manifest(archive: ArchiveReader, path: str | Path) -> Manifest:
+    content: Any = archive.json("manifest.json")
+    found = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > FORMAT_VERSION:
+        raise InputError(
+            f"{path}: made by a newer version (format {found}, this one reads up to "
+            f"{FORMAT_VERSION}): upgrade adaptive-qs"
+        )
+    return Manifest.model_validate(content)
+
+
+def _json(model: BaseModel) -> str:
+    return model.model_dump_json(exclude_defaults=False) + "\n"

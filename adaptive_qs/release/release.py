@@ -1,0 +1,189 @@
+"""The release: what one run let out, and any number of tables sampled from it for free."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, Round
+from adaptive_qs.data.decode import decode
+from adaptive_qs.data.review import TAKEN_FROM_DATA
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.events import cost
+from adaptive_qs.release.manifest import (
+    NOT_PRIVATE,
+    PRIVATE,
+    Manifest,
+    RoundRecord,
+    facts_of,
+    float_above,
+    package_version,
+)
+from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.workload.workload import Workload
+
+STAMP_KEY = b"adaptive_qs.stamp"
+"""Key of the manifest's stamp in the metadata of every sampled table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Release(Bundle):
+    """Everything that one run released: safe to share, reloadable, and sampled at no cost."""
+
+    @classmethod
+    def of_run(
+        cls,
+        result: LoopResult,
+        schema: Schema,
+        workload: Workload,
+        mechanisms: Mechanisms,
+        settings: LoopSettings,
+        privacy: tuple[float, float, float],
+        watched_cells: int,
+        most_rows: int,
+    ) -> Self:
+        """The release of a finished loop.
+
+        Args:
+            result: what the loop measured.
+            schema: the public description of the columns.
+            workload: the marginals that mattered.
+            mechanisms: what the loop drew from; its ledger becomes the transcript.
+            settings: how the loop was told to spend.
+            privacy: ρ, and the (ε, δ) that it implies.
+            watched_cells: most cells of the marginals watched while a table is refined.
+            most_rows: most rows of a table whose number of rows is not asked for.
+        """
+        rho, epsilon, delta = privacy
+        events = mechanisms.ledger.events
+        insecure = mechanisms.entropy.insecure
+        drafted = TAKEN_FROM_DATA in schema.description
+        manifest = Manifest(
+            package_version=package_version(),
+            stamp=NOT_PRIVATE if insecure else PRIVATE,
+            rho=rho,
+            rho_spent=float_above(cost(events)),
+            epsilon=epsilon,
+            delta=delta,
+            entropy="insecure seed" if insecure else "operating system CSPRNG",
+            settings=asdict(settings),
+            watched_cells=watched_cells,
+            most_rows=most_rows,
+            schema_fingerprint=schema.fingerprint,
+            facts=facts_of(events, f" ({TAKEN_FROM_DATA})" if drafted else ""),
+        )
+        rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
+        model = result.model
+        return cls(manifest, schema, workload, model.estimates, model.reference, rounds, events)
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise came from a seed, so that nothing here is private."""
+        return self.manifest.insecure
+
+    @property
+    def num_rows(self) -> int:
+        """The noisy number of rows, rounded, at least 1 and at most the planned ceiling."""
+        total = float(self.estimates[()].values)
+        return max(1, round(min(total, self.manifest.most_rows)))
+
+    def sample(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+    ) -> CodedTable:
+        """A synthetic table, in codes.
+
+        Args:
+            num_rows: rows wanted; None takes the noisy number of rows.
+            seed: the same seed gives the same table on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+            workers: threads; the table does not depend on it.
+            progress: told about each phase.
+
+        Raises:
+            InputError: num_rows is not positive, or the seed is negative.
+        """
+        if num_rows is not None:
+            check_rows(num_rows)
+        seed = _seed(seed)
+        domain = self.workload.domain
+        rows = synthesise_rows(
+            self.model(),
+            [domain.clique(past.clique) for past in self.rounds],
+            self.workload.cliques,
+            self.num_rows if num_rows is None else num_rows,
+            seed,
+            SynthesisSettings(watched_cells=self.manifest.watched_cells),
+            workers,
+            progress,
+        )
+        return CodedTable.from_codes(domain, rows.T)
+
+    def sample_table(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+    ) -> pa.Table:
+        """A synthetic table with values of the declared types; see :meth:`sample`.
+
+        Its metadata carries the manifest's stamp.
+        """
+        seed = _seed(seed)
+        codes = self.sample(num_rows, seed, workers, progress)
+        table = decode(codes, self.schema, np.random.default_rng((seed, 1)))
+        return table.replace_schema_metadata({STAMP_KEY: self.manifest.stamp})
+
+
+def check_rows(num_rows: int) -> None:
+    """Refuse a number of rows that no table can have.
+
+    Raises:
+        InputError: it is not a positive integer.
+    """
+    if isinstance(num_rows, bool) or not isinstance(num_rows, int) or num_rows < 1:
+        raise InputError(f"the number of rows is {num_rows!r}: give a positive integer")
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a sampling seed that is neither None nor a non-negative integer.
+
+    Raises:
+        InputError: it is not.
+    """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise InputError(f"the seed is {seed!r}: give a non-negative integer")
+
+
+def _seed(seed: int | None) -> int:
+    check_seed(seed)
+    return secrets.randbits(63) if seed is None else seed
+
+
+def _round_record(past: Round, domain: Domain) -> RoundRecord:
+    return RoundRecord(
+        clique=domain.clique_names(past.clique),
+        noise_variances=tuple(
+            (domain.clique_names(residual), variance)
+            for residual, variance in past.measured.items()
+        ),
+        rho_selecting=past.budget.selecting,
+        rho_measuring=past.budget.measuring,
+        moved=past.moved,
+        expected=past.expected,
+        rescored=past.rescored,
+    )

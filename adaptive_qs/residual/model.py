@@ -1,0 +1,197 @@
+"""Every marginal from the measured residuals and a product reference, kept current lazily.
+
+The estimate is one signed measure with no interaction, relative to the reference q = ⊗q_i,
+beyond what was measured:
+
+    μ̂_γ = Σ_{τ⊆γ} c_τ ⊗ (⊗_{k∈γ∖τ} q_k)
+    measured τ:    c_τ = z_τ − Σ_{σ⊊τ} c_σ ⊗ (⊗_{k∈τ∖σ} Π_k q_k)
+    unmeasured τ:  c_τ = 0
+
+so every measured residual is matched exactly and all marginals are consistent. With uniform q
+the correction vanishes and this is GReM-MLE (Fuentes et al., Algorithm 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain, subsets
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ResidualEstimate:
+    """What is known of one residual.
+
+    Attributes:
+        values: z_τ in centered form (rows), shaped like the marginal over τ, zero-sum per axis.
+        precision: λ_τ = 1 / variance of the noise before centering (1 / rows²).
+    """
+
+    values: Array
+    precision: float
+
+    def merged(self, values: Array, precision: float) -> ResidualEstimate:
+        """Inverse-variance average with an independent measurement (Fuentes et al., Alg. 4)."""
+        total = self.precision + precision
+        mixed = (self.precision * self.values + precision * values) / total
+        return ResidualEstimate(mixed, total)
+
+
+def uniform_reference(domain: Domain) -> tuple[Array, ...]:
+    """The reference of the paper: every value of an attribute equally likely."""
+    return tuple(np.full(n, 1.0 / n) for n in domain.sizes)
+
+
+class ReferenceModel:
+    """Current estimates of every marginal over a domain.
+
+    Args:
+        domain: the attributes.
+        reference: q_i, one strictly positive distribution per attribute.
+        estimates: residual estimates to start from.
+
+    Raises:
+        ValueError: a reference that is not a strictly positive distribution of the right size.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        reference: Sequence[Array],
+        estimates: Mapping[Clique, ResidualEstimate] | None = None,
+    ) -> None:
+        if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
+            raise ValueError("the reference needs one distribution per attribute, of its size")
+        if not all(q.min() > 0 and abs(q.sum() - 1) <= 1e-9 for q in reference):
+            raise ValueError("each reference distribution must be strictly positive and sum to 1")
+        self.domain = domain
+        self.reference = tuple(reference)
+        self._excess = tuple(q - 1.0 / q.size for q in reference)
+        self._estimates: dict[Clique, ResidualEstimate] = {}
+        self._components: dict[Clique, Array] = {}
+        self._uniform = all(not e.any() for e in self._excess)
+        for clique, estimate in sorted((estimates or {}).items(), key=lambda item: len(item[0])):
+            self._estimates[clique] = estimate
+            self._components[clique] = self._unexplained(clique, estimate.values)
+
+    @property
+    def estimates(self) -> Mapping[Clique, ResidualEstimate]:
+        """The residual estimates z_τ, λ_τ of every measured τ (read only)."""
+        return self._estimates
+
+    @property
+    def total(self) -> float:
+        """Estimated number of rows."""
+        estimate = self._estimates.get(())
+        return float(estimate.values) if estimate else 0.0
+
+    def precision(self, residual: Clique) -> float:
+        """λ_τ, zero if τ was not measured (1 / rows²)."""
+        estimate = self._estimates.get(residual)
+        return estimate.precision if estimate else 0.0
+
+    def update(self, residual: Clique, values: Array, precision: float) -> None:
+        """Average in a new measurement of a residual and correct what depends on it.
+
+        Args:
+            residual: τ.
+            values: the measurement in centered form, shaped like the marginal over τ (rows).
+            precision: 1 / noise variance before centering (1 / rows²).
+        """
+        old = self._estimates.get(residual)
+        if old is None:
+            estimate = ResidualEstimate(np.asarray(values, float), precision)
+            change = self._unexplained(residual, estimate.values)
+            self._components[residual] = change.copy()
+        else:
+            estimate = old.merged(np.asarray(values, float), precision)
+            change = estimate.values - old.values
+            self._components[residual] += change
+        self._estimates[residual] = estimate
+        if not self._uniform:
+            self._propagate(residual, change)
+
+    def _unexplained(self, residual: Clique, values: Array) -> Array:
+        """z_τ − Σ_{σ⊊τ} c_σ ⊗ excess: what the components inside τ do not say already."""
+        remainder = values.copy()
+        if not self._uniform:
+            for inner in subsets(residual):
+                component = self._components.get(inner)
+                if component is not None and inner != residual:
+                    remainder -= self._extend(component, inner, residual)
+        return remainder
+
+    def _propagate(self, residual: Clique, change: Array) -> None:
+        """Keep z_τ = c_τ + Σ_{σ⊊τ} c_σ ⊗ excess for measured τ ⊋ residual.
+
+        c_τ moves by k_τ · change ⊗ excess with k_τ = −Σ_{π: residual⊆π⊊τ} k_π.
+        """
+        inside = set(residual)
+        supersets = [t for t in self._components if len(t) > len(residual) and inside <= set(t)]
+        factor: dict[Clique, int] = {residual: 1}
+        for clique in sorted(supersets, key=len):
+            members = set(clique)
+            k = -sum(f for below, f in factor.items() if members.issuperset(below))
+            factor[clique] = k
+            if k:
+                part = self._extend(change, residual, clique)
+                self._components[clique] += k * part
+
+    def _extend(self, array: Array, inner: Clique, outer: Clique) -> Array:
+        """Outer product of an array over ``inner`` with the excess of every other attribute."""
+        for axis, attribute in enumerate(outer):
+            if attribute not in inner:
+                array = _spread(array, axis, self._excess[attribute])
+        return array
+
+    def last_axis_form(self, clique: Clique) -> tuple[Array, Array | None]:
+        """The marginal over a clique as A ⊗ q_last + C, without forming it.
+
+        Components are combined axis by axis, so everything but the returned C is smaller than
+        the marginal by the size of an axis.
+
+        Returns:
+            A over the clique without its last attribute, and C over the whole clique, or None
+            where no measured residual contains the last attribute.
+        """
+        *front, last = clique
+        return (
+            self._combine(tuple(front), ()),
+            self._combine_or_none(tuple(front), (last,)),
+        )
+
+    def marginal(self, clique: Clique) -> Array:
+        """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
+        return self._combine(clique, ())
+
+    def _combine(self, front: Clique, tail: Clique) -> Array:
+        array = self._combine_or_none(front, tail)
+        return array if array is not None else np.zeros(self.domain.shape(front + tail))
+
+    def _combine_or_none(self, front: Clique, tail: Clique) -> Array | None:
+        """Σ over τ with tail ⊆ τ ⊆ front ∪ tail of c_τ ⊗ q over the rest of front."""
+        if not front:
+            component = self._components.get(tail)
+            return None if component is None else component.copy()
+        *rest, last = front
+        without = self._combine_or_none(tuple(rest), tail)
+        within = self._combine_or_none(tuple(rest), (last, *tail))
+        if without is None:
+            return within
+        spread = _spread(without, len(rest), self.reference[last])
+        if within is not None:
+            spread += within
+        return spread
+
+
+def _spread(array: Array, axis: int, factor: Array) -> Array:
+    """Outer product with a vector, along a new axis at this position."""
+    shape = [1] * (array.ndim + 1)
+    shape[axis] = -1
+    return np.expand_dims(array, axis) * factor.reshape(shape)

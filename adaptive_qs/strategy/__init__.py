@@ -1,0 +1,1 @@
+"""Data-independent planning: how to divide a budget among measurements."""

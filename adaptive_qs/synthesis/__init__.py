@@ -1,0 +1,1 @@
+"""From noisy marginals to rows: pure post-processing."""

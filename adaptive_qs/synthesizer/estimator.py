@@ -1,0 +1,188 @@
+"""The public class: fit a private table once, then sample, save and load for free."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.release.manifest import RoundRecord
+from adaptive_qs.release.release import Release, check_rows
+from adaptive_qs.synthesizer.clock import PhaseClock
+from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
+from adaptive_qs.synthesizer.pipeline import (
+    RunSettings,
+    WorkloadSpec,
+    measure,
+    read_table,
+    resolve_schema,
+    resolve_workload,
+)
+from adaptive_qs.synthesizer.resources import check_sample_rows, plan_run, plan_workers
+from adaptive_qs.synthesizer.target import PrivacyTarget
+
+
+class Synthesizer(BaseEstimator):  # type: ignore[misc]
+    """Differentially private synthetic tables by adaptive residual measurement.
+
+    Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them, and
+    fitted attributes end in ``_``. The whole budget is spent by :meth:`fit`; tables sampled
+    afterwards cost nothing. The unit of privacy is one row, neighbours add or remove one row.
+
+    Args:
+        epsilon: ε of the (ε, δ) that the whole run implies; give it or ``rho``.
+        delta: δ, by default 1e-9.
+        rho: the zCDP budget, instead of ``epsilon``.
+        workload: which marginals matter: a number of ways, several numbers, a workload file, or
+            a :class:`Workload`; by default all 2-way marginals.
+        reference: "product" (default) or "uniform", the AIM+GReM of the paper.
+        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
+            quarters of the machine's.
+        workers: threads, by default one for every core; the result does not depend on it.
+        insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
+            stamped so, and so are tables sampled from it that can carry a stamp (pandas in
+            ``attrs``, pyarrow in the metadata; polars cannot).
+        progress: called with a phase, steps done and steps in all.
+
+    Attributes:
+        release_: everything released, a :class:`Release`.
+        schema_: the schema of the table.
+        rho_: the zCDP budget.
+        rho_spent_: zCDP spent, at most the budget.
+        epsilon_, delta_: the (ε, δ) that the budget implies.
+        rounds_: what each round of the loop did.
+        seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
+    """
+
+    release_: Release
+    seconds_: dict[str, float]
+    _kind: Kind
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        workload: WorkloadSpec = None,
+        reference: str = "product",
+        max_memory: int | str | None = None,
+        workers: int | None = None,
+        insecure_seed: int | None = None,
+        progress: PhaseProgress | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.workload = workload
+        self.reference = reference
+        self.max_memory = max_memory
+        self.workers = workers
+        self.insecure_seed = insecure_seed
+        self.progress = progress
+
+    def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
+        """Spend the budget on a private table.
+
+        Args:
+            table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
+                :class:`CodedTable`.
+            y: not used; present by convention.
+            schema: the public description of the columns: a :class:`Schema`, the path of a
+                schema file, or parsed JSON. A coded table needs none.
+
+        Raises:
+            InputError: a parameter, the schema, the workload or the table is wrong; nothing has
+                been spent.
+            ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
+
+        Warns:
+            UserWarning: there is an ``insecure_seed``.
+        """
+        target = PrivacyTarget.of(self.epsilon, self.delta, self.rho)
+        settings = RunSettings(target, self.reference, self.insecure_seed)
+        described = resolve_schema(schema, table)
+        domain = described.domain()
+        workload = resolve_workload(self.workload, domain)
+        plan = plan_run(domain, workload, self.max_memory, self.workers)
+        if self.insecure_seed is not None:
+            warnings.warn(
+                "insecure_seed: whoever knows the seed can remove the noise: the release and all "
+                "tables sampled from it are NOT PRIVATE",
+                stacklevel=2,
+            )
+        clock = PhaseClock(self.progress)
+        coded = read_table(table, described, plan, clock)
+        release = measure(coded, described, workload, settings, plan, clock)
+        self._kind = kind_of(table)
+        self.seconds_ = clock.stop()
+        self._set_release(release)
+        return self
+
+    def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
+        """A synthetic table of the kind that was fitted (pandas for files and after `load`).
+
+        Args:
+            num_rows: rows wanted; None takes the noisy number of rows.
+            seed: the same seed gives the same table on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+
+        Raises:
+            InputError: num_rows is not positive, or the seed is negative.
+            ResourceExceeded: the table does not fit ``max_memory``.
+            NotFittedError: there is nothing to sample from.
+        """
+        check_is_fitted(self, "release_")
+        workers = plan_workers(self.workers)
+        rows = self.release_.num_rows
+        if num_rows is not None:
+            check_rows(num_rows)
+            rows = num_rows
+        check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
+        if self._kind == "codes":
+            return self.release_.sample(num_rows, seed, workers, self.progress)
+        table = self.release_.sample_table(num_rows, seed, workers, self.progress)
+        return to_kind(table, self._kind)
+
+    def save(self, path: str | Path) -> None:
+        """Write the release bundle.
+
+        Raises:
+            InputError: the file cannot be written.
+            NotFittedError: there is nothing to save.
+        """
+        check_is_fitted(self, "release_")
+        self.release_.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A fitted synthesizer from a release bundle.
+
+        Raises:
+            InputError: the bundle is missing, damaged, or made by a newer version.
+        """
+        release = Release.load(path)
+        manifest = release.manifest
+        loaded = cls(
+            rho=manifest.rho,
+            delta=manifest.delta,
+            workload=release.workload,
+            reference=str(manifest.settings.get("reference", "product")),
+        )
+        loaded._kind = "pandas"
+        loaded.seconds_ = {}
+        loaded._set_release(release)
+        return loaded
+
+    def _set_release(self, release: Release) -> None:
+        self.release_ = release
+        self.schema_: Schema = release.schema
+        self.rho_ = release.manifest.rho
+        self.rho_spent_ = release.manifest.rho_spent
+        self.epsilon_ = release.manifest.epsilon
+        self.delta_ = release.manifest.delta
+        self.rounds_: tuple[RoundRecord, ...] = release.rounds

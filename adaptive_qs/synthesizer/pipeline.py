@@ -1,0 +1,176 @@
+"""The main job, step by step: everything is checked before any budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adaptive_qs.adaptive.loop import LoopSettings, Round, run_loop
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.encode import encode_file, encode_table
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import DataError, InputError, SchemaError, SpentNote, WorkloadError
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.release.release import Release
+from adaptive_qs.synthesizer.clock import PhaseClock
+from adaptive_qs.synthesizer.resources import RunPlan
+from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.workload.file import load_workload
+from adaptive_qs.workload.workload import Workload
+
+WorkloadSpec = None | int | Iterable[int] | str | Path | Workload
+"""All marginals of so many attributes, a workload file, or a workload; None is the default."""
+
+LOOP_STEPS = 1_000
+"""Steps in which the loop reports its progress: thousandths of the budget."""
+
+SPENT_IN_VAIN = SpentNote(
+    "part of the budget was spent before anything could be released: count all of it as spent"
+)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run spends its budget; public.
+
+    Attributes:
+        target: the budget.
+        reference: "product" or "uniform"; see :class:`LoopSettings`.
+        insecure_seed: makes the noise reproducible and the release not private.
+    """
+
+    target: PrivacyTarget
+    reference: str = "product"
+    insecure_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.reference not in ("product", "uniform"):
+            raise InputError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
+        self.entropy()
+
+    @property
+    def fill(self) -> Literal["product", "uniform"]:
+        """The reference, checked."""
+        return "uniform" if self.reference == "uniform" else "product"
+
+    def entropy(self) -> EntropySource:
+        """Where the noise comes from.
+
+        Raises:
+            InputError: the seed is not a non-negative integer.
+        """
+        return SystemEntropy() if self.insecure_seed is None else InsecureSeed(self.insecure_seed)
+
+
+def resolve_schema(schema: Any, table: Any) -> Schema:
+    """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
+
+    Raises:
+        SchemaError: there is none, or it is not valid.
+    """
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, str | Path):
+        return Schema.load(schema)
+    if schema is not None:
+        return Schema.parse(schema)
+    if isinstance(table, CodedTable):
+        domain = table.domain
+        return Schema.parse(dict(zip(domain.names, domain.sizes)))
+    raise SchemaError("no schema was given: pass schema=, a Schema or the path of a schema file")
+
+
+def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
+    """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
+
+    Raises:
+        WorkloadError: the file or the number of ways does not fit the domain.
+        ResourceExceeded: too many marginals.
+    """
+    if spec is None:
+        return Workload.all_ways(domain, min(2, len(domain)))
+    if isinstance(spec, Workload):
+        if spec.domain != domain:
+            raise WorkloadError("the workload is over other attributes: build it on this schema")
+        return spec
+    if isinstance(spec, str | Path):
+        return load_workload(spec, domain)
+    ways = [spec] if isinstance(spec, int) else list(spec)
+    if not ways or not all(type(k) is int for k in ways):
+        raise WorkloadError(f"workload is {spec!r}: give ways, a workload file or a Workload")
+    return Workload.all_ways(domain, ways)
+
+
+def read_table(source: Any, schema: Schema, plan: RunPlan, clock: PhaseClock) -> CodedTable:
+    """The codes of a file, a data frame or a table already coded.
+
+    Raises:
+        DataError: it does not fit the schema.
+        ResourceExceeded: it has more rows than were planned for; no more of them are read.
+    """
+    clock.start("read")
+
+    def progress(done: int, total: int) -> None:
+        clock("read", done, total)
+
+    def check_rows(rows: int) -> None:
+        plan.check_rows(rows, "the table")
+
+    if isinstance(source, CodedTable):
+        if source.domain != schema.domain():
+            raise DataError("the coded table has other attributes than the schema: encode it again")
+        if source.num_rows == 0:
+            raise DataError("table: no rows: give a table with at least one")
+        return source
+    if isinstance(source, str | Path):
+        return encode_file(source, schema, progress, check_rows)
+    return encode_table(source, schema, progress, check_rows)
+
+
+def measure(
+    table: CodedTable,
+    schema: Schema,
+    workload: Workload,
+    settings: RunSettings,
+    plan: RunPlan,
+    clock: PhaseClock,
+) -> Release:
+    """Spend the budget on a table; the only step that costs privacy.
+
+    Whatever is raised after the first charge carries the note ``SPENT_IN_VAIN``.
+
+    Raises:
+        ResourceExceeded: the table has more rows than were planned for; nothing is spent.
+    """
+    plan.check_rows(table.num_rows, "the table")
+    clock.start("loop")
+    target = settings.target
+    loop = LoopSettings(settings.fill, measured_cells=plan.measured_cells)
+    mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
+
+    def on_round(_: Round, part: float) -> None:
+        clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
+
+    counter = MarginalCounter(table)
+    try:
+        result = run_loop(counter, workload, mechanisms, target.rho, loop, plan.workers, on_round)
+        return Release.of_run(
+            result,
+            schema,
+            workload,
+            mechanisms,
+            loop,
+            (target.rho, target.epsilon, target.delta),
+            plan.watched_cells,
+            plan.most_rows,
+        )
+    except BaseException as error:
+        if mechanisms.ledger.events:
+            error.add_note(SPENT_IN_VAIN)
+        raise

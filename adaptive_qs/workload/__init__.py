@@ -1,0 +1,1 @@
+"""Which marginals matter, and how much."""

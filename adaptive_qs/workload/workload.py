@@ -1,0 +1,89 @@
+"""A workload of weighted marginals, and the weight it gives to any clique."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from adaptive_qs.domain import Clique, Domain, downward_closure
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
+
+MAX_CLIQUES = 1_000_000
+"""Most marginals a workload may ask for."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Marginals to answer well, each with a positive weight.
+
+    Attributes:
+        domain: the attributes the cliques refer to.
+        weights: weight of each workload clique.
+
+    Raises:
+        WorkloadError: no cliques, an empty clique, or a weight that is not positive and finite.
+    """
+
+    domain: Domain
+    weights: Mapping[Clique, float]
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise WorkloadError("the workload is empty: name at least one set of attributes")
+        for clique, weight in self.weights.items():
+            if not clique:
+                raise WorkloadError("the workload has a part without attributes: name some")
+            if not (math.isfinite(weight) and weight > 0):
+                raise WorkloadError(f"the workload has weight {weight!r}: give a positive number")
+
+    @classmethod
+    def all_ways(cls, domain: Domain, ways: int | Iterable[int]) -> Workload:
+        """All marginals of the given numbers of attributes, each of weight 1.
+
+        Raises:
+            WorkloadError: a number below 1 or above the number of attributes.
+            ResourceExceeded: more marginals than ``MAX_CLIQUES``.
+        """
+        degrees = [ways] if isinstance(ways, int) else list(ways)
+        weights: dict[Clique, float] = {}
+        for k in degrees:
+            if not 1 <= k <= len(domain):
+                raise WorkloadError(
+                    f"ways is {k}: give a number from 1 to {len(domain)}, the number of attributes"
+                )
+            count = math.comb(len(domain), k)
+            if count > MAX_CLIQUES:
+                raise ResourceExceeded(
+                    f"all {k}-way marginals of {len(domain)} attributes are {count:,}, more than "
+                    f"{MAX_CLIQUES:,}: ask for fewer ways or list the sets of attributes"
+                )
+            weights.update(dict.fromkeys(combinations(range(len(domain)), k), 1.0))
+        return cls(domain, weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @cached_property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The workload's cliques."""
+        return tuple(self.weights)
+
+    @cached_property
+    def closure(self) -> tuple[Clique, ...]:
+        """W↓: every subset of every workload clique, smallest first."""
+        return downward_closure(self.weights)
+
+    @cached_property
+    def _attribute_weight(self) -> tuple[float, ...]:
+        totals = [0.0] * len(self.domain)
+        for clique, weight in self.weights.items():
+            for attribute in clique:
+                totals[attribute] += weight
+        return tuple(totals)
+
+    def relevance(self, clique: Clique) -> float:
+        """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
+        return sum(self._attribute_weight[i] for i in clique)

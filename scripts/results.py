@@ -1,0 +1,139 @@
+"""Machine-written results: numbers with everything needed to obtain them again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+CODE = ("adaptive_qs", "scripts", "pyproject.toml")
+PACKAGES = ("adaptive-qs", "numpy", "scipy", "numba", "pandas", "pyarrow")
+
+
+def write_results(
+    name: str,
+    numbers: Any,
+    config: Mapping[str, Any],
+    seeds: Sequence[int] | None,
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    folder: Path = RESULTS,
+) -> Path:
+    """Write ``results/<name>.json`` and, given rows, ``results/<name>.csv``; each all or nothing.
+
+    Args:
+        name: file name without its ending.
+        numbers: what was measured; JSON, NumPy numbers and arrays, nested at will.
+        config: every setting the numbers depend on, without machine paths.
+        seeds: seeds of all randomness that has one; None where it came from the system.
+        rows: the same numbers as a flat table, one mapping with equal keys per line.
+        folder: where to write.
+
+    Returns:
+        The path of the JSON file.
+    """
+    document = {
+        "name": name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "numbers": numbers,
+        "config": dict(config),
+        "seeds": seeds,
+        "environment": environment(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    if rows is not None:
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(folder / f"{name}.csv", table.getvalue())
+    path = folder / f"{name}.json"
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
+    write_atomically(path, text + "\n")
+    return path
+
+
+def environment() -> dict[str, Any]:
+    """Code, versions and processor; nothing that names the machine or its user."""
+    return {
+        "commit": STARTED_FROM,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "packages": {package: _version(package) for package in PACKAGES},
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+    }
+
+
+def git_commit() -> dict[str, Any] | None:
+    """The commit checked out and whether tracked code differs from it."""
+    root = RESULTS.parent
+    try:
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {"hash": commit, "dirty": bool(changes.strip())}
+
+
+def cpu_model() -> str:
+    """The processor's name as the system reports it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content; a reader sees the old file or the new one, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON: convert it first")
+
+
+STARTED_FROM = git_commit()
+"""The commit when the script began: a long run may see later ones come."""

@@ -1,0 +1,69 @@
+"""A small private table on disk, and the command line called in process."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from adaptive_qs.cli import main
+from adaptive_qs.synthesis.rows import SynthesisSettings
+
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": "job", "type": "categorical", "values": ["a", "b"], "missing": ["?"]},
+        {"name": "age", "type": "integer", "min": 0, "max": 9},
+        {"name": "day", "type": "date", "min": "2020-01-01", "max": "2020-01-09"},
+    ],
+}
+HEADER = "job,age,day"
+
+
+class Outcome(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def rows(count=300):
+    rng = np.random.default_rng(1)
+    return [
+        f"{rng.choice(['a', 'b', '?'])},{rng.integers(10)},2020-01-0{rng.integers(1, 10)}"
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with t.csv, s.json and w.json."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
+    Path("s.json").write_text(json.dumps(SCHEMA))
+    Path("w.json").write_text(json.dumps({"version": 1, "parts": [{"ways": [1]}]}))
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, capsys):
+    """Call the command line: run("sample", "r.zip", ...) -> Outcome."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def quick_tables(monkeypatch):
+    """Fit tables with few rows: these tests are not about their quality."""
+    monkeypatch.setattr(
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+    )

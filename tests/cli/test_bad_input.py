@@ -1,0 +1,204 @@
+"""Bad input: one line on stderr, the exit code, nothing written, no budget spent, no cell shown."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs.cli import entry
+from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.synthesizer import pipeline
+
+CANARY = "c4n4ry"
+GOOD = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv"]
+HEADER = b"job,age,day\n"
+ROW = b"a,1,2020-01-02\n"
+
+
+@pytest.fixture(autouse=True)
+def no_budget(monkeypatch):
+    """No mechanism may even be built."""
+
+    def spend(*_):
+        raise AssertionError("budget would have been spent")
+
+    monkeypatch.setattr(pipeline, "Mechanisms", spend)
+
+
+def refused(run, arguments, code, *hints):
+    before = sorted(Path.cwd().iterdir())
+    outcome = run(*arguments)
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert CANARY not in outcome.err
+    for hint in hints:
+        assert hint in outcome.err, outcome.err
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+TABLES = {
+    "empty file": (b"", "t.csv: is empty"),
+    "no rows": (HEADER, "t.csv: no rows"),
+    "ragged": (HEADER + ROW + f"{CANARY},1\n".encode(), "cells of the header"),
+    "truncated": (HEADER + ROW + f'"{CANARY},1,2020-01-02\n'.encode(), "never closed"),
+    "truncated gzip": (gzip.compress(HEADER + ROW * 99)[:-9], "truncated gzip"),
+    "encoding": (HEADER + b"\xff\xfe,1,2020-01-02\n", "UTF-8"),
+    "NUL": (HEADER + b"a\0,1,2020-01-02\n", "NUL"),
+    "twice": (b"job,age,day,job\n" + ROW.strip() + b",a\n", "'job' occurs twice"),
+    "missing column": (b"job,age\na,1\n", "'day' of the schema is missing"),
+    "more columns": (b"job,age,day,pay\na,1,2020-01-02,3\n", "'pay' is not in the schema"),
+    "no header": (f"{CANARY},1,2020-01-02\n".encode() + ROW, "is missing from the data"),
+    "undeclared": (HEADER + f"{CANARY},1,2020-01-02\n".encode(), "'job' has a value that is not"),
+    "not a number": (HEADER + f"a,{CANARY},2020-01-02\n".encode(), "'age' has a cell"),
+    "outside": (HEADER + b"a,10,2020-01-02\n", "'age' has a value outside"),
+    "NaN": (HEADER + b"a,nan,2020-01-02\n", "'age'"),
+    "no value": (HEADER + b"a,,2020-01-02\n", "'age' has empty cells"),
+    "bad date": (HEADER + f"a,1,{CANARY}\n".encode(), "'day'"),
+    "Parquet": (b"PAR1 and nothing else", "Parquet"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables(case, run):
+    content, hint = TABLES[case]
+    Path("t.csv").write_bytes(content)
+    refused(run, GOOD, 2, "t.csv", hint)
+
+
+def replaced(option, value):
+    arguments = list(GOOD)
+    arguments[arguments.index(option) + 1] = value
+    return arguments
+
+
+ARGUMENTS = {
+    "missing file": (["synthesize", "no.csv", *GOOD[2:]], "no.csv"),
+    "folder": (["synthesize", ".", *GOOD[2:]], "is a folder"),
+    "no data": (["synthesize", *GOOD[2:]], "no DATA"),
+    "no schema": (["synthesize", "t.csv", "--epsilon", "1", "--out", "o.csv"], "no --schema"),
+    "no budget": ([*GOOD[:4], "--out", "o.csv"], "neither epsilon nor rho"),
+    "two budgets": ([*GOOD, "--rho", "1"], "both epsilon and rho"),
+    "no output": (GOOD[:-2], "nothing would be written"),
+    "missing schema": (replaced("--schema", "no.json"), "no.json"),
+    "bad schema": (replaced("--schema", "w.json"), "w.json"),
+    "epsilon 0": (replaced("--epsilon", "0"), "epsilon is 0.0"),
+    "epsilon -1": (replaced("--epsilon", "-1"), "epsilon is -1.0"),
+    "epsilon nan": (replaced("--epsilon", "nan"), "epsilon is nan"),
+    "epsilon inf": (replaced("--epsilon", "inf"), "epsilon is inf"),
+    "epsilon text": (replaced("--epsilon", "one"), "--epsilon"),
+    "delta 0": ([*GOOD, "--delta", "0"], "delta is 0.0"),
+    "delta 1": ([*GOOD, "--delta", "1"], "delta is 1.0"),
+    "delta 2": ([*GOOD, "--delta", "2"], "delta is 2.0"),
+    "delta nan": ([*GOOD, "--delta", "nan"], "delta is nan"),
+    "rho 0": ([*GOOD[:4], "--rho", "0", *GOOD[6:]], "rho is 0.0"),
+    "rho -inf": ([*GOOD[:4], "--rho", "-inf", *GOOD[6:]], "rho is -inf"),
+    "rows 0": ([*GOOD, "--rows", "0"], "the number of rows is 0"),
+    "rows -5": ([*GOOD, "--rows", "-5"], "the number of rows is -5"),
+    "rows 1.5": ([*GOOD, "--rows", "1.5"], "--rows"),
+    "seed": ([*GOOD, "--seed", "-1"], "seed is -1"),
+    "insecure seed": ([*GOOD, "--insecure-seed", "-1"], "seed is -1"),
+    "workers": ([*GOOD, "--workers", "0"], "workers is 0"),
+    "reference": ([*GOOD, "--reference", "best"], "reference is 'best'"),
+    "memory": ([*GOOD, "--max-memory", "lots"], "max-memory is 'lots'"),
+    "ways text": ([*GOOD, "--ways", "two"], "--ways is 'two'"),
+    "ways 0": ([*GOOD, "--ways", "0"], "ways is 0"),
+    "ways 4": ([*GOOD, "--ways", "1,4"], "ways is 4: give a number from 1 to 3"),
+    "both workloads": ([*GOOD, "--ways", "1", "--workload", "w.json"], "both --workload and"),
+    "missing workload": ([*GOOD, "--workload", "no.json"], "no.json: no such file"),
+    "no such folder": (replaced("--out", "none/o.csv"), "none/o.csv: cannot be written"),
+    "output below a file": (replaced("--out", "s.json/o.csv"), "s.json/o.csv: cannot be written"),
+    "output is a folder": (replaced("--out", "."), "."),
+    "output suffix": (replaced("--out", "o.txt"), "o.txt: unknown table format"),
+    "output exists": (replaced("--out", "old.csv"), "old.csv: exists already"),
+    "output is the input": ([*replaced("--out", "t.csv"), "--force"], "t.csv: is also an input"),
+    "output is the schema": ([*GOOD, "--release", "./s.json", "--force"], "s.json: is also"),
+    "outputs are one": ([*GOOD, "--release", "o.csv"], "o.csv: is also an input or another"),
+    "release path": ([*GOOD, "--release", "none/r.zip"], "none/r.zip: cannot be written"),
+    "release exists": ([*GOOD, "--release", "old.csv"], "old.csv: exists already"),
+    "demo with data": (["synthesize", "t.csv", "--demo"], "--demo brings its own"),
+    "unknown option": ([*GOOD, "--epsilom", "1"], "--epsilom"),
+    "unknown verb": (["synthesise"], "synthesise"),
+    "sample nothing": (["sample"], "RELEASE"),
+    "sample a table": (["sample", "t.csv", "--out", "o.csv"], "t.csv: is not a readable release"),
+    "sample no file": (["sample", "no.zip", "--out", "o.csv"], "no.zip: no such file"),
+    "evaluate no schema": (["evaluate", "t.csv", "t.csv"], "no --schema"),
+    "evaluate no file": (["evaluate", "t.csv", "no.csv", "--schema", "s.json"], "no.csv"),
+    "check no file": (["schema", "check", "no.json"], "no.json"),
+    "check bad table": (["schema", "check", "s.json", "no.csv"], "no.csv"),
+    "init no file": (["schema", "init", "no.csv"], "no.csv"),
+    "import kind": (["schema", "import", "s.json", "--from", "csv"], "--from is 'csv'"),
+    "init over data": (["schema", "init", "t.csv", "--out", "t.csv", "--force"], "also an input"),
+    "json-schema": (["schema", "json-schema", "table"], "'table' is no kind"),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_bad_arguments(case, run):
+    arguments, hint = ARGUMENTS[case]
+    Path("old.csv").write_text("kept")
+    if case == "check bad table":
+        assert run(*arguments).code == 2
+        return
+    refused(run, arguments, 2, hint)
+    assert Path("old.csv").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("part", "hint"),
+    [
+        ({"attributes": [["agee"]]}, "w.json: part 1: attribute 'agee' is not in the schema"),
+        ({"attributes": []}, "w.json: part 1: attributes: is empty"),
+        ({"ways": [1], "queries": "range"}, "w.json: part 1: 'range' queries are not available"),
+        (None, "w.json: parts: is empty"),
+    ],
+)
+def test_bad_workloads(part, hint, run):
+    parts = [] if part is None else [part]
+    Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+    refused(run, [*GOOD, "--workload", "w.json"], 2, hint)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--max-memory", "1MB"], ["--rows", "100000000", "--max-memory", "1GB"]],
+)
+def test_resources_are_refused_with_exit_code_4(arguments, run):
+    refused(run, [*GOOD, *arguments], 4, "--max-memory")
+
+
+def test_budget_refusals_have_exit_code_3(run, monkeypatch):
+    def refuse(*_):
+        raise BudgetExceeded("total: cost rho 2 exceeds the remaining 1: raise the budget")
+
+    monkeypatch.setattr(pipeline, "Mechanisms", refuse)
+    refused(run, GOOD, 3, "exceeds")
+
+
+def test_bugs_show_a_place_but_no_message(run, monkeypatch):
+    def crash(*_):
+        raise ValueError(CANARY)
+
+    monkeypatch.setattr(pipeline, "Mechanisms", crash)
+    refused(run, GOOD, 1, "internal error (ValueError at pipeline.py", entry.DEBUG_VARIABLE)
+    monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
+    assert CANARY in run(*GOOD).err
+
+
+def test_lack_of_memory_is_a_resource(run, monkeypatch):
+    def exhaust(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(pipeline, "Mechanisms", exhaust)
+    refused(run, GOOD, 4, "out of memory")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: entry.Stopped(15)])
+def test_interrupts_write_nothing(error, run, monkeypatch):
+    def interrupt(*_):
+        raise error()
+
+    monkeypatch.setattr(pipeline, "Mechanisms", interrupt)
+    refused(run, GOOD, 130 if error is KeyboardInterrupt else 143, "stopped before the end")

@@ -1,0 +1,104 @@
+"""What only a process of its own can show: signals, pipes, exit codes, imports, the real demo."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from adaptive_qs.data.encode import encode_file
+from adaptive_qs.data.sample import sample_dataset
+from adaptive_qs.data.schema import Schema
+
+ADULT = sample_dataset()
+COMMAND = [sys.executable, "-m", "adaptive_qs"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def start(folder, *arguments, **options):
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
+    process = start(tmp_path, "synthesize", "--demo", "--json")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    content = json.loads(out)
+    assert (content["epsilon"], content["delta"]) == (1, 1e-9)
+    path = tmp_path / "adult_synthetic.csv"
+    made, true = pd.read_csv(path), pd.read_csv(ADULT.data)
+    assert made.dtypes.to_dict() == true.dtypes.to_dict()
+    assert len(made) == content["rows"]
+    assert abs(len(made) - len(true)) < 1_000
+    encode_file(path, Schema.load(ADULT.schema))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("saved", [False, True])
+def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, saved, tmp_path):
+    arguments = ["--demo", "--epsilon", "1", "--release", "r.zip", "--rows", "400000"]
+    process = start(tmp_path, "synthesize", *arguments)
+    release = tmp_path / "r.zip"
+    deadline = time.monotonic() + (60 if saved else 1.0)
+    while time.monotonic() < deadline and not (saved and release.exists()):
+        time.sleep(0.05)
+    time.sleep(0.3)  # into the fit
+    assert process.poll() is None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert out == ""
+    assert err.startswith("error: stopped")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == ([release] if release.exists() else [])
+    assert ("the budget is spent; the release is in r.zip" in err) == release.exists()
+    assert release.exists() or not saved
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path):
+    process = start(tmp_path, "schema", "json-schema")
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == ""
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from adaptive_qs.cli import main\n"
+        "assert main(['synthesize', '--help']) == 0\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def test_terminals_that_know_ascii_only(tmp_path):
+    table = tmp_path / "t\u00e9.csv"
+    table.write_text("a\n1\n")
+    (tmp_path / "s.json").write_text('{"a": 2}')
+    process = subprocess.run(
+        [*COMMAND, "schema", "check", "s.json", table.name],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "fits the schema" in process.stdout

@@ -1,0 +1,249 @@
+"""Bad tables: one line that names the file, the column and the mend, and never a cell."""
+
+import contextlib
+import gzip
+import io
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.data.encode import encode_file, encode_table
+from adaptive_qs.data.propose import propose_schema
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.errors import DataError
+
+CANARY = "c4n4ry"
+COLUMNS = {
+    "cat": {"type": "categorical", "values": ["a", "b"]},
+    "code": {"type": "categorical", "values": [1, 2]},
+    "flag": {"type": "boolean"},
+    "int": {"type": "integer", "min": 0, "max": 9},
+    "num": {"type": "numeric", "edges": [0, 1, 2]},
+    "day": {"type": "date", "min": "2020-01-01", "max": "2020-12-31"},
+    "time": {"type": "datetime", "min": "2020-01-01T00:00:00", "max": "2020-12-31T00:00:00"},
+    "fmt": {"type": "date", "min": "2020-01-01", "max": "2020-12-31", "format": "%d/%m/%Y"},
+}
+GOOD = {
+    "cat": "a", "code": "1", "flag": "true", "int": "3", "num": "0.5", "day": "2020-02-03",
+    "time": "2020-02-03T04:05:06", "fmt": "03/02/2020",
+}  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in COLUMNS.items()]})
+HEADER = ",".join(GOOD)
+ROW = ",".join(GOOD.values())
+
+
+def small(**columns):
+    return Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in columns.items()]})
+
+
+AB = small(a=COLUMNS["int"], b=COLUMNS["cat"])
+
+
+def refusal(action, *hints):
+    """The message of the DataError, after looking for the canary in everything it leads to."""
+    with pytest.raises(DataError) as caught:
+        action()
+    error = caught.value
+    assert error.exit_code == 2
+    message = str(error)
+    assert "\n" not in message
+    for hint in hints:
+        assert hint in message
+    while error is not None:
+        assert CANARY not in repr(error)
+        assert CANARY not in str(error)
+        error = error.__cause__ or error.__context__
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return message
+
+
+def test_good_row_is_good(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEADER}\n{ROW}\n")
+    assert encode_file(path, SCHEMA).num_rows == 1
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize("cell", [CANARY, f"1{CANARY}", f'"{CANARY}, ""x"""', ""], ids="abcd")
+def test_bad_cell_in_csv(tmp_path, name, cell):
+    path = tmp_path / "t.csv"
+    row = ",".join({**GOOD, name: cell}.values())
+    path.write_text(f"{HEADER}\n{ROW}\n{row}\n{ROW}\n")
+    refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name), "missing marker")
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("int", "10"), ("int", "-1"), ("int", "3.5"), ("int", "99999999999999999999"),
+        ("num", "2.5"), ("num", "nan"), ("num", "inf"), ("num", "1e999"), ("day", "2021-01-01"),
+        ("day", "2020-02-31"), ("day", "03/02/2020"), ("time", "2020-12-31T00:00:01"),
+        ("fmt", "2020-02-03"), ("fmt", "31/02/2020"), ("code", "3"), ("code", "1.5"),
+        ("cat", "A"), ("flag", "2"),
+    ],
+)  # fmt: skip
+def test_value_outside_domain(tmp_path, name, cell):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEADER}\n{ROW}\n" + ",".join({**GOOD, name: cell}.values()) + "\n")
+    message = refusal(lambda: encode_file(path, SCHEMA), repr(name))
+    assert cell not in message.replace(str(path), "")
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parquet"])
+@pytest.mark.parametrize("cell", [CANARY, None], ids="ab")
+def test_bad_cell_in_frames(tmp_path, name, library, cell):
+    table = pa.table({n: [good, cell if n == name else good] for n, good in GOOD.items()})
+    if library == "parquet":
+        path = tmp_path / "t.parquet"
+        pq.write_table(table, path)
+        refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name))
+        return
+    frame = {"pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}.get(library)
+    refusal(lambda: encode_table(frame() if frame else table, SCHEMA), repr(name))
+
+
+def test_mixed_objects_in_pandas():
+    frame = pd.DataFrame({"a": [1, CANARY, {"x": 2}, None, b"q"], "b": ["a"] * 5}, dtype=object)
+    refusal(lambda: encode_table(frame, AB), "'a'")
+    frame["a"] = pd.Series([1, "2", 3.0, "4.0", np.int8(5)], dtype=object)
+    assert encode_table(frame, AB).columns[0].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"", "is empty"),
+        (b"a,b\n", "no rows"),
+        (b"a,b", "no rows"),
+        (b"\n\n", "'a' of the schema is missing"),
+        (b"a,b\n1,a\n2\n", "does not have the 2 cells"),
+        (b"a,b\n1,a\n2", "does not have the 2 cells"),
+        (b"a,b\n1,a,c4n4ry\n", "does not have the 2 cells"),
+        (b'a,b\n1,"c4n4ry', "quotation mark"),
+        (b'a,b\n1,"a\n2,b\n', "quotation mark"),
+        (b"a,b\n1,c4n4ry\xff\n", "not UTF-8"),
+        ("a,b\n1,a\n".encode("utf-16"), "not UTF-8"),
+        (b"a,b\n1,c4n4ry\0\n", "NUL"),
+        (b"a\xff,b\n1,a\n", "not UTF-8"),
+        (b"a,b,a\n1,a,1\n", "'a' occurs twice"),
+        (b"a\n1\n", "'b' of the schema is missing"),
+        (b"a,b,c\n1,a,c4n4ry\n", "'c' is not in the schema"),
+        (b"a;b\n1;a\n", "separated by ';': save it with commas"),
+        (b"a\tb\n1\ta\n", "separated by tabs: save it with commas"),
+        (b"a|b\n1|a\n", "separated by '|': save it with commas"),
+        (b"PK\x03\x04c4n4ry", "is an Excel file: export it as CSV or Parquet"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1c4n4ry", "is an Excel file"),
+        (b"\x1f\x8b\x08\x00garbage", "gzip"),
+        (gzip.compress(b"a,b\n1,a\n" * 999)[:-9], "gzip"),
+        (b"PAR1garbage", "Parquet"),
+    ],
+    ids=range(24),
+)
+def test_damaged_file(tmp_path, content, hint):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    refusal(lambda: encode_file(path, AB), str(path), hint)
+
+
+def test_zip_archive(tmp_path):
+    path = tmp_path / "t.zip"
+    path.write_bytes(b"PK\x03\x04c4n4ry")
+    refusal(lambda: encode_file(path, AB), "zip archive: unpack it")
+
+
+@pytest.mark.parametrize(("mark", "label"), [(";", "';'"), ("\t", "tabs"), ("|", "'|'")])
+def test_proposing_from_other_separators(tmp_path, mark, label):
+    path = tmp_path / "t.csv"
+    path.write_text(f"a{mark}b\n1{mark}{CANARY}\n")
+    refusal(lambda: propose_schema(path), str(path), f"separated by {label}: save it with commas")
+
+
+def test_file_without_header(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{CANARY},{CANARY}\n1,a\n")
+    refusal(lambda: encode_file(path, AB), "header line")
+
+
+def test_missing_file_and_folder(tmp_path):
+    refusal(lambda: encode_file(tmp_path / "none.csv", AB), "none.csv", "check the path")
+    refusal(lambda: encode_file(tmp_path, AB), "folder")
+
+
+def test_row_longer_than_a_block(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f'a,b\n1,a\n2,"{CANARY * 10**6}"\n')
+    refusal(lambda: encode_file(path, AB), str(path))
+
+
+def test_truncated_parquet(tmp_path):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": [1] * 99, "b": ["a"] * 98 + [CANARY]}), buffer)
+    path = tmp_path / "t.parquet"
+    for length in (1, 3, 50, len(buffer.getvalue()) - 5):
+        path.write_bytes(buffer.getvalue()[:length])
+        refusal(lambda: encode_file(path, AB), str(path), "Parquet")
+
+
+def test_parquet_without_rows_or_of_nested_type(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), path)
+    refusal(lambda: encode_file(path, AB), "no rows")
+    pq.write_table(pa.table({"a": [[1]], "b": ["a"]}), path)
+    refusal(lambda: encode_file(path, AB), "'a'")
+
+
+@pytest.mark.parametrize("table", [{"a": [1]}, [1], None, pl.LazyFrame({"a": [1], "b": ["a"]})])
+def test_no_table(table):
+    refusal(lambda: encode_table(table, AB), "convert it")
+
+
+def test_empty_frames_and_wrong_columns():
+    refusal(lambda: encode_table(pd.DataFrame({"a": [], "b": []}), AB), "no rows")
+    refusal(lambda: encode_table(pa.table({"a": [1]}), AB), "'b'")
+    twice = pd.DataFrame([[1, "a", 2]], columns=["a", "b", "a"])
+    refusal(lambda: encode_table(twice, AB))
+
+
+def test_proposing_from_bad_files(tmp_path):
+    path = tmp_path / "t.csv"
+    for content in (b"", b"a,b\n", b"a,b\n1\n", b"a,a\n1,2\n", b"a\n1\n\xff\n"):
+        path.write_bytes(content)
+        refusal(lambda: propose_schema(path), str(path))
+
+
+def test_a_repeated_name_is_not_quoted_where_it_may_be_a_cell(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{CANARY},Bob,{CANARY}\n40,Eve,41\n")
+    refusal(lambda: propose_schema(path), str(path), "columns 1 and 3 have the same name")
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(st.lists(st.sampled_from([b"a", b"b", b",", b"\n", b'"', b"1", b"\r", b" ", b"\xff", b"\0",
+                                 b"\xef\xbb\xbf", b"a,b\n", b"1,a\n"]), max_size=30))  # fmt: skip
+def test_any_bytes_encode_or_are_refused(tmp_path_factory, parts):
+    path = tmp_path_factory.mktemp("fuzz") / "t.csv"
+    path.write_bytes(b"".join(parts))
+    for action in (lambda: encode_file(path, AB), lambda: propose_schema(path)):
+        with contextlib.suppress(DataError):
+            action()
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(st.data())
+def test_flipped_parquet_bytes_encode_or_are_refused(tmp_path_factory, data):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["a", "b", "a"]}), buffer)
+    content = bytearray(buffer.getvalue())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.mktemp("fuzz") / "t.parquet"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        encode_file(path, AB)

@@ -1,0 +1,156 @@
+"""Proposed schemas: shared values and medians survive, identifiers and bad files do not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.data.decode import decode
+from adaptive_qs.data.encode import encode_file
+from adaptive_qs.data.propose import propose, propose_schema
+from adaptive_qs.errors import DataError
+
+CANARY = "c4n4ry"
+
+
+def proposed(tmp_path, values, name="x"):
+    """The proposed column, and the values after encoding and decoding by it."""
+    path = tmp_path / "t.csv"
+    pd.DataFrame({name: values}).to_csv(path, index=False)
+    schema = propose_schema(path)
+    table = encode_file(path, schema)
+    return schema.columns[0], decode(table, schema, np.random.default_rng(0))[name].to_pandas()
+
+
+def amounts(kind, n=4_000):
+    rng = np.random.default_rng(7)
+    heavy = np.exp(rng.normal(7, 1.5, n))
+    return np.floor(heavy) + 1 if kind == "integers" else np.round(heavy, 2) + 0.01
+
+
+@pytest.mark.parametrize("kind", ["integers", "two decimals", "no decimals"])
+@pytest.mark.parametrize("atom", [0, 100, 999_999])
+def test_a_shared_value_and_the_median_survive(tmp_path, kind, atom):
+    values = amounts(kind)
+    if kind == "no decimals":
+        values = values / 3
+    values = np.where(values > 99_999, 99_999, values)
+    values[::10] = atom
+    if kind == "integers":
+        values = values.astype(int)
+    column, made = proposed(tmp_path, values)
+    assert column.num_values <= 40
+    assert (made == atom).sum() == pytest.approx((values == atom).sum(), abs=4)
+    bulk, made_bulk = values[values != atom], made[made != atom]
+    assert np.median(made_bulk) == pytest.approx(np.median(bulk), rel=0.1)
+    for share in (0.1, 0.9):
+        assert np.quantile(made_bulk, share) == pytest.approx(np.quantile(bulk, share), rel=0.25)
+    assert made.max() <= max(values.max(), atom)
+
+
+@pytest.mark.parametrize("top", [501, 99_999])
+def test_integers_cut_off_at_the_top(tmp_path, top):
+    rng = np.random.default_rng(1)
+    values = np.minimum(rng.integers(1, top + top // 5, 3_000), top)
+    _, made = proposed(tmp_path, values)
+    assert (made == top).sum() == (values == top).sum()
+    assert made.max() == top
+
+
+def test_a_rare_sentinel_gets_a_bin_of_its_own(tmp_path):
+    values = amounts("two decimals", 2_000)
+    values[:5] = -999_999
+    _, made = proposed(tmp_path, values)
+    assert (made == -999_999).sum() == 5
+    assert made[made != -999_999].min() >= 0
+
+
+def test_edges_are_round(tmp_path):
+    column, _ = proposed(tmp_path, amounts("two decimals"))
+    assert all(edge == float(f"{edge:.1e}") for edge in column.bin_edges[1:-1])
+
+
+def test_a_tiny_minimum_becomes_zero(tmp_path):
+    values = np.random.default_rng(0).random(500)
+    values[3] = 5.397605346934028e-79
+    column, _ = proposed(tmp_path, values)
+    assert column.bin_edges[0] == 0
+    assert column.bin_edges[-1] == pytest.approx(1, abs=0.02)
+
+
+def test_few_numbers_are_kept_exactly(tmp_path):
+    values = np.random.default_rng(0).choice([0.25, 0.5, 1.75, -3.0, 10.5], 200)
+    column, made = proposed(tmp_path, values)
+    assert column.ordered
+    np.testing.assert_array_equal(made.astype(float), values)
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.5] * 9, [1e-300, 2e-300, 1e300], [-0.5, 0.123456789]])
+def test_odd_numbers_fit(tmp_path, values):
+    proposed(tmp_path, values)
+
+
+def test_many_distinct_numbers_in_order(tmp_path):
+    """Beyond 100,000 distinct values neighbours are merged: quantiles stay, to within a bin."""
+    values = np.arange(250_000) / 7
+    _, made = proposed(tmp_path, values)
+    assert np.median(made) == pytest.approx(np.median(values), rel=0.05)
+
+
+def test_identifiers_are_left_out_with_the_reason(tmp_path):
+    n = 1_200
+    rng = np.random.default_rng(3)
+    path = tmp_path / "t.csv"
+    pd.DataFrame(
+        {
+            "rownames": range(1, n + 1),
+            "SEQN": np.sort(rng.choice(np.arange(83_000, 93_000), n, replace=False)),
+            "key": [f"k{i}" for i in range(n)],
+            "long": [10**17 + i % 7 for i in range(n)],
+            "pay": [f"{1_000 + 7 * i:,}" for i in range(n)],
+            "age": rng.integers(0, 99, n),
+            "none": [""] * n,
+        }
+    ).to_csv(path, index=False)
+    proposal = propose(path)
+    assert proposal.schema.names == ("age",)
+    assert set(proposal.schema.ignore) == set(proposal.left_out)
+    assert "'rownames', 'SEQN' (an identifier" in proposal.reasons[0]
+    assert "thousands separators" in proposal.left_out["pay"]
+    assert proposal.left_out["none"] == "empty"
+    assert all(reason in proposal.schema.description for reason in proposal.reasons)
+
+
+@pytest.mark.parametrize("header", [f"40,1.5,{CANARY}", "39,1e3,-7", "1,2"])
+def test_a_first_line_of_data_is_refused_unquoted(tmp_path, header):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n{header}\n")
+    with pytest.raises(DataError) as caught:
+        propose(path)
+    assert str(caught.value) == f"{path}: the first line looks like data: add a header line"
+
+
+@pytest.mark.parametrize("header", ["country,2000,2001,2002", "0,1,2,3", "1,b"])
+def test_numbers_may_name_columns(tmp_path, header):
+    path = tmp_path / "t.csv"
+    width = header.count(",") + 1
+    path.write_text(f"{header}\n" + ",".join("5" * width) + "\n")
+    assert len(propose_schema(path).columns) == width
+
+
+@pytest.mark.parametrize(
+    ("start", "periods", "step", "kind", "unit"),
+    [
+        ("2020-01-01", 700, "D", "date", "day"),
+        ("2020-01-01", 1_500, "D", "date", "week"),
+        ("2000-01-01", 9_000, "D", "date", "month"),
+        ("2020-01-01", 900, "h", "datetime", "hour"),
+        ("2020-01-01 00:30", 500, "D", "datetime", "day"),
+        ("2020-01-01", 9_000, "h", "datetime", "day"),
+    ],
+)
+def test_granularity(tmp_path, start, periods, step, kind, unit):
+    moments = pd.date_range(start, periods=periods, freq=step)
+    pattern = "%Y-%m-%dT%H:%M:%S" if kind == "datetime" else "%Y-%m-%d 00:00:00"
+    column, _ = proposed(tmp_path, moments.strftime(pattern))
+    assert (column.type, column.granularity) == (kind, unit)
+    assert column.num_values <= 1_000

@@ -1,0 +1,96 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.accounting import (
+    delta_of,
+    epsilon_of,
+    gaussian_delta_of,
+    gaussian_mu_of,
+    rho_of,
+)
+
+from .oracles import gaussian_delta, zcdp_delta
+
+PAIRS = [
+    (1, 1e-9, 0.01497306, 0.1819748),
+    (0.1, 1e-9, 0.0001771384, 0.01991642),
+    (10, 1e-9, 1.090786, 1.537877),
+    (1, 1e-6, 0.02435597, 0.2367044),
+]
+epsilons = st.floats(1e-4, 1e3)
+deltas = st.floats(1e-30, 0.9)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "rho", "mu"), PAIRS)
+def test_known_pairs_are_met_to_seven_digits(epsilon, delta, rho, mu):
+    assert float(f"{rho_of(epsilon, delta):.7g}") == rho
+    assert float(f"{gaussian_mu_of(epsilon, delta):.7g}") == mu
+
+
+@settings(max_examples=25, deadline=None)
+@given(epsilons, deltas)
+def test_rho_is_the_largest_safe_one(epsilon, delta):
+    rho = rho_of(epsilon, delta)
+    assert delta_of(rho, epsilon) <= delta
+    assert zcdp_delta(rho, epsilon) <= delta
+    assert zcdp_delta(rho * (1 + 1e-10), epsilon) > delta
+
+
+@settings(max_examples=25, deadline=None)
+@given(epsilons, deltas)
+def test_mu_is_the_largest_safe_one(epsilon, delta):
+    mu = gaussian_mu_of(epsilon, delta)
+    assert gaussian_delta_of(mu, epsilon) <= delta
+    assert gaussian_delta(mu, epsilon) <= delta
+    assert gaussian_delta(mu * (1 + 1e-6), epsilon) > delta
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-8, 1e2), st.floats(1e-30, 0.1))
+def test_epsilon_is_the_smallest_safe_one(rho, delta):
+    epsilon = epsilon_of(rho, delta)
+    assert zcdp_delta(rho, epsilon) <= delta
+    assert epsilon == 0 or zcdp_delta(rho, epsilon * (1 - 1e-7)) > delta
+
+
+def test_nothing_spent_reveals_nothing():
+    assert delta_of(0.0, 1.0) == 0
+    assert epsilon_of(0.0, 1e-9) == 0
+
+
+def test_a_cost_within_delta_needs_no_epsilon():
+    assert epsilon_of(1e-12, 0.5) == 0
+
+
+def test_exact_accounting_beats_zcdp():
+    for epsilon, delta, rho, mu in PAIRS:
+        assert gaussian_delta_of(math.sqrt(2 * rho), epsilon) < delta
+        assert mu**2 > 2 * rho
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of])
+def test_impossible_epsilons_are_refused(convert, bad):
+    with pytest.raises(InputError, match="epsilon"):
+        convert(bad, 1e-9)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, 1.0, math.inf, math.nan])
+@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of, epsilon_of])
+def test_impossible_deltas_are_refused(convert, bad):
+    with pytest.raises(InputError, match="delta"):
+        convert(1.0, bad)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
+def test_impossible_costs_are_refused(bad):
+    with pytest.raises(InputError, match="rho"):
+        delta_of(bad, 1.0)
+    with pytest.raises(InputError, match="rho"):
+        epsilon_of(bad, 1e-9)
+    with pytest.raises(InputError, match="mu"):
+        gaussian_delta_of(bad, 1.0)

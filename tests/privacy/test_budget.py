@@ -1,0 +1,139 @@
+import dataclasses
+import math
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_qs.errors import BudgetExceeded, InputError
+from adaptive_qs.privacy.budget import (
+    UNITS_PER_RHO,
+    Budget,
+    GaussianEvent,
+    SelectionEvent,
+    zcdp_units,
+)
+
+positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
+gaussians = st.builds(GaussianEvent, st.just("counts"), positive, positive)
+selections = st.builds(SelectionEvent, st.just("clique"), st.one_of(positive, st.floats(1e-9, 1e3)))
+events = st.one_of(gaussians, selections)
+
+
+def recomputed(event) -> Fraction:
+    """zCDP cost straight from the definitions, apart from the code under test."""
+    match dataclasses.asdict(event):
+        case {"squared_sensitivity": squared, "noise_variance": variance}:
+            return Fraction(squared) / Fraction(variance) / 2
+        case {"epsilon": epsilon}:
+            return Fraction(epsilon) * Fraction(epsilon) / 8
+    raise AssertionError
+
+
+@given(events)
+def test_units_are_the_cost_rounded_up(event):
+    units, cost = zcdp_units(event), recomputed(event)
+    assert Fraction(units - 1, UNITS_PER_RHO) < cost <= Fraction(units, UNITS_PER_RHO)
+
+
+@given(st.floats(1e-9, 100), st.lists(events, max_size=30))
+def test_transcript_never_exceeds_the_budget(rho, attempts):
+    budget = Budget(rho)
+    for event in attempts:
+        before = budget.events
+        try:
+            budget.charge(event)
+        except BudgetExceeded:
+            assert budget.events == before
+            needed = sum(map(recomputed, (*before, event)))
+            rounding = Fraction(len(before) + 2, UNITS_PER_RHO)  # each charge, this one, the limit
+            assert needed + rounding > Fraction(rho)
+        else:
+            assert budget.events == (*before, event)
+    spent = sum((recomputed(event) for event in budget.events), Fraction(0))
+    assert spent <= Fraction(rho)
+    assert spent <= Fraction(budget.spent_rho)
+    assert Fraction(budget.remaining_rho) <= Fraction(rho) - spent
+    assert Fraction(budget.total_rho) <= Fraction(rho)
+
+
+def test_a_budget_can_be_spent_to_the_last_unit():
+    budget = Budget(Fraction(1, 2))
+    event = GaussianEvent("counts", 1, 4)  # 1/8 each
+    for _ in range(4):
+        budget.charge(event)
+    assert budget.remaining_rho == 0
+    assert budget.spent_rho == budget.total_rho == 0.5
+    with pytest.raises(BudgetExceeded, match=r"counts: cost rho 0\.125 exceeds the remaining 0:"):
+        budget.charge(event)
+
+
+def test_ten_tenths_of_a_float_do_not_fit():
+    """0.1 is a little above a tenth as a float; nothing is forgiven."""
+    budget = Budget(1.0)
+    tenth = GaussianEvent("counts", Fraction(0.1), Fraction(1, 2))
+    for _ in range(9):
+        budget.charge(tenth)
+    with pytest.raises(BudgetExceeded):
+        budget.charge(tenth)
+
+
+def test_threads_cannot_overspend_together():
+    budget = Budget(1)
+    event = GaussianEvent("counts", 1, 50)  # 1/100 each
+
+    def attempt(_):
+        try:
+            budget.charge(event)
+        except BudgetExceeded:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        granted = sum(pool.map(attempt, range(300)))
+    assert granted == len(budget.events)
+    assert sum(map(recomputed, budget.events)) <= 1
+    assert granted == 99  # 1/100 is rounded up to whole units, so the last one does not fit
+
+
+class CheaperEvent(GaussianEvent):
+    """A guess at a price."""
+
+    rho = Fraction(0)
+
+
+@pytest.mark.parametrize("event", ["counts", None, CheaperEvent("counts", 1, 1)])
+def test_unknown_events_are_refused(event):
+    budget = Budget(1)
+    with pytest.raises(InputError, match="cannot price"):
+        budget.charge(event)
+    assert budget.events == ()
+
+
+@pytest.mark.parametrize("rho", [0, -1, math.inf, math.nan, 2.0**-61])
+def test_impossible_budgets_are_refused(rho):
+    with pytest.raises(InputError, match="rho"):
+        Budget(rho)
+
+
+@pytest.mark.parametrize(
+    ("squared_sensitivity", "noise_variance"),
+    [(0, 1), (-1, 1), (1, 0), (1, -1), (1.0, 1), (1, 1.0), (1, math.inf)],
+)
+def test_impossible_gaussian_events_are_refused(squared_sensitivity, noise_variance):
+    with pytest.raises(InputError, match="positive int or Fraction"):
+        GaussianEvent("counts", squared_sensitivity, noise_variance)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
+def test_impossible_selection_events_are_refused(epsilon):
+    with pytest.raises(InputError, match="epsilon"):
+        SelectionEvent("clique", epsilon)
+
+
+@pytest.mark.parametrize("label", ["", None, 3])
+def test_events_need_a_label(label):
+    with pytest.raises(InputError, match="label"):
+        SelectionEvent(label, 1.0)

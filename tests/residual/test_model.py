@@ -1,0 +1,214 @@
+"""The lazy model against p̂ = Σ_τ c_τ ⊗ q built as one dense table ."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.residual.arrays import reconstruct
+from adaptive_qs.residual.basis import CenteredBasis
+from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, uniform_reference
+
+from .oracles import all_subsets, centered, full_table, marginal
+
+SIZES = (2, 3, 4, 2)
+DOMAIN = Domain.from_sizes(dict(zip("abcd", SIZES)))
+EVERYTHING = (0, 1, 2, 3)
+EVERY_CLIQUE = [c for k in range(5) for c in combinations(EVERYTHING, k)]
+
+cliques = st.sets(st.sampled_from(EVERYTHING), max_size=4).map(lambda s: tuple(sorted(s)))
+measured_sets = st.lists(cliques, max_size=8, unique=True)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random_reference(rng, sizes=SIZES):
+    return tuple(rng.dirichlet(np.ones(n)) * 0.9 + 0.1 / n for n in sizes)
+
+
+def random_values(rng, clique, sizes=SIZES):
+    return centered(rng.normal(scale=100, size=[sizes[i] for i in clique]))
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-7)
+
+
+def assert_equals_oracle(model, reference, values):
+    table = full_table(SIZES, reference, values)
+    for clique in EVERY_CLIQUE:
+        close(model.marginal(clique), marginal(table, clique))
+
+
+@given(measured_sets, seeds)
+def test_every_marginal_is_that_of_the_dense_table(measured, seed):
+    rng = np.random.default_rng(seed)
+    reference = random_reference(rng)
+    values = {tau: random_values(rng, tau) for tau in measured}
+    estimates = {tau: ResidualEstimate(z, 1.0) for tau, z in values.items()}
+    assert_equals_oracle(ReferenceModel(DOMAIN, reference, estimates), reference, values)
+
+
+@given(st.lists(cliques, max_size=12), seeds)
+def test_updates_in_any_order_equal_the_model_from_scratch(sequence, seed):
+    """Cliques come in random order, some several times, supersets before their subsets or after."""
+    rng = np.random.default_rng(seed)
+    reference = random_reference(rng)
+    model = ReferenceModel(DOMAIN, reference)
+    sums, precisions = {}, {}
+    for tau in sequence:
+        z, precision = random_values(rng, tau), rng.uniform(0.1, 10)
+        model.update(tau, z, precision)
+        sums[tau] = sums.get(tau, 0) + precision * z
+        precisions[tau] = precisions.get(tau, 0) + precision
+    averages = {tau: sums[tau] / precisions[tau] for tau in sums}
+    for tau, average in averages.items():
+        close(model.estimates[tau].values, average)
+        assert model.precision(tau) == pytest.approx(precisions[tau])
+    assert_equals_oracle(model, reference, averages)
+
+
+@given(measured_sets, seeds)
+def test_measured_residuals_are_matched_exactly(measured, seed):
+    rng = np.random.default_rng(seed)
+    model = ReferenceModel(DOMAIN, random_reference(rng))
+    for tau in measured:
+        model.update(tau, random_values(rng, tau), 1.0)
+    for tau in measured:
+        close(centered(model.marginal(tau)), model.estimates[tau].values)
+
+
+@given(measured_sets, seeds)
+def test_all_marginals_are_consistent(measured, seed):
+    rng = np.random.default_rng(seed)
+    model = ReferenceModel(DOMAIN, random_reference(rng))
+    for tau in measured:
+        model.update(tau, random_values(rng, tau), 1.0)
+    full = model.marginal(EVERYTHING)
+    for clique in EVERY_CLIQUE:
+        close(model.marginal(clique), marginal(full, clique))
+    close(model.total, full.sum())
+
+
+@given(measured_sets, seeds)
+def test_a_uniform_reference_is_grem_mle(measured, seed):
+    """Fuentes et al., Algorithm 3: μ̂_γ = Σ_{τ⊆γ} Recon(z_τ, τ, γ)."""
+    rng = np.random.default_rng(seed)
+    model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+    for tau in measured:
+        model.update(tau, random_values(rng, tau), 1.0)
+    for clique in EVERY_CLIQUE:
+        bases = [CenteredBasis(n) for n in DOMAIN.shape(clique)]
+        parts = [
+            reconstruct(model.estimates[tau].values, tau, clique, bases)
+            for tau in all_subsets(clique)
+            if tau in model.estimates
+        ]
+        close(model.marginal(clique), sum(parts, np.zeros(DOMAIN.shape(clique))))
+
+
+@given(measured_sets, seeds)
+def test_the_last_axis_form_is_the_marginal(measured, seed):
+    rng = np.random.default_rng(seed)
+    model = ReferenceModel(DOMAIN, random_reference(rng))
+    for tau in measured:
+        model.update(tau, random_values(rng, tau), 1.0)
+    for clique in EVERY_CLIQUE[1:]:
+        front, full = model.last_axis_form(clique)
+        expected = model.marginal(clique)
+        formed = front[..., None] * model.reference[clique[-1]]
+        close(formed if full is None else formed + full, expected)
+        if full is None:
+            assert not any(set(t) <= set(clique) and clique[-1] in t for t in measured)
+
+
+def test_a_consistent_table_is_recovered_from_all_its_residuals():
+    table = np.random.default_rng(3).integers(0, 50, size=SIZES).astype(float)
+    model = ReferenceModel(DOMAIN, random_reference(np.random.default_rng(4)))
+    for clique in downward_closure([EVERYTHING]):
+        model.update(clique, centered(marginal(table, clique)), 1.0)
+    close(model.marginal(EVERYTHING), table)
+
+
+def test_with_one_way_measurements_only_the_estimate_is_independence():
+    """If q are the normalised one-way marginals, nothing but their product remains."""
+    rng = np.random.default_rng(5)
+    shares = random_reference(rng)
+    model = ReferenceModel(DOMAIN, shares)
+    model.update((), np.array(1000.0), 1.0)
+    for i, share in enumerate(shares):
+        model.update((i,), centered(1000 * share), 1.0)
+    expected = 1000 * np.einsum("a,b,c,d", *shares)
+    close(model.marginal(EVERYTHING), expected)
+
+
+def test_an_attribute_of_one_value_changes_nothing():
+    rng = np.random.default_rng(6)
+    sizes = (3, 1, 2)
+    reference = random_reference(rng, sizes)
+    model = ReferenceModel(Domain.from_sizes(dict(zip("abc", sizes))), reference)
+    for tau in [(), (0,), (0, 2)]:
+        model.update(tau, random_values(rng, tau, sizes), 1.0)
+    close(model.marginal((0, 1, 2))[:, 0, :], model.marginal((0, 2)))
+    close(model.marginal((1,)), [model.total])
+
+
+def test_measurements_are_averaged_by_inverse_variance():
+    first = ResidualEstimate(np.array([3.0, -3.0]), 1.0)
+    merged = first.merged(np.array([-1.0, 1.0]), 3.0)
+    close(merged.values, [0.0, 0.0])
+    assert merged.precision == 4.0
+
+
+def test_the_average_has_the_variance_its_precision_states():
+    """n = 20,000 pairs; a variance errs by sqrt(2/n) = 1 % relative; 5 % is 5 of these (6e-7)."""
+    rng = np.random.default_rng(7)
+    n, variances = 20_000, (4.0, 1.0)
+    a, b = (rng.normal(scale=np.sqrt(v), size=n) for v in variances)
+    merged = ResidualEstimate(a, 1 / variances[0]).merged(b, 1 / variances[1])
+    assert merged.values.var() * merged.precision == pytest.approx(1, abs=0.05)
+
+
+def test_a_model_does_not_share_memory_with_what_it_is_given_or_returns():
+    values = np.array([1.0, -1.0])
+    model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+    model.update((0,), values, 1.0)
+    before = model.marginal((0,))
+    model.marginal((0,))[...] = 99.0
+    front, full = model.last_axis_form((0,))
+    front[...], full[...] = 99.0, 99.0
+    np.testing.assert_array_equal(model.marginal((0,)), before)
+    model.update((0,), -values, 1.0)
+    np.testing.assert_array_equal(values, [1.0, -1.0])
+
+
+def test_an_empty_model_knows_nothing():
+    model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+    assert model.total == 0
+    assert model.precision((0,)) == 0
+    assert not model.marginal((0, 2)).any()
+    assert not model.estimates
+
+
+@pytest.mark.parametrize(
+    ("position", "bad", "message"),
+    [
+        (0, np.array([1.0, 0.0]), "strictly positive"),
+        (0, np.array([1.5, -0.5]), "strictly positive"),
+        (0, np.array([0.6, 0.6]), "sum to 1"),
+        (0, np.array([np.nan, 1.0]), "strictly positive"),
+        (1, np.array([0.5, 0.5]), "of its size"),
+    ],
+)
+def test_a_reference_that_is_no_positive_distribution_is_refused(position, bad, message):
+    reference = list(uniform_reference(DOMAIN))
+    reference[position] = bad
+    with pytest.raises(ValueError, match=message):
+        ReferenceModel(DOMAIN, reference)
+
+
+def test_a_reference_of_another_number_of_attributes_is_refused():
+    with pytest.raises(ValueError, match="one distribution per attribute"):
+        ReferenceModel(DOMAIN, uniform_reference(DOMAIN)[:3])

@@ -1,0 +1,61 @@
+import csv
+import json
+import os
+import socket
+
+import numpy as np
+import pytest
+
+from results import write_atomically, write_results
+
+
+def test_a_result_says_how_it_was_made(tmp_path):
+    numbers = {"error": np.float64(0.25), "runs": np.arange(3), "ok": np.bool_(True)}
+    path = write_results("trial", numbers, {"epsilon": 1}, [7], folder=tmp_path / "new")
+    assert path.name == "trial.json"
+    document = json.loads(path.read_text())
+    assert document["numbers"] == {"error": 0.25, "runs": [0, 1, 2], "ok": True}
+    assert document["config"] == {"epsilon": 1}
+    assert document["seeds"] == [7]
+    environment = document["environment"]
+    assert environment["packages"]["numpy"] == np.__version__
+    assert environment["python"].startswith("3.")
+    assert environment["cores"] >= 1
+    assert environment["cpu"]
+    assert document["date"].endswith("+00:00")
+
+
+def test_a_result_names_neither_the_machine_nor_its_folders(tmp_path):
+    text = write_results("trial", 1, {}, None, folder=tmp_path).read_text()
+    for private in (socket.gethostname(), os.getcwd(), str(tmp_path)):
+        assert private not in text
+
+
+def test_rows_become_a_table_beside_it(tmp_path):
+    rows = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    write_results("trial", rows, {}, None, rows=rows, folder=tmp_path)
+    with open(tmp_path / "trial.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [{"a": "1", "b": ""}, {"a": "2", "b": "x"}]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), object()])
+def test_what_json_cannot_hold_leaves_the_old_file(tmp_path, bad):
+    write_results("trial", 1, {}, None, folder=tmp_path)
+    before = (tmp_path / "trial.json").read_text()
+    with pytest.raises((ValueError, TypeError)):
+        write_results("trial", bad, {}, None, folder=tmp_path)
+    assert (tmp_path / "trial.json").read_text() == before
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "file.txt"
+    write_atomically(path, "old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
+    assert path.read_text() == "old"

@@ -1,0 +1,141 @@
+"""Each made-up table has the dependence it promises."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+from table_kinds import (
+    END,
+    KINDS,
+    functional_dependence,
+    long_tails,
+    many_attributes,
+    sequences,
+    weak_dependence,
+)
+
+
+def joint_of(a, b):
+    counts = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
+    np.add.at(counts, (a, b), 1)
+    return counts
+
+
+def entropy(counts):
+    p = counts[counts > 0] / counts.sum()
+    return -(p * np.log(p)).sum()
+
+
+def shared_information(a, b):
+    """Mutual information as a share of the smaller entropy: 1 where one determines the other."""
+    joint = joint_of(a, b)
+    first, second = entropy(joint.sum(axis=1)), entropy(joint.sum(axis=0))
+    return (first + second - entropy(joint)) / max(min(first, second), 1e-12)
+
+
+def determines(a, b):
+    """Whether each value of ``a`` comes with one value of ``b`` only."""
+    return ((joint_of(a, b) > 0).sum(axis=1) <= 1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_a_table_of_any_length_is_valid_and_reproducible(kind, rows):
+    first, again = (KINDS[kind](rows=rows, seed=3) for _ in range(2))
+    assert first.num_rows == rows
+    assert first.domain == again.domain
+    for a, b in zip(first.columns, again.columns):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_seed_gives_another_table(kind):
+    first, second = (KINDS[kind](rows=500, seed=seed).columns[0] for seed in (0, 1))
+    assert first.size == second.size
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_column_is_constant(kind):
+    for column in KINDS[kind](rows=2000).columns:
+        assert np.unique(column).size > 1
+
+
+def test_weak_dependence_is_there_and_weak():
+    columns = weak_dependence(rows=20_000).columns
+    # Chance alone shares about (n_a - 1)(n_b - 1) / (2 · rows) nats: compare shares with 10 %.
+    pairs = list(combinations(columns, 2))
+    assert max(shared_information(a, b) for a, b in pairs) < 0.1
+    narrow = [(a, b) for a, b in pairs if max(a.max(), b.max()) < 10]
+    dependent = [chi2_contingency(joint_of(a, b)).pvalue < 1e-6 for a, b in narrow]
+    assert np.mean(dependent) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse"),
+    [
+        ("district", "county"),
+        ("county", "state"),
+        ("job", "job_group"),
+        ("school", "grade"),
+        ("age", "age_band"),
+        ("age_band_by_sex", "sex"),
+    ],
+)
+def test_fine_codes_determine_coarse_ones_and_not_the_other_way(fine, coarse):
+    table = functional_dependence(rows=20_000)
+    a, b = (table.columns[table.domain.names.index(name)] for name in (fine, coarse))
+    assert determines(a, b)
+    assert not determines(b, a)
+
+
+def test_a_column_is_derived_from_two_that_do_not_determine_it_alone():
+    table = functional_dependence(rows=20_000)
+    age, sex, both = (
+        table.columns[table.domain.names.index(n)] for n in ("age_band", "sex", "age_band_by_sex")
+    )
+    assert not determines(age, both)
+    assert not determines(sex, both)
+    assert determines(2 * age.astype(int) + sex, both)
+
+
+def test_sequences_end_for_good_and_depend_on_the_step_before():
+    table = sequences(rows=20_000)
+    assert len(table.columns) == 16
+    assert set(table.domain.sizes) == {18}
+    steps = np.stack(table.columns, axis=1)
+    ended = steps == END
+    assert (ended[:, 1:] >= ended[:, :-1]).all()
+    lengths = (~ended).sum(axis=1)
+    assert lengths.min() == 1
+    assert lengths.max() == 16
+    running = ~ended[:, 9]
+    near = shared_information(steps[running, 8], steps[running, 9])
+    far = shared_information(steps[running, 0], steps[running, 9])
+    assert near > 0.3
+    assert far < near / 3
+
+
+def test_the_wide_table_has_many_attributes_few_rows_and_latent_classes():
+    table = many_attributes()
+    assert len(table.domain) == 110
+    assert table.num_rows == 19_434
+    pairs = list(combinations(table.columns[::10], 2))
+    dependent = [chi2_contingency(joint_of(a, b) + 1e-9).pvalue < 1e-6 for a, b in pairs]
+    assert np.mean(dependent) > 0.8
+    assert max(shared_information(a, b) for a, b in pairs) < 0.5
+
+
+def test_long_tails_are_long_and_correlated():
+    table = long_tails(rows=20_000)
+    assert len(table.domain) == 30
+    assert min(table.domain.sizes) >= 200
+    for column, size in zip(table.columns, table.domain.sizes):
+        shares = np.sort(np.bincount(column, minlength=size))[::-1] / 20_000
+        assert shares[0] > 0.08
+        assert shares[size // 2 :].sum() < 0.2
+        assert 0.5 < -np.polyfit(np.log(np.arange(1, 51)), np.log(shares[:50]), 1)[0] < 1.8
+    shuffled = np.random.default_rng(0).permutation
+    for a, b in list(zip(table.columns, table.columns[1:]))[:5]:
+        assert shared_information(a, b) > shared_information(a, shuffled(b)) + 0.05

@@ -1,0 +1,42 @@
+import subprocess
+import sys
+
+import pytest
+
+from adaptive_qs.errors import SchemaError, WorkloadError
+from adaptive_qs.jsonfile import read_json
+
+BAD = {
+    "no file": (None, "no such file"),
+    "bytes": (b"\xff\xfe", "not UTF-8"),
+    "text": (b'{"a":\n 1,}', "line 2: not valid JSON"),
+    "twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "key 'c' occurs twice"),
+    "nan": (b'{"a": NaN}', "NaN is not a number"),
+    "infinity": (b"[-Infinity]", "-Infinity is not a number"),
+    "depth": (b"[" * 200_000, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("refusal", [SchemaError, WorkloadError])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_refused_in_one_line_that_names_them(case, refusal, tmp_path):
+    content, hint = BAD[case]
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(refusal) as caught:
+        read_json(path, refusal)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert hint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(b'\xef\xbb\xbf{"a": [1, 2.5, null]}')
+    assert read_json(path, SchemaError) == {"a": [1, 2.5, None]}
+
+
+def test_the_import_is_light():
+    code = "import sys, adaptive_qs.jsonfile\nassert 'pydantic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,49 @@
+"""What the README tells a newcomer to run is what runs."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.workload.file import load_workload
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_ci_runs_the_readme_test_command_as_it_stands():
+    command = next(block for block in blocks("sh") if "pytest" in block).strip()
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_python_example_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {"__name__": "example"})
+    printed = capsys.readouterr().out
+    assert re.search(r"age\s+city\s+visits", printed)
+    assert (tmp_path / "release.zip").exists()
+
+
+def test_the_schema_and_workload_examples_are_valid(tmp_path):
+    schema, workload = blocks("json")
+    domain = Schema.parse(json.loads(schema)).domain()
+    path = tmp_path / "workload.json"
+    path.write_text(workload)
+    assert len(load_workload(path, domain)) == math.comb(len(domain), 2) + 1
+
+
+def test_no_placeholder_is_left():
+    assert "@@" not in README
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(((?!http)[^)]+)\)", README))
+def test_links_lead_somewhere(link):
+    assert (ROOT / link).exists()

@@ -1,0 +1,351 @@
+"""The Python API: scikit-learn's conventions, kinds of tables, and what is checked when."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import adaptive_qs
+from adaptive_qs import CodedTable, Domain, Schema, Synthesizer, Workload
+from adaptive_qs.adaptive.resources import PROCESS_BYTES, SYNTHETIC_CODE_BYTES
+from adaptive_qs.data import readers
+from adaptive_qs.data.counts import MAX_ROWS
+from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
+from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.synthesizer import pipeline
+from adaptive_qs.synthesizer.clock import PhaseClock
+from adaptive_qs.synthesizer.resources import (
+    RunPlan,
+    check_sample_rows,
+    memory_bytes,
+    plan_run,
+    plan_workers,
+)
+
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": "job", "type": "categorical", "values": ["a", "b"], "missing": ["?"]},
+        {"name": "age", "type": "integer", "min": 0, "max": 9, "missing": ["?"]},
+        {"name": "flag", "type": "boolean"},
+        {"name": "day", "type": "date", "min": "2020-01-01", "max": "2020-01-09"},
+    ],
+}
+FRAME = pd.DataFrame(
+    {
+        "job": ["a", "b", None, "a"] * 50,
+        "age": [1.0, None, 3.0, 9.0] * 50,
+        "flag": [True, False] * 100,
+        "day": pd.to_datetime(["2020-01-02", "2020-01-09"] * 100),
+    }
+)
+KINDS = {
+    "pandas": (FRAME, pd.DataFrame),
+    "polars": (pl.from_pandas(FRAME), pl.DataFrame),
+    "pyarrow": (pa.Table.from_pandas(FRAME), pa.Table),
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_tables(monkeypatch):
+    """Fit tables with few rows: these tests are not about their quality."""
+    monkeypatch.setattr(
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return Synthesizer(rho=10, workers=1).fit(FRAME, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sample_is_of_the_kind_that_was_fitted(kind):
+    table, expected = KINDS[kind]
+    made = Synthesizer(rho=1, workers=1).fit(table, schema=SCHEMA).sample(20, seed=1)
+    assert isinstance(made, expected)
+    assert len(made) == 20
+    # what was sampled can be fitted in turn
+    Synthesizer(rho=1, workers=1).fit(made, schema=SCHEMA)
+
+
+def test_files_give_pandas_with_the_declared_types(tmp_path):
+    path = tmp_path / "t.csv"
+    FRAME.assign(job=FRAME.job.fillna("?"), age=FRAME.age.astype("Int64")).to_csv(
+        path, index=False, na_rep="?"
+    )
+    (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
+    made = Synthesizer(rho=10, workers=1).fit(path, schema=tmp_path / "s.json").sample(seed=1)
+    assert made.age.dtype == "Int64"
+    assert made.age.isna().any()
+    assert made.flag.dtype == bool
+    assert made.day.dtype.kind == "M"
+    assert set(made.job.dropna()) == {"a", "b"}
+
+
+def test_coded_tables_bring_their_own_schema():
+    domain = Domain.from_sizes({"a": 3, "b": 2})
+    table = CodedTable.from_codes(domain, [np.arange(60) % 3, np.arange(60) % 2])
+    made = Synthesizer(rho=5, workers=1).fit(table).sample(seed=1)
+    assert isinstance(made, CodedTable)
+    assert made.domain == domain
+    with pytest.raises(DataError, match="other attributes"):
+        Synthesizer(rho=5).fit(table, schema={"a": 3})
+    with pytest.raises(DataError, match="no rows"):
+        Synthesizer(rho=5).fit(CodedTable.from_codes(domain, [np.arange(0), np.arange(0)]))
+
+
+def test_fitted_attributes(fitted):
+    assert fitted.rho_ == 10
+    assert 0 < fitted.rho_spent_ <= 10
+    assert fitted.delta_ == 1e-9
+    assert fitted.epsilon_ > 10
+    assert fitted.schema_ == Schema.parse(SCHEMA)
+    assert fitted.rounds_ == fitted.release_.rounds
+    assert {"read", "loop", "total"} <= set(fitted.seconds_)
+
+
+def test_constructor_stores_and_fit_checks():
+    bad = Synthesizer(epsilon=-1, workload="none.json", workers=0)
+    assert bad.get_params()["epsilon"] == -1
+    with pytest.raises(InputError, match="epsilon"):
+        bad.fit(FRAME, schema=SCHEMA)
+
+
+def test_clone_and_set_params():
+    workload = Workload.all_ways(Schema.parse(SCHEMA).domain(), 1)
+    one = Synthesizer(epsilon=1, workload=workload, insecure_seed=3)
+    two = clone(one).set_params(epsilon=2)
+    assert (one.epsilon, two.epsilon, two.insecure_seed) == (1, 2, 3)
+    assert two.workload == workload
+    assert not hasattr(clone(two.fit(FRAME, schema=SCHEMA)), "release_")
+
+
+def test_unfitted_has_nothing_to_give(tmp_path):
+    with pytest.raises(NotFittedError):
+        Synthesizer(epsilon=1).sample()
+    with pytest.raises(NotFittedError):
+        Synthesizer(epsilon=1).save(tmp_path / "r.zip")
+
+
+def test_save_and_load(fitted, tmp_path):
+    fitted.save(tmp_path / "r.zip")
+    loaded = Synthesizer.load(tmp_path / "r.zip")
+    pd.testing.assert_frame_equal(loaded.sample(seed=4), fitted.sample(seed=4))
+    assert loaded.rho_spent_ == fitted.rho_spent_
+    assert loaded.get_params()["rho"] == 10
+    assert not hasattr(clone(loaded), "release_")
+
+
+def test_the_insecure_seed_repeats_the_noise_and_the_workers_do_not_matter():
+    tables = [
+        Synthesizer(rho=0.1, insecure_seed=seed, workers=workers)
+        .fit(FRAME, schema=SCHEMA)
+        .sample(seed=1)
+        for seed, workers in [(1, 1), (1, 3), (2, 1)]
+    ]
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    assert not tables[0].equals(tables[2])
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_data_frames_of_insecure_noise_carry_the_stamp(seed):
+    for kind in ("pandas", "pyarrow"):
+        synthesizer = Synthesizer(rho=1, workers=1, insecure_seed=seed)
+        made = synthesizer.fit(KINDS[kind][0], schema=SCHEMA).sample(20, seed=1)
+        attached = made.attrs if kind == "pandas" else made.schema.metadata
+        assert ("NOT PRIVATE" in str(attached)) == (seed is not None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fitting_with_an_insecure_seed_warns(kind, recwarn):
+    with pytest.warns(UserWarning, match="insecure_seed: .* NOT PRIVATE"):
+        Synthesizer(rho=1, workers=1, insecure_seed=1).fit(KINDS[kind][0], schema=SCHEMA)
+    Synthesizer(rho=1, workers=1).fit(KINDS[kind][0], schema=SCHEMA)
+    assert not [warning for warning in recwarn if "insecure_seed" in str(warning.message)]
+
+
+BAD = {
+    "neither": ({}, "neither epsilon nor rho"),
+    "both": ({"epsilon": 1, "rho": 1}, "both epsilon and rho"),
+    "epsilon 0": ({"epsilon": 0}, "epsilon is 0"),
+    "epsilon nan": ({"epsilon": float("nan")}, "epsilon is nan"),
+    "epsilon inf": ({"epsilon": float("inf")}, "epsilon is inf"),
+    "epsilon text": ({"epsilon": "1"}, "epsilon is '1'"),
+    "epsilon tiny": ({"epsilon": 1e-12}, "nothing but noise"),
+    "rho huge": ({"rho": 1e30}, "above which there is none"),
+    "delta 0": ({"epsilon": 1, "delta": 0}, "delta is 0"),
+    "delta 1": ({"epsilon": 1, "delta": 1.0}, "delta is 1.0"),
+    "delta nan": ({"epsilon": 1, "delta": float("nan")}, "delta is nan"),
+    "rho 0": ({"rho": 0.0}, "rho is 0.0"),
+    "rho inf": ({"rho": float("inf")}, "rho is inf"),
+    "reference": ({"rho": 1, "reference": "best"}, "reference is 'best'"),
+    "workers": ({"rho": 1, "workers": 0}, "workers is 0"),
+    "seed": ({"rho": 1, "insecure_seed": -1}, "seed is -1"),
+    "memory": ({"rho": 1, "max_memory": "much"}, "max-memory is 'much'"),
+    "memory 0": ({"rho": 1, "max_memory": 0}, "max-memory is 0"),
+    "ways 0": ({"rho": 1, "workload": 0}, "ways is 0"),
+    "ways 5": ({"rho": 1, "workload": 5}, "ways is 5"),
+    "no ways": ({"rho": 1, "workload": ()}, "workload is ()"),
+    "no file": ({"rho": 1, "workload": "none.json"}, "none.json: no such file"),
+    "bool": ({"rho": 1, "workload": [True]}, "workload is"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
+    parameters, hint = BAD[case]
+    monkeypatch.setattr(pipeline, "encode_table", None)
+    with pytest.raises(InputError) as caught:
+        Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
+    assert hint in str(caught.value)
+
+
+def test_a_schema_is_needed():
+    with pytest.raises(SchemaError, match="no schema"):
+        Synthesizer(rho=1).fit(FRAME)
+
+
+def test_a_workload_over_other_attributes_is_refused():
+    workload = Workload.all_ways(Domain.from_sizes({"a": 2}), 1)
+    with pytest.raises(WorkloadError, match="other attributes"):
+        Synthesizer(rho=1, workload=workload).fit(FRAME, schema=SCHEMA)
+
+
+def test_memory_is_refused_before_anything_is_drawn(monkeypatch):
+    monkeypatch.setattr(pipeline, "Mechanisms", None)
+    with pytest.raises(ResourceExceeded):
+        Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
+
+
+def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypatch):
+    monkeypatch.setattr(pipeline, "Mechanisms", None)
+    domain = Domain.from_sizes({"a": 2})
+    workload = Workload.all_ways(domain, 1)
+    plan = plan_run(domain, workload, "600MB", 1)
+    rows = plan.most_rows + 1
+    table = CodedTable.from_codes(domain, [np.zeros(rows, dtype=np.uint8)])
+    schema = Schema.parse({"a": 2})
+    settings = pipeline.RunSettings(pipeline.PrivacyTarget.of(rho=1))
+    with pytest.raises(ResourceExceeded) as caught:
+        pipeline.measure(table, schema, workload, settings, plan, PhaseClock())
+    assert f"{rows:,}" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", *KINDS])
+def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tmp_path):
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(readers, "BATCH_ROWS", 500)
+    rows = 12_345
+    frame = pd.DataFrame({"a": [0] * (rows - 1) + [7]})  # the last one would be refused
+    tables = {
+        "csv": tmp_path / "t.csv",
+        "parquet": tmp_path / "t.parquet",
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "pyarrow": pa.Table.from_pandas(frame),
+    }
+    frame.to_csv(tables["csv"], index=False)
+    frame.to_parquet(tables["parquet"])
+    schema = Schema.parse({"a": 2})
+    plan = RunPlan(2**30, 1, 1_000, 1_000, most_rows=6_000)
+    with pytest.raises(ResourceExceeded, match="more rows than the 6,000") as caught:
+        pipeline.read_table(tables[kind], schema, plan, PhaseClock())
+    assert "345" not in str(caught.value)
+    with pytest.raises(DataError, match="'a'"):
+        pipeline.read_table(tables[kind], schema, replace(plan, most_rows=rows), PhaseClock())
+
+
+def test_the_plan_never_exceeds_the_public_bound_on_rows():
+    domain = Domain.from_sizes({"a": 2})
+    plan = plan_run(domain, Workload.all_ways(domain, 1), 2**60, 1)
+    assert plan.most_rows == MAX_ROWS
+
+
+def test_the_plan_does_not_depend_on_the_private_rows():
+    """One more row changes no parameter of the loop, only whether the run is refused."""
+    settings = [
+        Synthesizer(rho=1, max_memory="1GB", insecure_seed=1)
+        .fit(FRAME.iloc[:rows], schema=SCHEMA)
+        .release_.manifest.settings
+        for rows in (1, 200)
+    ]
+    assert settings[0] == settings[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("3GB", 3 * 2**30), ("1.5 gib", 3 * 2**29), ("10", 10), (7, 7), ("2k", 2048), ("1TB", 2**40)],
+)
+def test_memory_sizes(text, size):
+    assert memory_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1PB", "1e9", "1..2GB", -5, True, 1.5, "0.1"])
+def test_bad_memory_sizes(text):
+    with pytest.raises(InputError, match="max-memory"):
+        memory_bytes(text)
+
+
+def test_defaults_come_from_the_machine():
+    assert memory_bytes(None) > 2**20
+    assert plan_workers(None) >= 1
+
+
+def test_a_huge_sample_is_refused(fitted):
+    with pytest.raises(ResourceExceeded, match="fewer rows"):
+        fitted.sample(10**13)
+
+
+def test_a_sample_takes_the_process_and_the_fit_into_account():
+    fit = SynthesisSettings().fewest_rows * 10 * SYNTHETIC_CODE_BYTES
+    check_sample_rows(1, 10, PROCESS_BYTES + fit)
+    with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
+        check_sample_rows(1, 10, PROCESS_BYTES + fit - 1)
+
+
+EXTREMES = {
+    "one row": ({"a": 3, "b": 2}, 1),
+    "one attribute": ({"a": 3}, 50),
+    "single-valued": ({"a": 3, "one": 1}, 50),
+    "nothing but single-valued": ({"one": 1, "only": 1}, 50),
+    "1,000 values": ({"a": 1000, "b": 4}, 50),
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+@pytest.mark.parametrize("reference", ["product", "uniform"])
+def test_extreme_tables_work(case, reference):
+    sizes, rows = EXTREMES[case]
+    domain = Domain.from_sizes(sizes)
+    table = CodedTable.from_codes(domain, [np.arange(rows) % n for n in domain.sizes])
+    synthesizer = Synthesizer(epsilon=1, reference=reference, workers=1).fit(table)
+    assert synthesizer.sample(10).num_rows == 10
+    assert synthesizer.release_.num_rows >= 1
+    assert synthesizer.rho_spent_ <= synthesizer.rho_
+
+
+def test_import_is_light():
+    code = (
+        "import sys, adaptive_qs\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy', 'pydantic'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names():
+    assert set(adaptive_qs.__all__) <= set(dir(adaptive_qs))
+    for name in adaptive_qs.__all__:
+        assert getattr(adaptive_qs, name).__doc__
+    with pytest.raises(AttributeError):
+        adaptive_qs.nothing  # noqa: B018

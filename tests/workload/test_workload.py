@@ -1,0 +1,72 @@
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import WorkloadError
+from adaptive_qs.workload.workload import Workload
+
+DOMAIN = Domain.from_sizes(dict(zip("abcde", (2, 3, 4, 1, 5))))
+cliques = st.sets(st.integers(0, 4), min_size=1).map(lambda s: tuple(sorted(s)))
+weights = st.dictionaries(cliques, st.floats(0.01, 100), min_size=1, max_size=6)
+
+
+@given(weights, cliques)
+def test_relevance_is_the_weighted_overlap(weight_of, clique):
+    """Fuentes et al., Appendix F.1: w_γ = Σ_π weight_π |γ ∩ π|."""
+    slow = math.fsum(w * len(set(clique) & set(pi)) for pi, w in weight_of.items())
+    assert Workload(DOMAIN, weight_of).relevance(clique) == pytest.approx(slow)
+
+
+@given(weights)
+def test_the_closure_is_all_subsets_of_the_cliques(weight_of):
+    workload = Workload(DOMAIN, weight_of)
+    slow = {
+        subset
+        for clique in weight_of
+        for k in range(len(clique) + 1)
+        for subset in combinations(clique, k)
+    }
+    assert set(workload.closure) == slow
+    assert len(workload.closure) == len(slow)
+    assert workload.cliques == tuple(weight_of)
+    assert len(workload) == len(weight_of)
+
+
+@pytest.mark.parametrize("ways", [1, 2, 5, [1, 3], [2, 2]])
+def test_all_ways_holds_each_marginal_of_these_degrees_once(ways):
+    degrees = {ways} if isinstance(ways, int) else set(ways)
+    workload = Workload.all_ways(DOMAIN, ways)
+    assert len(workload) == sum(math.comb(5, k) for k in degrees)
+    assert {len(c) for c in workload.cliques} == degrees
+    assert set(workload.weights.values()) == {1.0}
+
+
+@pytest.mark.parametrize("ways", [0, -1, 6, [2, 6]])
+def test_a_degree_the_domain_does_not_have_is_refused(ways):
+    with pytest.raises(WorkloadError, match="from 1 to 5"):
+        Workload.all_ways(DOMAIN, ways)
+
+
+@pytest.mark.parametrize(
+    ("weight_of", "message"),
+    [
+        ({}, "empty"),
+        ({(): 1.0}, "without attributes"),
+        ({(0,): 0.0}, "positive"),
+        ({(0,): -1.0}, "positive"),
+        ({(0,): math.nan}, "positive"),
+        ({(0,): math.inf}, "positive"),
+    ],
+)
+def test_a_workload_without_meaning_is_refused(weight_of, message):
+    with pytest.raises(WorkloadError, match=message):
+        Workload(DOMAIN, weight_of)
+
+
+def test_no_degrees_is_an_empty_workload():
+    with pytest.raises(WorkloadError, match="empty"):
+        Workload.all_ways(DOMAIN, [])
