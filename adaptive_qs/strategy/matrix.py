@@ -67,7 +67,8 @@ class DenseFactor:
         """B⁺ by the singular value decomposition, or V⁺Bᵀ where V⁺ is known."""
         if self.gram_inverse is not None:
             return self.gram_inverse @ self.matrix.T
-        return np.linalg.pinv(self.matrix)
+        inverse: Array = np.linalg.pinv(self.matrix)
+        return inverse
 
     @cached_property
     def covariance(self) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,10 @@ class Term:
 
     def gram(self) -> Array:
         """Shape (N, N)."""
-        return self.scale * reduce(np.kron, (f.gram() for f in self.factors), np.ones((1, 1)))
+        gram: Array = np.ones((1, 1))
+        for factor in self.factors:
+            gram = np.kron(gram, factor.gram())
+        return self.scale * gram
 
 
 @dataclass(frozen=True)
