@@ -67,8 +67,7 @@ class DenseFactor:
         """B⁺ by the singular value decomposition, or V⁺Bᵀ where V⁺ is known."""
         if self.gram_inverse is not None:
             return self.gram_inverse @ self.matrix.T
-        inverse: Array = np.linalg.pinv(self.matrix)
-        return inverse
+        return np.linalg.pinv(self.matrix).astype(np.float64, copy=False)
 
     @cached_property
     def covariance(self) -> Array:

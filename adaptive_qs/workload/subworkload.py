@@ -29,7 +29,7 @@ class Term:
         """Shape (N, N)."""
         gram: Array = np.ones((1, 1))
         for factor in self.factors:
-            gram = np.kron(gram, factor.gram())
+            gram = np.kron(gram, factor.gram()).astype(np.float64, copy=False)
         return self.scale * gram
 
 
