@@ -1,0 +1,123 @@
+"""Optimal strategies with certificates for any Gram matrix that fits in memory.
+
+He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.strategy.blocks import Block, gram_blocks
+from adaptive_qs.strategy.fixed_point import maximise_dual
+from adaptive_qs.strategy.matrix import DenseFactor, Strategy
+from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.solution import Solution, Status
+from adaptive_qs.strategy.symmetry import SymmetricBlocks, symmetric_blocks
+
+Array = NDArray[np.float64]
+
+COARSE_FROM = 256
+"""Cells from which an ordered axis is first solved with groups of four cells."""
+
+COARSE_GAP = 2e-3
+"""Gap of the coarse start: more precision is lost in the interpolation."""
+
+
+def solve_dense(
+    gram: Array, shape: tuple[int, ...], settings: SolverSettings, start: Array | None = None
+) -> Solution:
+    """Optimal strategy for queries with Gram matrix G.
+
+    Args:
+        gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
+        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are
+            found and used.
+        settings: gap asked for and iteration limit.
+        start: dual vector y > 0, shape (N,), up to a scale; by default a coarser solution where
+            there is one ordered axis, else uniform.
+
+    Returns:
+        One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
+
+    Raises:
+        ValueError: a matrix of another shape, not finite, not symmetric, or zero.
+    """
+    gram = np.asarray(gram, dtype=np.float64)
+    cells = math.prod(shape)
+    if gram.shape != (cells, cells):
+        raise ValueError(f"a Gram matrix over shape {shape} has shape {gram.shape}")
+    scale = float(np.abs(gram).max())
+    if not math.isfinite(scale) or scale == 0:
+        raise ValueError("the Gram matrix is zero or not finite: no strategy can be fitted to it")
+    if not np.allclose(gram, gram.T, rtol=0, atol=1e-10 * scale):
+        raise ValueError("the Gram matrix is not symmetric")
+    if start is None:
+        start = coarse_start(gram, shape, settings)
+    symmetry = symmetric_blocks(lambda x: gram @ x, shape)
+    blocks = [_symmetrised((basis.T @ (basis.T @ gram).T)) for basis in symmetry.bases]
+    return solve_blocks(gram_blocks(blocks), symmetry, shape, settings, start)
+
+
+def solve_blocks(
+    blocks: Sequence[Block | None],
+    symmetry: SymmetricBlocks,
+    shape: tuple[int, ...],
+    settings: SolverSettings,
+    start: Array | None,
+) -> Solution:
+    """Optimal strategy for a Gram matrix given by its blocks, None for a block that is zero."""
+    present = [k for k, block in enumerate(blocks) if block is not None]
+    parts = [block for block in blocks if block is not None]
+    members = [symmetry.members[k] for k in present]
+    if start is not None:
+        start = np.bincount(symmetry.orbit, start) / symmetry.sizes
+    outcome = maximise_dual(parts, members, symmetry.sizes, settings, start)
+    found = [block.strategy(outcome.y[orbits]) for block, orbits in zip(parts, members)]
+    bases = [symmetry.bases[k] for k in present]
+    matrix = np.concatenate([(q @ part.matrix.T).T for q, part in zip(bases, found)])
+    inverse = None
+    if 2 * len(matrix) >= matrix.shape[1]:  # a smaller matrix has its inverse on demand
+        spread = np.concatenate([q @ part.inverse for q, part in zip(bases, found)], axis=1)
+        inverse = spread @ spread.T
+    sensitivity = float((matrix * matrix).sum(axis=0).max())
+    objective = sensitivity * sum(part.objective for part in found)
+    reached = objective <= outcome.lower_bound * (1 + settings.gap)
+    return Solution(
+        Strategy((DenseFactor(matrix, shape, inverse),)),
+        objective,
+        outcome.lower_bound,
+        Status.OPTIMAL if reached else Status.STOPPED,
+        outcome.iterations,
+    )
+
+
+def coarse_start(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Array | None:
+    """The dual vector of the same queries over groups of four cells, interpolated; or None."""
+    if len(shape) != 1 or shape[0] < COARSE_FROM:
+        return None
+    edges = np.round(np.linspace(0, shape[0], shape[0] // 4 + 1)).astype(np.int64)
+    rows = np.add.reduceat(gram, edges[:-1], axis=0)
+    coarse = np.add.reduceat(rows, edges[:-1], axis=1)
+    few = (coarse.shape[0],)
+    symmetry = symmetric_blocks(lambda x: coarse @ x, few)
+    blocks = gram_blocks([_symmetrised(q.T @ (q.T @ coarse).T) for q in symmetry.bases])
+    pairs = [(b, m) for b, m in zip(blocks, symmetry.members) if b is not None]
+    if not pairs:
+        return None
+    start = coarse_start(coarse, few, settings)
+    if start is not None:
+        start = np.bincount(symmetry.orbit, start) / symmetry.sizes
+    loose = replace(settings, gap=max(settings.gap, COARSE_GAP))
+    outcome = maximise_dual(*zip(*pairs), symmetry.sizes, loose, start)
+    middle = (edges[:-1] + edges[1:] - 1) / 2
+    log_y = np.log(outcome.y[symmetry.orbit])
+    return np.exp(np.interp(np.arange(shape[0]), middle, log_y))
+
+
+def _symmetrised(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2
