@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
 
@@ -18,12 +18,19 @@ Clique = tuple[int, ...]
 class Attribute:
     """A column with codes 0 .. size-1.
 
+    Attributes:
+        name: of the column.
+        size: number of codes.
+        ordered: whether the codes are on a scale, so that prefixes and ranges of them mean
+            something. It plays no part in equality.
+
     Raises:
         SchemaError: the size is not a positive integer.
     """
 
     name: str
     size: int
+    ordered: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size < 1:
@@ -53,7 +60,7 @@ class Domain:
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, int]) -> Domain:
-        """The domain with these names and sizes, in the mapping's order."""
+        """The domain with these names and sizes, in the mapping's order, all taken as ordered."""
         return cls(tuple(Attribute(name, size) for name, size in sizes.items()))
 
     def __len__(self) -> int:

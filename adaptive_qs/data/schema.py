@@ -72,7 +72,7 @@ class Schema(BaseModel):
 
     def domain(self) -> Domain:
         """The attributes and their numbers of codes, in column order."""
-        return Domain(tuple(Attribute(column.name, column.size) for column in self.columns))
+        return Domain(tuple(Attribute(c.name, c.size, c.ordered) for c in self.columns))
 
     @property
     def fingerprint(self) -> str:

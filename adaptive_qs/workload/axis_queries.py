@@ -1,0 +1,282 @@
+"""Counting queries over one attribute whose cells are in order: codes 0 .. n-1.
+
+Each family is known by its size alone: its Gram matrix and its sums have closed forms, its answers
+are differences of cumulative sums, and the variances of its answers differences of cumulative sums
+of the covariance, O(1) for each query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OrderedQueries:
+    """What the families of this module share.
+
+    Args:
+        size: cells of the attribute, n ≥ 1.
+
+    Raises:
+        ValueError: the size is not positive.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"an attribute has {self.size} cells: at least one is needed")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
+
+    @property
+    def integral(self) -> bool:
+        """Every coefficient is 0 or 1."""
+        return True
+
+    def matrix(self) -> Array:
+        """Q, shape (m, n): the answers to the unit tables."""
+        return self.answer(np.eye(self.size))
+
+    def sums(self) -> Array:
+        """Q1, shape (m,): the answers to the table of ones."""
+        return self.answer(np.ones(self.size))
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        raise NotImplementedError
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (n, ...) -> (m, ...)."""
+        raise NotImplementedError
+
+
+class Marginal(OrderedQueries):
+    """x = c for every c: the n cells themselves."""
+
+    @property
+    def num_queries(self) -> int:
+        """The n cells."""
+        return self.size
+
+    def gram(self) -> Array:
+        """I."""
+        return np.eye(self.size)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = n."""
+        return float(self.size)
+
+    def column_norms(self) -> Array:
+        """1 for every cell."""
+        return np.ones(self.size)
+
+    def answer(self, table: Array) -> Array:
+        """The table itself."""
+        return table
+
+    def squares(self, covariance: Array) -> Array:
+        """The diagonal of C, shape (n, n, ...) -> (n, ...)."""
+        return _diagonal(covariance).copy()
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "sex = Male"."""
+        return (f"{names[0]} = {value}" for value in values[0])
+
+
+class Prefix(OrderedQueries):
+    """x ≤ c for c = 0 .. n-1; the last one is the total."""
+
+    @property
+    def num_queries(self) -> int:
+        """One for each cell."""
+        return self.size
+
+    def gram(self) -> Array:
+        """n − max(i, j)."""
+        i = np.arange(self.size)
+        return (self.size - np.maximum.outer(i, i)).astype(np.float64)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = Σ c² = n(n+1)(2n+1)/6."""
+        n = self.size
+        return float(n * (n + 1) * (2 * n + 1) // 6)
+
+    def column_norms(self) -> Array:
+        """n − i."""
+        return np.arange(self.size, 0, -1, dtype=np.float64)
+
+    def answer(self, table: Array) -> Array:
+        """Cumulative sums, shape (n, ...) -> (n, ...)."""
+        return _cumulate(table)[1:]
+
+    def squares(self, covariance: Array) -> Array:
+        """Var of each cumulative sum, shape (n, n, ...) -> (n, ...)."""
+        row = _diagonal(np.cumsum(covariance, axis=1))  # Σ_{j ≤ c} C[c, j]
+        return np.cumsum(2 * row - _diagonal(covariance), axis=0)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age <= 39"."""
+        return (f"{names[0]} <= {value}" for value in values[0])
+
+
+class Range(OrderedQueries):
+    """a ≤ x ≤ b for all a ≤ b, by a and then by b."""
+
+    @property
+    def num_queries(self) -> int:
+        """n(n+1)/2."""
+        return self.size * (self.size + 1) // 2
+
+    def gram(self) -> Array:
+        """(min(i, j) + 1)(n − max(i, j))."""
+        i = np.arange(self.size, dtype=np.float64)
+        gram = np.minimum.outer(i, i) + 1
+        gram *= self.size - np.maximum.outer(i, i)
+        return gram
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = Σ (n−L+1) L² = n(n+1)²(n+2)/12."""
+        n = self.size
+        return float(n * (n + 1) ** 2 * (n + 2) // 12)
+
+    def column_norms(self) -> Array:
+        """(i + 1)(n − i)."""
+        i = np.arange(self.size, dtype=np.float64)
+        return (i + 1) * (self.size - i)
+
+    def answer(self, table: Array) -> Array:
+        """Differences of cumulative sums, shape (n, ...) -> (n(n+1)/2, ...)."""
+        p = _cumulate(table)
+        answers = np.empty((self.num_queries, *p.shape[1:]), p.dtype)
+        for a, ranges in self._by_start():
+            np.subtract(p[a + 1 :], p[a], out=answers[ranges])
+        return answers
+
+    def squares(self, covariance: Array) -> Array:
+        """S[b+1, b+1] + S[a, a] − 2 S[a, b+1] with the cumulative sums S of C along both axes."""
+        s = _cumulate_twice(covariance)
+        d = _diagonal(s)
+        variances = np.empty((self.num_queries, *s.shape[2:]))
+        for a, ranges in self._by_start():
+            variances[ranges] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+        return variances
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age in [17, 39]"."""
+        cells = values[0]
+        return (
+            f"{names[0]} in [{cells[a]}, {cells[b]}]"
+            for a in range(self.size)
+            for b in range(a, self.size)
+        )
+
+    def _by_start(self) -> Iterator[tuple[int, slice]]:
+        """Each a, and where the ranges that begin there are."""
+        first = 0
+        for a in range(self.size):
+            yield a, slice(first, first + self.size - a)
+            first += self.size - a
+
+
+class Circular(OrderedQueries):
+    """Arcs of a circle of cells: every start, and from there every length 1 .. n.
+
+    The arcs of length n are n queries with the same answer.
+    """
+
+    @property
+    def num_queries(self) -> int:
+        """n²."""
+        return self.size**2
+
+    def circulant(self) -> Array:
+        """First row of the Gram matrix, shape (n,): T(n−d) + T(d) with T(k) = k(k+1)/2.
+
+        Of the arcs of length L, L−d join two cells at distance d one way round and L−(n−d) the
+        other, where these are positive.
+        """
+        d = np.arange(self.size, dtype=np.float64)
+        e = self.size - d
+        return (e * (e + 1) + d * (d + 1)) / 2
+
+    def gram(self) -> Array:
+        """The circulant matrix of :meth:`circulant`."""
+        row = self.circulant()  # symmetric: row[d] = row[n − d]
+        windows = sliding_window_view(np.concatenate([row, row[:-1]]), self.size)
+        gram = np.empty((self.size, self.size))
+        gram[0] = row
+        gram[1:] = windows[:0:-1]
+        return gram
+
+    def sums(self) -> Array:
+        """The lengths, over again for every start."""
+        return np.tile(np.arange(1.0, self.size + 1), self.size)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = n Σ L² = n²(n+1)(2n+1)/6."""
+        n = self.size
+        return float(n * n * (n + 1) * (2 * n + 1) // 6)
+
+    def column_norms(self) -> Array:
+        """n(n+1)/2 for every cell."""
+        return np.full(self.size, self.size * (self.size + 1) / 2)
+
+    def answer(self, table: Array) -> Array:
+        """Differences of cumulative sums twice round the circle, shape (n, ...) -> (n², ...)."""
+        n, p = self.size, _cumulate(table)
+        twice = np.concatenate([p, p[1:] + p[-1]])
+        answers = np.empty((n, n, *p.shape[1:]), p.dtype)
+        for start in range(n):
+            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start])
+        return answers.reshape(n * n, *p.shape[1:])
+
+    def squares(self, covariance: Array) -> Array:
+        """From cumulative sums of C; an arc past the last cell is the circle less a range."""
+        n, s = self.size, _cumulate_twice(covariance)
+        d, whole = _diagonal(s), s[n]
+        variances = np.empty((n, n, *s.shape[2:]))
+        for a in range(n):
+            variances[a, : n - a] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+            gap = d[a] + d[1 : a + 1] - 2 * s[a, 1 : a + 1]
+            variances[a, n - a :] = d[n] + gap - 2 * (whole[a] - whole[1 : a + 1])
+        return variances.reshape(n * n, *s.shape[2:])
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "hour from 22 through 3 around"; the last cell is part of the arc."""
+        cells = values[0]
+        return (
+            f"{names[0]} from {cells[start]} through {cells[(start + more) % self.size]} around"
+            for start in range(self.size)
+            for more in range(self.size)
+        )
+
+
+def _cumulate(table: Array) -> Array:
+    """Sums of the first 0 .. n entries along the first axis; integers keep their type."""
+    array: NDArray[Any] = np.asarray(table)
+    dtype = array.dtype if np.issubdtype(array.dtype, np.integer) else np.dtype(np.float64)
+    sums = np.zeros((len(array) + 1, *array.shape[1:]), dtype)
+    np.cumsum(array, axis=0, dtype=dtype, out=sums[1:])
+    return sums
+
+
+def _cumulate_twice(covariance: Array) -> Array:
+    """S[a, b] = Σ_{i < a, j < b} C[i, j], shape (n+1, n+1, ...)."""
+    return np.swapaxes(_cumulate(np.swapaxes(_cumulate(covariance), 0, 1)), 0, 1)
+
+
+def _diagonal(array: Array) -> Array:
+    """Shape (n, n, ...) -> (n, ...), a view."""
+    return np.moveaxis(np.diagonal(array, axis1=0, axis2=1), -1, 0)

@@ -1,0 +1,320 @@
+"""Queries without structure, known by their coefficients: custom matrices and random ones."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
+
+Array = NDArray[np.float64]
+
+MAX_COEFFICIENTS = 10**8
+"""Most coefficients one matrix of queries may have."""
+
+MAX_MAGNITUDE = 1e9
+"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+
+RANDOM_QUERIES_PER_CELL = 3
+"""Random queries on N cells where their number is not given: with it the numbers of queries of
+He et al., table 4, come out."""
+
+_BLOCK = 2**22
+"""Coefficients converted to floating point at a time."""
+
+
+class MatrixQueries:
+    """What follows from the coefficients; subclasses say where they come from."""
+
+    shape: tuple[int, ...]
+    """Sizes n_i of the attributes covered, in order."""
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Q, shape (m, N), of any numeric type; not to be written to."""
+        raise NotImplementedError
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries m."""
+        return len(self.coefficients)
+
+    @property
+    def integral(self) -> bool:
+        """Whether every coefficient is an integer."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """Number of cells N = Πshape."""
+        return math.prod(self.shape)
+
+    def matrix(self) -> Array:
+        """Q, shape (m, N)."""
+        return self.coefficients.astype(np.float64)
+
+    def gram(self) -> Array:
+        """QᵀQ, shape (N, N)."""
+        q = self.coefficients
+        # Sums of fewer than 2^24 zeros and ones are exact in single precision, at half the time.
+        exact = q.dtype == np.uint8 and len(q) < 2**24
+        gram = np.zeros((self.size, self.size), np.float32 if exact else np.float64)
+        for block in self._blocks():
+            b = block.astype(gram.dtype)
+            gram += b.T @ b
+        return gram.astype(np.float64, copy=False)
+
+    def sums(self) -> Array:
+        """Q1, shape (m,)."""
+        return self.coefficients.sum(axis=1, dtype=np.float64)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        return float((self.sums() ** 2).sum())
+
+    def column_norms(self) -> Array:
+        """Σ_q Q[q, cell]², shape (N,)."""
+        return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
+
+    def means(self, kept: tuple[int, ...]) -> Array:
+        """The mean of each query over the axes not kept, shape (m, *kept sizes).
+
+        Args:
+            kept: ascending axes.
+        """
+        dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
+        q = self.coefficients.reshape(-1, *self.shape)
+        return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (*shape, ...) -> (m, ...).
+
+        Answers to unsigned integers are signed, since coefficients may be negative.
+
+        Raises:
+            ResourceExceeded: the answers may not fit in the table's integers.
+        """
+        array: NDArray[Any] = np.asarray(table)
+        axes = len(self.shape)
+        flat = array.reshape(self.size, -1)
+        dtype: np.dtype[Any] = np.dtype(np.float64)
+        inner: np.dtype[Any] = dtype
+        if self.integral and np.issubdtype(array.dtype, np.integer):
+            dtype = array.dtype if array.dtype.kind == "i" else np.dtype(np.int64)
+            largest = float(np.abs(flat.astype(np.float64)).sum(axis=0).max(initial=0.0))
+            largest *= self._largest
+            if largest >= np.iinfo(dtype).max:
+                raise ResourceExceeded(
+                    f"answers of up to {largest:.0e} do not fit in {dtype}: "
+                    "make the coefficients of the queries smaller"
+                )
+            # Whole numbers below 2^53 are exact in double precision, and much faster.
+            inner = np.dtype(np.float64) if largest < 2**53 else dtype
+        x = flat.astype(inner)
+        answers = np.empty((self.num_queries, flat.shape[1]), dtype)
+        first = 0
+        for block in self._blocks():
+            answers[first : first + len(block)] = block.astype(inner) @ x
+            first += len(block)
+        return answers.reshape(self.num_queries, *array.shape[axes:])
+
+    def squares(self, covariance: Array) -> Array:
+        """diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
+        trailing = covariance.shape[2:]
+        c = covariance.reshape(self.size, self.size, -1)
+        variances = np.empty((self.num_queries, c.shape[2]))
+        for k in range(c.shape[2]):
+            first = 0
+            for block in self._blocks():
+                b = block.astype(np.float64)
+                variances[first : first + len(b), k] = np.einsum("qi,qi->q", b @ c[:, :, k], b)
+                first += len(b)
+        return variances.reshape(self.num_queries, *trailing)
+
+    @property
+    def _largest(self) -> float:
+        """Largest |coefficient|, or more."""
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        """The rows, some at a time."""
+        q, step = self.coefficients, max(1, _BLOCK // self.size)
+        return (q[first : first + step] for first in range(0, len(q), step))
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(MatrixQueries):
+    """The rows of any real matrix over the cells of some attributes; equal by content.
+
+    Args:
+        values: Q, shape (m, Πshape); columns run over the cells, the last attribute fastest.
+        shape: sizes of the attributes covered, in order.
+
+    Raises:
+        WorkloadError: not a matrix, no rows, of another width, or with an entry that is not a
+            number or is larger than ``MAX_MAGNITUDE``.
+        ResourceExceeded: more than ``MAX_COEFFICIENTS`` entries.
+    """
+
+    values: ArrayLike
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _checked(self.values, math.prod(self.shape)))
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """The matrix."""
+        return np.asarray(self.values)
+
+    @cached_property
+    def integral(self) -> bool:
+        """Whether every coefficient is an integer."""
+        return all(bool((block == np.rint(block)).all()) for block in self._blocks())
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(max(np.abs(block).max() for block in self._blocks()))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the shape and coefficients."""
+        digest = hashlib.sha256(repr(self.shape).encode())
+        digest.update(self.coefficients.data)
+        return digest.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Custom) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age, sex: custom query 7", counted from 1."""
+        of = ", ".join(names)
+        return (f"{of}: custom query {row + 1}" for row in range(self.num_queries))
+
+
+class CustomAxis(Custom):
+    """The rows of any real matrix over the cells of one attribute, shape (m, n)."""
+
+    def __init__(self, values: ArrayLike) -> None:
+        matrix = np.asarray(values)
+        super().__init__(values, (matrix.shape[-1] if matrix.ndim else 0,))
+
+
+@dataclass(frozen=True)
+class Random(MatrixQueries):
+    """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., 8.2).
+
+    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
+    asked the same. This randomness is public: it decides what is asked, not what is answered.
+
+    Args:
+        shape: sizes of the attributes covered, in order.
+        probability: of a one, in (0, 1].
+        count: number of queries; None for ``RANDOM_QUERIES_PER_CELL`` times the cells.
+        seed: not negative.
+
+    Raises:
+        WorkloadError: a parameter out of its range.
+        ResourceExceeded: more than ``MAX_COEFFICIENTS`` coefficients.
+    """
+
+    shape: tuple[int, ...]
+    probability: float = 0.3
+    count: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise WorkloadError(f"p is {self.probability!r}: give a number above 0 and at most 1")
+        if self.seed < 0:
+            raise WorkloadError(f"seed is {self.seed}: give a number that is not negative")
+        if self.count is None:
+            object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
+        if self.num_queries < 1:
+            raise WorkloadError(f"count is {self.count}: give a positive number of queries")
+        _check_size(self.num_queries, self.size, "ask for fewer with count")
+
+    @property
+    def num_queries(self) -> int:
+        """The count."""
+        return self.count or 0
+
+    @property
+    def integral(self) -> bool:
+        """Every coefficient is 0 or 1."""
+        return True
+
+    @property
+    def _largest(self) -> float:
+        return 1.0
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Zeros and ones, shape (m, N), one byte each; drawn when first needed."""
+        return _draw(self.shape, self.probability, self.num_queries, self.seed)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age, sex: random query 7 of seed 0", counted from 1."""
+        of = ", ".join(names)
+        return (
+            f"{of}: random query {row + 1} of seed {self.seed}" for row in range(self.num_queries)
+        )
+
+
+@lru_cache(maxsize=2)
+def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> NDArray[np.uint8]:
+    """The matrices in use; drawing one again takes about as long as applying it."""
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
+    cells = math.prod(shape)
+    matrix = np.empty((count, cells), np.uint8)
+    step = max(1, _BLOCK // cells)
+    for first in range(0, count, step):
+        block = matrix[first : first + step]
+        block[...] = generator.random(block.shape) < probability
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _checked(values: ArrayLike, width: int) -> Array:
+    """The matrix as contiguous floats of its own that cannot be written to."""
+    raw = np.asarray(values)
+    if raw.ndim != 2 or raw.dtype.kind not in "biuf":
+        raise WorkloadError(
+            f"the matrix has {raw.ndim} dimensions of type {raw.dtype}: "
+            "give two, of real numbers, with one row for each query"
+        )
+    if not raw.shape[0]:
+        raise WorkloadError("the matrix has no rows: give one for each query")
+    if raw.shape[1] != width or not width:
+        raise WorkloadError(
+            f"the matrix has {raw.shape[1]:,} columns for {width:,} cells: give one for each cell"
+        )
+    _check_size(raw.shape[0], width, "ask for fewer queries")
+    matrix = raw.astype(np.float64, order="C")
+    matrix += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
+    bad = np.flatnonzero(~(np.abs(matrix).max(axis=1) <= MAX_MAGNITUDE))  # NaN is bad as well
+    if bad.size:
+        raise WorkloadError(
+            f"row {bad[0] + 1} of the matrix has an entry that is not a number "
+            f"of at most {MAX_MAGNITUDE:.0e}: mend or scale it"
+        )
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _check_size(rows: int, cells: int, advice: str) -> None:
+    if rows * cells > MAX_COEFFICIENTS:
+        raise ResourceExceeded(
+            f"{rows:,} queries on {cells:,} cells have {rows * cells:,} coefficients, "
+            f"more than {MAX_COEFFICIENTS:,}: {advice}"
+        )
