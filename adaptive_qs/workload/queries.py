@@ -99,3 +99,6 @@ class CenteredQueries(Protocol):
 
     def rows(self) -> Array | None:
         """The queries themselves, shape (m, N), where m < N; None where the Gram is smaller."""
+
+    def __hash__(self) -> int:
+        """Equal for equal parts."""
