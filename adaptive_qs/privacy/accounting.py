@@ -115,6 +115,24 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
     return _moved(mu, -1, lambda value: _gaussian_delta(value, epsilon) <= delta)
 
 
+def gaussian_epsilon_of(mu: float, delta: float) -> float:
+    """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up.
+
+    Raises:
+        InputError: mu is not positive and finite, or delta is not in [1e-300, 1).
+    """
+    _check_positive("mu", mu)
+    _check_delta(delta)
+    lowest = 1e-12
+    if _gaussian_delta(mu, lowest) <= delta:
+        return lowest
+    highest = 40 * mu + mu * mu / 2  # there Φ(−x) is below every δ that is allowed
+    epsilon = brentq(
+        lambda e: math.log(_gaussian_delta(mu, e) / delta), lowest, highest, xtol=1e-14 * highest
+    )
+    return _moved(epsilon, 1, lambda value: _gaussian_delta(mu, value) <= delta)
+
+
 def _gaussian_delta(mu: float, epsilon: float) -> float:
     """Upper bound of the exact δ, above it by the rounding errors allowed for."""
     x = epsilon / mu - mu / 2

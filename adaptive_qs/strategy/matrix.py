@@ -112,6 +112,30 @@ class CenteringFactor:
         return np.eye(self.size) - 1 / self.size
 
 
+@dataclass(frozen=True)
+class IdentityFactor:
+    """B = I: every cell on its own.
+
+    Args:
+        size: n.
+    """
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The single axis."""
+        return (self.size,)
+
+    @property
+    def matrix(self) -> Array:
+        """I."""
+        return np.eye(self.size)
+
+    inverse = matrix
+    covariance = matrix
+
+
 @dataclass(frozen=True, eq=False)
 class Strategy:
     """B = ⊗B_k over the axes of one table; no factors measure the total."""

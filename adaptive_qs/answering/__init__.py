@@ -1,0 +1,1 @@
+"""Batch answering: plan without data, measure once, answer with error bars."""

@@ -1,0 +1,63 @@
+"""Memory, time and output of an `answer` run, from public quantities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
+from adaptive_qs.workload.products import count_queries
+
+PROCESS_BYTES = 350 * 2**20
+"""Interpreter, libraries and compiled kernels."""
+CELL_BYTES = 48
+"""Counts, integer answers, noise, noisy answers and estimate of one cell of a measurement."""
+KEPT_BYTES = 8
+"""One cell of a measurement that is kept until the last attribute set has used it."""
+ANSWER_BYTES = 64
+"""Estimate, variance, interval and text of one answer of the attribute set at work."""
+NOISE_PER_SECOND = 6e6
+"""Exact draws on one core."""
+ANSWERS_PER_SECOND = 6e6
+"""Answers with their variance, on one core, without writing them."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will take; times are estimates for one core.
+
+    Attributes:
+        memory_bytes: peak of the process without the private table.
+        seconds: measuring and answering, without reading the table and writing the answers.
+        noise_draws: integer noise values.
+        largest_set: queries of the largest attribute set.
+    """
+
+    memory_bytes: int
+    seconds: float
+    noise_draws: int
+    largest_set: int
+
+
+def forecast(mechanism: Mechanism) -> Forecast:
+    """Add up the measurements and answers of a plan."""
+    draws, largest, kept = 0, 0, 0
+    deepest = max((part.degree for part in mechanism.workload.parts), default=0)
+    for number in range(mechanism.num_measurements):
+        measurement = mechanism.measurement(number)
+        if isinstance(measurement, StrategyMeasurement):
+            cells = math.prod(measurement.strategy.shape)
+        else:
+            cells = count_queries(measurement.queries)
+        draws += cells
+        largest = max(largest, cells)
+        if len(measurement.clique) < deepest:
+            kept += cells
+    answers = largest_set = 0
+    for part in mechanism.workload.parts:
+        answers += part.num_queries
+        for queries in {part.queries(index) for index in range(len(part))}:
+            largest_set = max(largest_set, count_queries(queries))
+    memory = PROCESS_BYTES + largest * CELL_BYTES + kept * KEPT_BYTES + largest_set * ANSWER_BYTES
+    seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
+    return Forecast(memory, seconds, draws, largest_set)

@@ -1,0 +1,225 @@
+"""Strategies with integer coefficients, so that measurements can be exact.
+
+A factor B_k becomes M_k = round(2^s B_k); its sensitivity, inverse and covariance are those of M_k,
+so nothing that is reported depends on the rounding having been fine enough. Where the rows of B_k
+sum to zero along an axis those of M_k do so exactly: the estimate of a residual stays unbiased.
+
+Where B_k spans less than its space (few queries), rows of small norm are added for the rest, so
+that M_k still determines its queries exactly. For more than ``MOST_COMPLETED`` cells they are left
+out: the estimates then are unbiased up to 2⁻ˢ times the number of rows, with s near 30.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, svd
+
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy.matrix import CenteringFactor, Factor, IdentityFactor, Strategy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+GRID_BITS = 30
+"""Product of the largest coefficients of all factors: with up to 2³¹ rows, sums stay in 64 bits."""
+MOST_BITS, LEAST_BITS = 24, 4
+"""Bits of one factor."""
+MOST_COMPLETED = 1024
+"""Cells up to which a factor that spans too little is completed."""
+ZERO = 1e-9
+"""Sums of normalised rows below this are zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class GridFactor:
+    """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
+
+    Args:
+        integers: M, shape (rows, Πshape).
+        shape: sizes of the axes covered.
+        balanced: for each axis, whether all rows sum to zero along it.
+    """
+
+    integers: Integers
+    shape: tuple[int, ...]
+    balanced: tuple[bool, ...]
+
+    @cached_property
+    def squared_norm(self) -> int:
+        """‖M‖², the largest squared column norm, exactly."""
+        rows = self.integers
+        if 2 * int(abs(rows).max()).bit_length() + len(rows).bit_length() > 62:
+            rows = rows.astype(object)
+        return int((rows * rows).sum(axis=0).max())
+
+    @cached_property
+    def matrix(self) -> Array:
+        """M/‖M‖, shape (rows, Πshape)."""
+        return self.integers / math.sqrt(self.squared_norm)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V⁺ of M/‖M‖, shape (Πshape, Πshape)."""
+        if self._is_full:
+            return self._full_covariance()
+        return self.inverse @ self.inverse.T
+
+    @cached_property
+    def inverse(self) -> Array:
+        """(M/‖M‖)⁺, shape (Πshape, rows)."""
+        b = self.matrix
+        if self._is_full:
+            return self.covariance @ b.T
+        return np.asarray(cho_solve(cho_factor(b @ b.T), b).T, dtype=np.float64)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether M determines every table that is balanced as its rows are."""
+        dimension = math.prod(n - 1 if zero else n for n, zero in zip(self.shape, self.balanced))
+        return len(self.integers) >= dimension
+
+    def _full_covariance(self) -> Array:
+        """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
+        projection: Array = np.ones((1, 1))
+        for n, zero in zip(self.shape, self.balanced):
+            axis = np.eye(n) - (1 / n if zero else 0.0)
+            projection = np.kron(projection, axis).astype(np.float64, copy=False)
+        ignored = np.eye(len(projection)) - projection
+        gram = self.matrix.T @ self.matrix
+        inverse = cho_solve(cho_factor(gram + ignored), projection)
+        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+
+
+def on_grid(strategy: Strategy, grid_bits: int = GRID_BITS) -> Strategy:
+    """The strategy with integer coefficients; centering and identity are so already.
+
+    Args:
+        strategy: any.
+        grid_bits: bound on the product of the factors' coefficients, at most ``GRID_BITS``.
+
+    Raises:
+        ResourceExceeded: so many cells that no coefficients would be left.
+    """
+    kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
+    fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
+    rounded = len(strategy.factors) - len(kept)
+    bits = math.floor((grid_bits - fixed) / max(rounded, 1))
+    while True:
+        if bits < (LEAST_BITS if rounded else 0):
+            raise ResourceExceeded(
+                f"a measurement over {math.prod(strategy.shape):,} cells is too large for exact "
+                "integers: ask for fewer ways or declare coarser bins"
+            )
+        factors = tuple(
+            factor if factor in kept else _rounded(factor, min(bits, MOST_BITS))
+            for factor in strategy.factors
+        )
+        if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
+            return Strategy(factors)
+        bits -= 1
+
+
+def squared_sensitivity(factors: Sequence[Factor]) -> int:
+    """Largest squared L2 change of the integer answers of a strategy on the grid by one row.
+
+    The columns of a Kronecker product are products of columns, so their largest norms multiply.
+    """
+    total = 1
+    for factor in factors:
+        if isinstance(factor, CenteringFactor):
+            total *= factor.size * (factor.size - 1)
+        elif isinstance(factor, GridFactor):
+            total *= factor.squared_norm
+        elif not isinstance(factor, IdentityFactor):
+            raise TypeError("only strategies on the grid have integer answers")
+    return total
+
+
+def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
+    """Exact answers M v of a strategy on the grid to a table of counts.
+
+    Args:
+        factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
+        table: counts that add up to at most 2³¹ rows.
+
+    Returns:
+        One axis for each factor.
+    """
+    largest = math.prod(_largest(factor) for factor in factors)
+    exact_in_float = int(abs(table).sum()) * largest < 2**53
+    array = table
+    for factor in factors:
+        block = array.reshape(math.prod(factor.shape), -1)
+        if isinstance(factor, CenteringFactor):
+            block = factor.size * block - block.sum(axis=0)
+        elif isinstance(factor, GridFactor):
+            if exact_in_float:
+                block = (factor.integers.astype(np.float64) @ block).astype(np.int64)
+            else:
+                block = factor.integers @ block
+        remaining = array.shape[len(factor.shape) :]
+        array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
+    return array
+
+
+def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
+    """The least-squares table M⁺a of (noisy) integer answers, one axis per attribute."""
+    array = answers
+    shape: tuple[int, ...] = ()
+    for factor in factors:
+        shape += factor.shape
+        if isinstance(factor, CenteringFactor):
+            array = (array - array.mean(axis=0)) / factor.size
+        elif isinstance(factor, GridFactor):
+            array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
+        array = np.moveaxis(array, 0, -1)
+    return array.reshape(shape)
+
+
+def _largest(factor: Factor) -> int:
+    """A bound on the coefficients and on every step of their application."""
+    if isinstance(factor, CenteringFactor):
+        return factor.size
+    return int(abs(factor.integers).max()) if isinstance(factor, GridFactor) else 1
+
+
+def _rounded(factor: Factor, bits: int) -> GridFactor:
+    matrix = factor.matrix
+    cells = matrix.reshape(-1, *factor.shape)
+    axes = range(1, cells.ndim)
+    balanced = tuple(bool(abs(cells.sum(axis=axis)).max() < ZERO) for axis in axes)
+    matrix = _completed(matrix, factor.shape, balanced, 2.0 ** (-bits / 2))
+    grid: Integers = np.rint(matrix * 2.0**bits).astype(np.int64).reshape(-1, *factor.shape)
+    for axis, zero in zip(axes, balanced):
+        if zero:  # the first cell takes up what rounding left
+            index = [slice(None)] * grid.ndim
+            index[axis] = slice(0, 1)
+            grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
+    integers = grid.reshape(len(matrix), -1)
+    return GridFactor(integers[(integers != 0).any(axis=1)], factor.shape, balanced)
+
+
+def _completed(
+    matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
+) -> Array:
+    """With orthonormal rows of small weight for what the matrix does not span."""
+    dimension = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
+    if matrix.shape[1] > MOST_COMPLETED:
+        return matrix
+    _, singular, rows = svd(matrix, full_matrices=True)
+    rank = int((singular > ZERO * singular[0]).sum())
+    if rank >= dimension:
+        return matrix
+    missing = rows[rank:].reshape(-1, *shape)
+    for axis, zero in enumerate(balanced, start=1):
+        if zero:
+            missing = missing - missing.mean(axis=axis, keepdims=True)
+    flat = missing.reshape(len(missing), -1)
+    _, _, basis = svd(flat, full_matrices=False)
+    return np.vstack([matrix, weight * basis[: dimension - rank]])
