@@ -56,6 +56,10 @@ class BlockStrategy:
 class Block(Protocol):
     """A Gram matrix G over n coordinates, of rank r ≥ 1."""
 
+    @property
+    def basis(self) -> Array:
+        """Orthonormal columns that span the range of G, shape (n, r)."""
+
     def evaluate(self, y: Array) -> Evaluation:
         """Square root at y > 0, shape (n,)."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.strategy.blocks import Block, gram_blocks
-from adaptive_qs.strategy.fixed_point import maximise_dual
+from adaptive_qs.strategy.fixed_point import Outcome, maximise_dual
 from adaptive_qs.strategy.matrix import DenseFactor, Strategy
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Solution, Status
@@ -59,7 +59,7 @@ def solve_dense(
     if start is None:
         start = coarse_start(gram, shape, settings)
     symmetry = symmetric_blocks(lambda x: gram @ x, shape)
-    blocks = [_symmetrised((basis.T @ (basis.T @ gram).T)) for basis in symmetry.bases]
+    blocks = [_symmetrised(basis.T @ (basis.T @ gram).T) for basis in symmetry.bases]
     return solve_blocks(gram_blocks(blocks), symmetry, shape, settings, start)
 
 
@@ -71,14 +71,12 @@ def solve_blocks(
     start: Array | None,
 ) -> Solution:
     """Optimal strategy for a Gram matrix given by its blocks, None for a block that is zero."""
-    present = [k for k, block in enumerate(blocks) if block is not None]
-    parts = [block for block in blocks if block is not None]
-    members = [symmetry.members[k] for k in present]
-    if start is not None:
-        start = np.bincount(symmetry.orbit, start) / symmetry.sizes
-    outcome = maximise_dual(parts, members, symmetry.sizes, settings, start)
-    found = [block.strategy(outcome.y[orbits]) for block, orbits in zip(parts, members)]
-    bases = [symmetry.bases[k] for k in present]
+    outcome = _optimise(blocks, symmetry, settings, start)
+    found, bases = [], []
+    for block, orbits, basis in zip(blocks, symmetry.members, symmetry.bases):
+        if block is not None:
+            found.append(block.strategy(outcome.y[orbits]))
+            bases.append(basis)
     matrix = np.concatenate([(q @ part.matrix.T).T for q, part in zip(bases, found)])
     inverse = None
     if 2 * len(matrix) >= matrix.shape[1]:  # a smaller matrix has its inverse on demand
@@ -106,17 +104,26 @@ def coarse_start(gram: Array, shape: tuple[int, ...], settings: SolverSettings) 
     few = (coarse.shape[0],)
     symmetry = symmetric_blocks(lambda x: coarse @ x, few)
     blocks = gram_blocks([_symmetrised(q.T @ (q.T @ coarse).T) for q in symmetry.bases])
-    pairs = [(b, m) for b, m in zip(blocks, symmetry.members) if b is not None]
-    if not pairs:
-        return None
     start = coarse_start(coarse, few, settings)
+    loose = replace(settings, gap=max(settings.gap, COARSE_GAP))
+    y = _optimise(blocks, symmetry, loose, start).y[symmetry.orbit]
+    middle = (edges[:-1] + edges[1:] - 1) / 2
+    return np.exp(np.interp(np.arange(shape[0]), middle, np.log(y)))
+
+
+def _optimise(
+    blocks: Sequence[Block | None],
+    symmetry: SymmetricBlocks,
+    settings: SolverSettings,
+    start: Array | None,
+) -> Outcome:
+    """The iteration over the blocks that are not zero, from a start over the cells."""
+    pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
     if start is not None:
         start = np.bincount(symmetry.orbit, start) / symmetry.sizes
-    loose = replace(settings, gap=max(settings.gap, COARSE_GAP))
-    outcome = maximise_dual(*zip(*pairs), symmetry.sizes, loose, start)
-    middle = (edges[:-1] + edges[1:] - 1) / 2
-    log_y = np.log(outcome.y[symmetry.orbit])
-    return np.exp(np.interp(np.arange(shape[0]), middle, log_y))
+    return maximise_dual(
+        [block for block, _ in pairs], [m for _, m in pairs], symmetry.sizes, settings, start
+    )
 
 
 def _symmetrised(matrix: Array) -> Array:

@@ -29,8 +29,8 @@ MEMORY = 4
 """Earlier steps that Anderson acceleration combines."""
 
 SLACK = 10.0
-"""Most that s may fall below its best, relative to the gap: p = 1 never lowers s, so an iterate that
-does is an extrapolation gone too far."""
+"""Most that s may fall below its best, relative to the gap: p = 1 never lowers s, so an iterate
+that does is an extrapolation gone too far."""
 
 _SMALLEST = 1e-12
 """Floor of y relative to the uniform vector: changes s by less than its rounding allowance."""
@@ -99,8 +99,9 @@ def maximise_dual(
     best_y, best, bound = np.exp(x), np.inf, 0.0
     highest, kept = 0.0, (x, x)
     exponent, anderson = EXPONENT, _Anderson()
-    iteration = 0
-    for iteration in range(1, settings.max_iterations + 1):
+    iterations = 0
+    while iterations < max(settings.max_iterations, 1):
+        iterations += 1
         y = _normalise(x, sizes, cells)
         x = np.log(y)
         trace, certain, diagonal = _evaluate(blocks, members, sizes, y)
@@ -122,7 +123,7 @@ def maximise_dual(
         proposal = anderson.next(x, exponent * step, np.sqrt(sizes * y))
         exponent = min(EXPONENT, exponent * 1.1)
         x = x + _limited(proposal - x)
-    return Outcome(best_y, best, bound, iteration)
+    return Outcome(best_y, best, bound, iterations)
 
 
 def _evaluate(

@@ -1,0 +1,199 @@
+"""The automatic choice of a solver for one subworkload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.fourier import solve_fourier
+from adaptive_qs.strategy.kronecker import Piece, assemble, factorise, interleaved_cells
+from adaptive_qs.strategy.lowrank import solve_rows
+from adaptive_qs.strategy.matrix import CenteringFactor, Strategy
+from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.solution import Solution, Status
+from adaptive_qs.strategy.solve_cache import SolveCache
+from adaptive_qs.strategy.symmetry import symmetric_blocks
+from adaptive_qs.workload.axis_queries import Marginal
+from adaptive_qs.workload.centered import CenteredAxis
+from adaptive_qs.workload.subworkload import Subworkload, Term
+
+Array = NDArray[np.float64]
+
+DENSE_CELLS = 4_096
+"""Largest eigenproblem taken on. One of this size takes about ten seconds on one core and a
+solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
+of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
+
+_DENSE_COPIES = 8
+"""Matrices over all cells that the dense solver holds at once, G, B and V⁺ included."""
+
+_AXIS_SHARE = 8
+"""One-dimensional solves are cheap and shared: each may use up this fraction of the gap."""
+
+
+def solve(
+    subworkload: Subworkload,
+    settings: SolverSettings | None = None,
+    cache: SolveCache | None = None,
+) -> Solution:
+    """Optimal strategy for the queries in one residual space, by the cheapest exact way.
+
+    The total has nothing to choose; a product is solved factor by factor, each in closed form
+    (marginal queries, circular queries) or by a one-dimensional solve that is done once; what is
+    no product is solved from its queries where they are few, else from its Gram matrix.
+
+    Args:
+        subworkload: what to answer.
+        settings: gap, iteration limit and memory ceiling.
+        cache: of solutions, shared by the subworkloads of a plan.
+
+    Returns:
+        OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit.
+
+    Raises:
+        ResourceExceeded: too large for memory or time; nothing has been computed.
+    """
+    settings = settings or SolverSettings()
+    cache = cache or SolveCache()
+    if not subworkload.shape:
+        total = sum(term.scale for term in subworkload.terms)
+        return Solution(Strategy(()), total, total, Status.OPTIMAL)
+    scale, pieces = factorise(subworkload)
+    _check_interleaved(pieces, subworkload, settings)
+    found = [_solve_piece(piece, goal, cache) for piece, goal in _with_gaps(pieces, settings)]
+    objective = scale * math.prod(solution.objective for solution in found)
+    bound = scale * math.prod(solution.lower_bound for solution in found)
+    reached = objective <= bound * (1 + settings.gap)
+    return Solution(
+        assemble([(p.axes, solution.strategy) for p, solution in zip(pieces, found)]),
+        objective,
+        bound,
+        Status.OPTIMAL if reached else Status.STOPPED,
+        sum(solution.iterations for solution in found),
+    )
+
+
+def _with_gaps(
+    pieces: Sequence[Piece], settings: SolverSettings
+) -> list[tuple[Piece, SolverSettings]]:
+    """Gaps whose product stays within the one asked for: Π(1 + g_k) ≤ exp(Σ g_k) = 1 + gap."""
+    whole = math.log1p(settings.gap)
+    single = whole / max(_AXIS_SHARE, 2 * len(pieces))
+    rest = whole - single * sum(len(piece.axes) == 1 for piece in pieces)
+    return [(p, replace(settings, gap=single if len(p.axes) == 1 else rest)) for p in pieces]
+
+
+def _solve_piece(piece: Piece, settings: SolverSettings, cache: SolveCache) -> Solution:
+    key = (piece.subworkload.shape, piece.key, settings)
+    return cache.get(key, lambda: _solve_whole(piece.subworkload, settings))
+
+
+def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
+    """A subworkload that is no product of others."""
+    if all(_is_marginal(term) for term in subworkload.terms):
+        return _solve_marginal(subworkload)
+    if all(_is_circulant(term) for term in subworkload.terms):
+        return solve_fourier(subworkload)
+    cells = subworkload.cells
+    rows = _few_rows(subworkload)
+    if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
+        return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
+    refused = _too_large(subworkload.shape, settings)
+    if refused is not None:
+        raise refused
+    gram = subworkload.gram()
+    if cells > DENSE_CELLS:
+        largest = symmetric_blocks(lambda x: gram @ x, subworkload.shape).largest
+        if largest > DENSE_CELLS:
+            raise _too_slow(subworkload.shape, largest)
+    return solve_dense(gram, subworkload.shape, settings)
+
+
+def _is_marginal(term: Term) -> bool:
+    return len(term.factors) == 1 and (
+        isinstance(term.factors[0], CenteredAxis)
+        and isinstance(term.factors[0].queries, Marginal)
+        and term.factors[0].shape[0] > 1
+    )
+
+
+def _is_circulant(term: Term) -> bool:
+    circulant = getattr(term.factors[0], "circulant", None)
+    return len(term.factors) == 1 and circulant is not None and circulant() is not None
+
+
+def _solve_marginal(subworkload: Subworkload) -> Solution:
+    """tr(Π V⁺) = (n−1)²/n with B = √(n/(n−1)) Π: ResidualPlanner, which is optimal here."""
+    (size,) = subworkload.shape
+    objective = sum(term.scale for term in subworkload.terms) * (size - 1) ** 2 / size
+    return Solution(Strategy((CenteringFactor(size),)), objective, objective, Status.OPTIMAL)
+
+
+def _few_rows(subworkload: Subworkload) -> Array | None:
+    """All queries, scaled, where they are fewer than the cells and not too many to work with."""
+    blocks, count = [], 0
+    for term in subworkload.terms:
+        factors = [factor.rows() for factor in term.factors]
+        present = [rows for rows in factors if rows is not None]
+        count += math.prod(map(len, present))
+        cells = subworkload.cells
+        if len(present) < len(factors) or count >= cells or count**2 * cells > DENSE_CELLS**3:
+            return None
+        blocks.append((math.sqrt(term.scale), present))
+    rows = []
+    for scale, present in blocks:
+        product: Array = np.full((1, 1), scale)
+        for factor in present:
+            product = np.kron(product, factor).astype(np.float64, copy=False)
+        rows.append(product)
+    return np.concatenate(rows)
+
+
+def _too_large(shape: tuple[int, ...], settings: SolverSettings) -> ResourceExceeded | None:
+    """The refusal that can be given before anything is allocated, if one is due."""
+    cells = math.prod(shape)
+    needed = _DENSE_COPIES * 8 * cells**2
+    if needed > settings.max_bytes:
+        return ResourceExceeded(
+            f"queries over attributes of {_sizes(shape)} values need {_gib(needed)} for "
+            f"{cells:,} cells, above the ceiling of {_gib(settings.max_bytes)}: "
+            "use --mechanism residualplanner+ or fewer values"
+        )
+    if cells > DENSE_CELLS * 2 ** len(shape):
+        return _too_slow(shape, cells)
+    return None
+
+
+def _too_slow(shape: tuple[int, ...], largest: int) -> ResourceExceeded:
+    cells = math.prod(shape)
+    return ResourceExceeded(
+        f"queries over attributes of {_sizes(shape)} values ({cells:,} cells) need eigenvectors "
+        f"of {largest:,} cells, above the limit of {DENSE_CELLS:,}: "
+        "use --mechanism residualplanner+ or fewer values"
+    )
+
+
+def _check_interleaved(
+    pieces: Sequence[Piece], subworkload: Subworkload, settings: SolverSettings
+) -> None:
+    needed = 3 * 8 * interleaved_cells(pieces) ** 2
+    if needed > settings.max_bytes:
+        raise ResourceExceeded(
+            f"the strategy over attributes of {_sizes(subworkload.shape)} values needs "
+            f"{_gib(needed)}, above the ceiling of {_gib(settings.max_bytes)}: "
+            "use --mechanism residualplanner+ or fewer values"
+        )
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{n:,}" for n in shape)
+
+
+def _gib(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB"
