@@ -1,9 +1,10 @@
-"""Workload files: which marginals matter, in JSON, for people to write."""
+"""Workload files: which queries matter, in JSON, for people to write."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
@@ -11,14 +12,13 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import AdaptiveQsError, WorkloadError
+from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
-from adaptive_qs.workload.workload import Workload
-
-Family = Literal[
-    "marginal", "prefix", "range", "circular", "hybrid", "affine", "absdiff", "random", "custom"
-]
-"""Kinds of counting queries that a workload file may ask for."""
+from adaptive_qs.workload.building import all_sets, listed_sets, make_part
+from adaptive_qs.workload.families import QueryMaker
+from adaptive_qs.workload.family_spec import QuerySpec, family_names
+from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.workload import MAX_CLIQUES, Workload
 
 Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -33,10 +33,11 @@ class Part(BaseModel):
     """All sets of this many attributes, for each number listed."""
     attributes: Annotated[tuple[Names, ...], Field(min_length=1)] | None = None
     """Sets of attributes by name, instead of `ways`."""
-    queries: Family | dict[str, Family] = "marginal"
+    queries: QuerySpec = "marginal"
     """The queries on every attribute of a set, or on each attribute by name."""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """How much an error in one of these marginals counts. Weights of repeated sets add up."""
+    """How much the error of each query counts (its square, for plan and answer).
+    Weights of repeated sets add up."""
 
     @model_validator(mode="after")
     def _check_sets(self) -> Self:
@@ -80,23 +81,47 @@ class WorkloadFile(BaseModel):
         """The weighted cliques over a domain.
 
         Raises:
-            WorkloadError: an attribute that the domain lacks, more ways than attributes, or a
-                family of queries that is not available.
+            WorkloadError: an attribute that the domain lacks, more ways than attributes, or
+                queries other than marginals.
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
         for number, part in enumerate(self.parts, start=1):
-            try:
+            with _naming(source, number):
                 for clique in _cliques(part, domain):
                     weights[clique] = weights.get(clique, 0.0) + part.weight
-            except AdaptiveQsError as error:
-                kind = WorkloadError if error.exit_code == 2 else type(error)
-                raise kind(f"{source}: part {number}: {error}") from None
         return Workload(domain, weights)
+
+    def query_workload(
+        self, domain: Domain, source: str = "workload", folder: str | Path | None = None
+    ) -> QueryWorkload:
+        """The queries over a domain: for each part of the file, one part per number of attributes.
+
+        Args:
+            domain: the attributes.
+            source: what errors call the file.
+            folder: where the matrix files of custom queries are.
+
+        Raises:
+            WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
+                ways than attributes, or a matrix that does not fit.
+            ResourceExceeded: too many sets of attributes, or too many coefficients.
+        """
+        maker = QueryMaker(domain, None if folder is None else Path(folder))
+        parts: list[QueryPart] = []
+        for number, part in enumerate(self.parts, start=1):
+            with _naming(source, number):
+                parts += _query_parts(part, domain, maker)
+                if (sets := sum(map(len, parts))) > MAX_CLIQUES:
+                    raise ResourceExceeded(
+                        f"brings the sets of attributes to {sets:,}, more than {MAX_CLIQUES:,}: "
+                        "ask for fewer"
+                    )
+        return QueryWorkload(domain, tuple(parts))
 
 
 def load_workload(path: str | Path, domain: Domain) -> Workload:
-    """Read a workload file for the attributes of a domain.
+    """Read a workload file of marginals for the attributes of a domain.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain; the
@@ -106,16 +131,58 @@ def load_workload(path: str | Path, domain: Domain) -> Workload:
     return WorkloadFile.parse(read_json(path, WorkloadError), str(path)).workload(domain, str(path))
 
 
+def load_query_workload(path: str | Path, domain: Domain) -> QueryWorkload:
+    """Read a workload file of any queries for the attributes of a domain.
+
+    Raises:
+        WorkloadError: as for :func:`load_workload`, or an attribute cannot carry the queries asked
+            of it, or a matrix file is missing or does not fit.
+        ResourceExceeded: too many sets of attributes, or too many coefficients.
+    """
+    file = WorkloadFile.parse(read_json(path, WorkloadError), str(path))
+    return file.query_workload(domain, str(path), Path(path).parent)
+
+
 def _cliques(part: Part, domain: Domain) -> tuple[Clique, ...]:
-    if isinstance(part.queries, Mapping):
-        domain.clique(part.queries)
-    families = part.queries.values() if isinstance(part.queries, Mapping) else [part.queries]
-    for family in families:
+    _check_mapping(part, domain)
+    for family in family_names(part.queries):
         if family != "marginal":
-            raise WorkloadError(f"{family!r} queries are not available yet: use 'marginal'")
+            raise WorkloadError(
+                f"{family!r} queries are for plan and answer: here use 'marginal' instead"
+            )
     if part.attributes is None:
         return Workload.all_ways(domain, part.ways or ()).cliques
     return tuple(domain.clique(names) for names in part.attributes)
+
+
+def _query_parts(part: Part, domain: Domain, maker: QueryMaker) -> list[QueryPart]:
+    _check_mapping(part, domain)
+    if part.attributes is None:
+        sets = all_sets(domain, part.ways or ())
+    else:
+        sets = listed_sets(domain, part.attributes)
+    return [make_part(maker, domain, some, part.queries, part.weight) for some in sets]
+
+
+def _check_mapping(part: Part, domain: Domain) -> None:
+    """Refuse queries on attributes that the domain, or every set of the part, lacks."""
+    if not isinstance(part.queries, Mapping):
+        return
+    domain.clique(part.queries)
+    used = {name for names in part.attributes or (domain.names,) for name in names}
+    for name in part.queries:
+        if name not in used:
+            raise WorkloadError(f"queries name attribute {name!r}, which is in no set: remove it")
+
+
+@contextmanager
+def _naming(source: str, number: int) -> Iterator[None]:
+    """Put the file and the part in front of what is wrong with them."""
+    try:
+        yield
+    except AdaptiveQsError as error:
+        kind = WorkloadError if error.exit_code == 2 else type(error)
+        raise kind(f"{source}: part {number}: {error}") from None
 
 
 def _refuse(error: ValidationError, source: str) -> NoReturn:
@@ -128,4 +195,5 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
         where = where[2:]
     if complaint.kind == "too_short":
         complaint = complaint._replace(message="is empty: name at least one set of attributes")
-    raise WorkloadError(complaint.line(place, where[:1])) from None
+    keys = where if where[:1] == ["queries"] else where[:1]
+    raise WorkloadError(complaint.line(place, keys)) from None

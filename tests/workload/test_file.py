@@ -63,10 +63,13 @@ BAD = {
     ),
     "weight text": (parts({"ways": [1], "weight": "2"}), "part 1: weight"),
     "extra key": (parts({"ways": [1], "wieght": 2}), "part 1: wieght"),
-    "family": (parts({"ways": [1], "queries": "range"}), "'range' queries are not available yet"),
+    "family": (
+        parts({"ways": [1], "queries": "range"}),
+        "part 1: 'range' queries are for plan and answer: here use 'marginal'",
+    ),
     "families": (
         parts({"attributes": [["age", "sex"]], "queries": {"age": "prefix", "sex": "marginal"}}),
-        "part 1: 'prefix' queries are not available yet: use 'marginal'",
+        "part 1: 'prefix' queries are for plan and answer: here use 'marginal'",
     ),
     "family of": (parts({"ways": [1], "queries": {"agee": "marginal"}}), "attribute 'agee'"),
     "no family": (parts({"ways": [1], "queries": "sums"}), "part 1: queries"),
