@@ -12,6 +12,7 @@ from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.strategy.choice import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.strategy.residual_choice import Bases
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.workload.query_workload import QueryWorkload
 
@@ -90,6 +91,7 @@ def plan_batch(
     target: BatchTarget,
     mechanism: str = "auto",
     settings: SolverSettings | None = None,
+    bases: Bases | None = None,
     jobs: int = 1,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
@@ -100,6 +102,7 @@ def plan_batch(
         target: the privacy cost.
         mechanism: a name of :data:`adaptive_qs.strategy.choice.MECHANISMS`.
         settings: gap, iterations and memory of the solvers.
+        bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.
         progress: told the phase "plan", and how many problems of how many are solved.
 
@@ -113,5 +116,5 @@ def plan_batch(
         if progress is not None:
             progress("plan", done, total)
 
-    choice = choose_mechanism(workload, mechanism, settings or SolverSettings(), jobs, tell)
+    choice = choose_mechanism(workload, mechanism, settings, bases, jobs, tell)
     return BatchPlan(workload, target, choice, time.perf_counter() - begun)

@@ -24,9 +24,11 @@ class DirectMechanism:
 
     Attributes:
         workload: what is answered.
+        lower_bound: no matrix mechanism at privacy cost 1 has a smaller total error.
     """
 
     workload: QueryWorkload
+    lower_bound: float
 
     @cached_property
     def squared_sensitivities(self) -> tuple[Array, ...]:
@@ -58,11 +60,6 @@ class DirectMechanism:
         )
 
     @property
-    def lower_bound(self) -> float:
-        """Its own error: nothing is chosen."""
-        return self.total_error
-
-    @property
     def statuses(self) -> Counter[Status]:
         """There is nothing to solve."""
         return Counter([Status.RESTRICTED])
@@ -86,6 +83,10 @@ class DirectMechanism:
     def needed(self, part: int, index: int) -> Sequence[int]:
         """The measurement of the attribute set itself."""
         return [sum(map(len, self.workload.parts[:part])) + index]
+
+    def on_grid(self, grid_bits: int) -> DirectMechanism:
+        """Itself: queries are made integers when they are measured."""
+        return self
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """The noisy answers as they are, shape (m,)."""

@@ -87,6 +87,16 @@ class Mechanism(Protocol):
     def needed(self, part: int, index: int) -> Sequence[int]:
         """The measurements that the answers to one attribute set of a part depend on."""
 
+    def on_grid(self, grid_bits: int) -> Mechanism:
+        """The same with integer strategies, ready to be measured.
+
+        Args:
+            grid_bits: bound on the bits of all coefficients of a strategy together.
+
+        Raises:
+            ResourceExceeded: a strategy has too many cells.
+        """
+
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """Answers to all queries of one attribute set.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.strategy.cache import ArrayCache
+from adaptive_qs.strategy.grid import on_grid
 from adaptive_qs.strategy.mechanism import StrategyMeasurement
+from adaptive_qs.strategy.objective import total_variance
 from adaptive_qs.strategy.residual_variance import Pieces, ResidualVariance, largest, multiply
 from adaptive_qs.strategy.solution import Solution, Status
 from adaptive_qs.workload.decomposition import Decomposition
@@ -88,6 +90,19 @@ class ResidualMechanism:
         """The residuals inside an attribute set."""
         inside: list[int] = self.decomposition.inside[part][index].tolist()
         return [residual for residual in inside if residual >= 0]
+
+    def on_grid(self, grid_bits: int) -> ResidualMechanism:
+        """The same with integer strategies, whose errors are those reported.
+
+        Raises:
+            ResourceExceeded: a strategy has too many cells to be measured.
+        """
+        solutions = []
+        for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
+            strategy = on_grid(solution.strategy, grid_bits)
+            objective = total_variance(subworkload, strategy)
+            solutions.append(replace(solution, strategy=strategy, objective=objective))
+        return ResidualMechanism(self.decomposition, tuple(solutions), self.shares)
 
     def marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """The estimated marginal over an attribute set, as far as the workload needs it (rows)."""

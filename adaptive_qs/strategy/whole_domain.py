@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.strategy.cache import ArrayCache
+from adaptive_qs.strategy.grid import on_grid
 from adaptive_qs.strategy.matrix import Factor, Strategy
 from adaptive_qs.strategy.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.solution import Status
@@ -73,6 +74,15 @@ class WholeDomainMechanism:
     def needed(self, part: int, index: int) -> Sequence[int]:
         """The only one."""
         return [0]
+
+    def on_grid(self, grid_bits: int) -> WholeDomainMechanism:
+        """The same with an integer strategy, whose errors are those reported.
+
+        Raises:
+            ResourceExceeded: the strategy has too many cells to be measured.
+        """
+        strategy = on_grid(self.strategy, grid_bits)
+        return replace(self, strategy=strategy, _cache=ArrayCache(CACHE_BYTES))
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """Answers from the estimated table summed over the attributes outside the set, (m,)."""

@@ -197,7 +197,7 @@ def _sum_equal(entries: list[_Entries], terms: _Terms) -> _Entries:
     numbers = np.concatenate([entry.terms for entry in entries])
     coefficients = np.concatenate([entry.coefficients for entry in entries])
     keys, position = np.unique(residuals * len(terms.factors) + numbers, return_inverse=True)
-    total = np.bincount(position.ravel(), weights=coefficients)
+    total: Array = np.bincount(position.ravel(), weights=coefficients).astype(np.float64)
     found, term = np.divmod(keys, len(terms.factors))
     return _Entries(found, term, total)
 
