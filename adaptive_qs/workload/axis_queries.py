@@ -105,8 +105,8 @@ class Prefix(OrderedQueries):
 
     def gram(self) -> Array:
         """n − max(i, j)."""
-        i = np.arange(self.size)
-        return (self.size - np.maximum.outer(i, i)).astype(np.float64)
+        down = np.arange(self.size, 0, -1, dtype=np.float64)
+        return np.minimum.outer(down, down)
 
     def squared_sums(self) -> float:
         """‖Q1‖² = Σ c² = n(n+1)(2n+1)/6."""
@@ -141,9 +141,11 @@ class Range(OrderedQueries):
 
     def gram(self) -> Array:
         """(min(i, j) + 1)(n − max(i, j))."""
-        i = np.arange(self.size, dtype=np.float64)
-        gram = np.minimum.outer(i, i) + 1
-        gram *= self.size - np.maximum.outer(i, i)
+        up = np.arange(1.0, self.size + 1)
+        gram = np.empty((self.size, self.size))
+        for i, row in enumerate(gram):  # by rows: one array of this size is all it takes
+            np.multiply(up[:i], self.size - i, out=row[:i])
+            np.multiply(up[: self.size - i][::-1], i + 1, out=row[i:])
         return gram
 
     def squared_sums(self) -> float:

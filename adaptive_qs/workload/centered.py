@@ -63,10 +63,12 @@ class CenteredAxis:
 
     def gram(self) -> Array:
         """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
-        gram = np.array(self.queries.gram())
-        gram -= gram.mean(axis=0)
+        gram = self.queries.gram()
+        gram = gram - gram.mean(axis=0)  # the queries may keep theirs
         gram -= gram.mean(axis=1, keepdims=True)
-        return (gram + gram.T) / 2
+        gram += gram.T
+        gram /= 2
+        return gram
 
     def circulant(self) -> Array | None:
         """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""

@@ -1,5 +1,7 @@
 """One contract for every family of queries, with the explicit matrix as the oracle."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -142,6 +144,13 @@ def test_equal_queries_are_equal_values():
     assert Random((2, 3)) == Random((2, 3), count=18)
     assert len({family(4) for family in (Marginal, Prefix, Range, Circular)} | {Range(4)}) == 4
     assert Affine(2, 3) != AbsDiff(2, 3) != AbsDiff(3, 2)
+
+
+@every_family
+def test_queries_travel_between_processes(queries):
+    again = pickle.loads(pickle.dumps(queries))  # noqa: S301
+    assert again == queries
+    assert hash(again) == hash(queries)
 
 
 def test_a_custom_matrix_is_a_copy_that_cannot_change():
