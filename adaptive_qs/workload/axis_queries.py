@@ -15,6 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from adaptive_qs.labels import around, from_to, up_to
+
 Array = NDArray[np.float64]
 
 
@@ -128,7 +130,7 @@ class Prefix(OrderedQueries):
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
         """Such as "age <= 39"."""
-        return (f"{names[0]} <= {value}" for value in values[0])
+        return (up_to(names[0], value) for value in values[0])
 
 
 class Range(OrderedQueries):
@@ -179,7 +181,7 @@ class Range(OrderedQueries):
         """Such as "age in [17, 39]"."""
         cells = values[0]
         return (
-            f"{names[0]} in [{cells[a]}, {cells[b]}]"
+            from_to(names[0], cells[a], cells[b])
             for a in range(self.size)
             for b in range(a, self.size)
         )
@@ -259,7 +261,7 @@ class Circular(OrderedQueries):
         """Such as "hour from 22 through 3 around"; the last cell is part of the arc."""
         cells = values[0]
         return (
-            f"{names[0]} from {cells[start]} through {cells[(start + more) % self.size]} around"
+            around(names[0], cells[start], cells[(start + more) % self.size])
             for start in range(self.size)
             for more in range(self.size)
         )

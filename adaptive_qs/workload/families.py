@@ -22,8 +22,9 @@ from adaptive_qs.workload.family_spec import (
 )
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
 from adaptive_qs.workload.matrix_file import read_matrix
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis, Random
+from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
 from adaptive_qs.workload.queries import AxisQueries, Queries
+from adaptive_qs.workload.random_queries import Random
 
 AXIS_FAMILIES: Mapping[str, type[Marginal] | type[Prefix] | type[Range] | type[Circular]] = {
     "marginal": Marginal,

@@ -1,4 +1,4 @@
-"""Queries without structure, known by their coefficients: custom matrices and random ones."""
+"""Queries without structure, known by their coefficients, and those that a user gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,7 @@ MAX_COEFFICIENTS = 10**8
 MAX_MAGNITUDE = 1e9
 """Largest coefficient of a custom matrix: larger ones are better put in the weight."""
 
-RANDOM_QUERIES_PER_CELL = 3
-"""Random queries on N cells where their number is not given: with it the numbers of queries of
-He et al., table 4, come out."""
-
-_BLOCK = 2**22
+BLOCK = 2**22
 """Coefficients converted to floating point at a time."""
 
 
@@ -145,7 +141,7 @@ class MatrixQueries:
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         """The rows, some at a time."""
-        q, step = self.coefficients, max(1, _BLOCK // self.size)
+        q, step = self.coefficients, max(1, BLOCK // self.size)
         return (q[first : first + step] for first in range(0, len(q), step))
 
 
@@ -210,81 +206,6 @@ class CustomAxis(Custom):
         super().__init__(values, (matrix.shape[-1] if matrix.ndim else 0,))
 
 
-@dataclass(frozen=True)
-class Random(MatrixQueries):
-    """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., 8.2).
-
-    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
-    asked the same. This randomness is public: it decides what is asked, not what is answered.
-
-    Args:
-        shape: sizes of the attributes covered, in order.
-        probability: of a one, in (0, 1].
-        count: number of queries; None for ``RANDOM_QUERIES_PER_CELL`` times the cells.
-        seed: not negative.
-
-    Raises:
-        WorkloadError: a parameter out of its range.
-        ResourceExceeded: more than ``MAX_COEFFICIENTS`` coefficients.
-    """
-
-    shape: tuple[int, ...]
-    probability: float = 0.3
-    count: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.probability <= 1:
-            raise WorkloadError(f"p is {self.probability!r}: give a number above 0 and at most 1")
-        if self.seed < 0:
-            raise WorkloadError(f"seed is {self.seed}: give a number that is not negative")
-        if self.count is None:
-            object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
-        if self.num_queries < 1:
-            raise WorkloadError(f"count is {self.count}: give a positive number of queries")
-        _check_size(self.num_queries, self.size, "ask for fewer with count")
-
-    @property
-    def num_queries(self) -> int:
-        """The count."""
-        return self.count or 0
-
-    @property
-    def integral(self) -> bool:
-        """Every coefficient is 0 or 1."""
-        return True
-
-    @property
-    def _largest(self) -> float:
-        return 1.0
-
-    @property
-    def coefficients(self) -> NDArray[Any]:
-        """Zeros and ones, shape (m, N), one byte each; drawn when first needed."""
-        return _draw(self.shape, self.probability, self.num_queries, self.seed)
-
-    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age, sex: random query 7 of seed 0", counted from 1."""
-        of = ", ".join(names)
-        return (
-            f"{of}: random query {row + 1} of seed {self.seed}" for row in range(self.num_queries)
-        )
-
-
-@lru_cache(maxsize=2)
-def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> NDArray[np.uint8]:
-    """The matrices in use; drawing one again takes about as long as applying it."""
-    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
-    cells = math.prod(shape)
-    matrix = np.empty((count, cells), np.uint8)
-    step = max(1, _BLOCK // cells)
-    for first in range(0, count, step):
-        block = matrix[first : first + step]
-        block[...] = generator.random(block.shape) < probability
-    matrix.flags.writeable = False
-    return matrix
-
-
 def _checked(values: ArrayLike, width: int) -> Array:
     """The matrix as contiguous floats of its own that cannot be written to."""
     raw = np.asarray(values)
@@ -299,7 +220,7 @@ def _checked(values: ArrayLike, width: int) -> Array:
         raise WorkloadError(
             f"the matrix has {raw.shape[1]:,} columns for {width:,} cells: give one for each cell"
         )
-    _check_size(raw.shape[0], width, "ask for fewer queries")
+    check_size(raw.shape[0], width, "ask for fewer queries")
     matrix = raw.astype(np.float64, order="C")
     matrix += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
     bad = np.flatnonzero(~(np.abs(matrix).max(axis=1) <= MAX_MAGNITUDE))  # NaN is bad as well
@@ -312,7 +233,8 @@ def _checked(values: ArrayLike, width: int) -> Array:
     return matrix
 
 
-def _check_size(rows: int, cells: int, advice: str) -> None:
+def check_size(rows: int, cells: int, advice: str) -> None:
+    """Raise ResourceExceeded where so many queries on so many cells are too many."""
     if rows * cells > MAX_COEFFICIENTS:
         raise ResourceExceeded(
             f"{rows:,} queries on {cells:,} cells have {rows * cells:,} coefficients, "

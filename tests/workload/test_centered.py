@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.centered import CenteredAxis, CenteredJoint, centered_part, squared_mean
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis, Random
+from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
+from adaptive_qs.workload.random_queries import Random
 
 from .families import AXIS, JOINT, identity_of, numbers
 

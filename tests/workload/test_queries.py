@@ -8,8 +8,9 @@ import pytest
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis, Random
+from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
 from adaptive_qs.workload.queries import Queries
+from adaptive_qs.workload.random_queries import Random
 
 from .families import AXIS, JOINT, definition, identity_of, numbers
 

@@ -21,7 +21,8 @@ from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.file import WorkloadFile, load_query_workload, load_workload
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
 from adaptive_qs.workload.json_schema import render
-from adaptive_qs.workload.matrix_queries import CustomAxis, Random
+from adaptive_qs.workload.matrix_queries import CustomAxis
+from adaptive_qs.workload.random_queries import Random
 
 DOMAIN = Domain(
     (
