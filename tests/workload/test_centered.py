@@ -134,3 +134,15 @@ def test_equal_parts_are_equal_values():
 def test_axes_that_cannot_be_kept(kept):
     with pytest.raises(ValueError, match="kept axes"):
         CenteredJoint(Affine(2, 3), kept)
+
+
+@pytest.mark.parametrize(("n", "published"), [(10, 39.77), (20, 63.01), (30, 79.14)])
+def test_circular_parts_give_the_published_errors(n, published):
+    """He et al., table 4: the optimum for circulant Grams is (Σ√λ)²/n on each residual."""
+    d, pairs = 40, 780
+    part, mean = CenteredAxis(Circular(n)), squared_mean(Circular(n))
+    eigenvalues = np.fft.fft(part.circulant()).real.clip(0)
+    s = np.sqrt(eigenvalues).sum() / np.sqrt(n)
+    roots = np.sqrt(d * mean + pairs * mean**2) + d * np.sqrt(1 + (d - 1) * mean) * s + pairs * s**2
+    num_queries = d * n**2 + pairs * n**4
+    assert roots / np.sqrt(num_queries) == pytest.approx(published, abs=0.005)
