@@ -1,0 +1,74 @@
+"""The singular value bound and the closed forms of spectra against dense matrices."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from adaptive_qs.strategy import bounds
+from adaptive_qs.strategy.bounds import svd_bound
+from adaptive_qs.strategy.objective import gram_trace
+from adaptive_qs.strategy.spectra import known_eigenvalues, known_fourier_diagonal
+from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.subworkload import Subworkload, Term
+
+from .problems import ALL, JOINTS, PRODUCTS, added, axis, product
+
+FAMILIES = (Marginal, Prefix, Range, Circular)
+
+
+def dense_bound(subworkload):
+    eigenvalues = np.linalg.eigvalsh(subworkload.gram())
+    return np.sqrt(eigenvalues[eigenvalues > 1e-10]).sum() ** 2 / subworkload.cells
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_bound_is_that_of_the_dense_matrix(name):
+    assert svd_bound(ALL[name]) == pytest.approx(dense_bound(ALL[name]), rel=1e-9)
+
+
+def test_the_total_is_bounded_by_its_own_error():
+    assert svd_bound(Subworkload((), (Term(2.0, ()), Term(3.0, ())))) == pytest.approx(5.0)
+
+
+def test_terms_are_bounded_one_by_one_where_the_sum_is_too_large(monkeypatch):
+    subworkload = JOINTS["joint and product"]
+    whole = svd_bound(subworkload)
+    monkeypatch.setattr(bounds, "DENSE_CELLS", 8)
+    parts = [svd_bound(Subworkload(subworkload.shape, (term,))) for term in subworkload.terms]
+    assert svd_bound(subworkload) == pytest.approx(sum(parts), rel=1e-12)
+    assert 0.5 * whole < sum(parts) < whole
+
+
+@pytest.mark.parametrize("name", ["prefix", "custom", "range x prefix"])
+def test_no_strategy_beats_the_bound(name):
+    """The optimum by CVXPY: tr(G V⁻¹) as the trace of a Schur complement."""
+    gram = PRODUCTS[name].gram()
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-10
+    q, root = vectors[:, kept], np.sqrt(values[kept])
+    inner = cp.Variable((len(root), len(root)), symmetric=True)  # V = q inner qᵀ
+    errors = cp.Variable((len(root), len(root)), symmetric=True)
+    block = cp.bmat([[errors, np.diag(root)], [np.diag(root), inner]])
+    problem = cp.Problem(cp.Minimize(cp.trace(errors)), [block >> 0, cp.diag(q @ inner @ q.T) <= 1])
+    problem.solve(solver=cp.CLARABEL)
+    bound = svd_bound(PRODUCTS[name])
+    assert 0.7 * problem.value < bound < problem.value * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 10])
+def test_closed_forms_of_centered_spectra(family, size):
+    part = axis(family, size)
+    gram = part.gram()
+    scale = max(1.0, np.abs(gram).max())
+    expected = np.linalg.eigvalsh(gram)[1:]
+    np.testing.assert_allclose(np.sort(known_eigenvalues(part)), expected, atol=1e-12 * scale)
+    waves = np.fft.fft(np.eye(size)) / np.sqrt(size)
+    diagonal = np.diag(waves.conj().T @ gram @ waves).real
+    np.testing.assert_allclose(known_fourier_diagonal(part), diagonal, atol=1e-12 * scale)
+    assert gram_trace(part) == pytest.approx(np.trace(gram), rel=1e-12, abs=1e-12)
+
+
+def test_equal_terms_add_up():
+    one = product(axis(Prefix, 5), axis(Range, 4))
+    assert svd_bound(added(one, one)) == pytest.approx(2 * svd_bound(one), rel=1e-9)
