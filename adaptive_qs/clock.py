@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.progress import PhaseProgress, StepProgress
 
 
 class PhaseClock:
@@ -24,6 +24,11 @@ class PhaseClock:
         if phase != self._phase:
             self._close()
             self._phase = phase
+
+    def steps(self, phase: str) -> StepProgress:
+        """Start a phase; what is returned takes its reports."""
+        self.start(phase)
+        return lambda done, total: self(phase, done, total)
 
     def stop(self) -> dict[str, float]:
         """End the last phase; the seconds of every phase, and ``total``."""

@@ -17,19 +17,14 @@ from sklearn.exceptions import NotFittedError
 import adaptive_qs
 from adaptive_qs import CodedTable, Domain, Schema, Synthesizer, Workload
 from adaptive_qs.adaptive.resources import PROCESS_BYTES, SYNTHETIC_CODE_BYTES
-from adaptive_qs.data import readers
+from adaptive_qs.clock import PhaseClock
+from adaptive_qs.data import inputs, readers
 from adaptive_qs.data.counts import MAX_ROWS
+from adaptive_qs.data.inputs import read_table
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.synthesizer import pipeline
-from adaptive_qs.synthesizer.clock import PhaseClock
-from adaptive_qs.synthesizer.resources import (
-    RunPlan,
-    check_sample_rows,
-    memory_bytes,
-    plan_run,
-    plan_workers,
-)
+from adaptive_qs.synthesizer.resources import RunPlan, check_sample_rows, plan_run
 
 SCHEMA = {
     "version": 1,
@@ -204,7 +199,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     parameters, hint = BAD[case]
-    monkeypatch.setattr(pipeline, "encode_table", None)
+    monkeypatch.setattr(inputs, "encode_table", None)
     with pytest.raises(InputError) as caught:
         Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
     assert hint in str(caught.value)
@@ -259,10 +254,10 @@ def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tm
     schema = Schema.parse({"a": 2})
     plan = RunPlan(2**30, 1, 1_000, 1_000, most_rows=6_000)
     with pytest.raises(ResourceExceeded, match="more rows than the 6,000") as caught:
-        pipeline.read_table(tables[kind], schema, plan, PhaseClock())
+        read_table(tables[kind], schema, None, plan.check_rows)
     assert "345" not in str(caught.value)
     with pytest.raises(DataError, match="'a'"):
-        pipeline.read_table(tables[kind], schema, replace(plan, most_rows=rows), PhaseClock())
+        read_table(tables[kind], schema, None, replace(plan, most_rows=rows).check_rows)
 
 
 def test_the_plan_never_exceeds_the_public_bound_on_rows():
@@ -280,25 +275,6 @@ def test_the_plan_does_not_depend_on_the_private_rows():
         for rows in (1, 200)
     ]
     assert settings[0] == settings[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("3GB", 3 * 2**30), ("1.5 gib", 3 * 2**29), ("10", 10), (7, 7), ("2k", 2048), ("1TB", 2**40)],
-)
-def test_memory_sizes(text, size):
-    assert memory_bytes(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1PB", "1e9", "1..2GB", -5, True, 1.5, "0.1"])
-def test_bad_memory_sizes(text):
-    with pytest.raises(InputError, match="max-memory"):
-        memory_bytes(text)
-
-
-def test_defaults_come_from_the_machine():
-    assert memory_bytes(None) > 2**20
-    assert plan_workers(None) >= 1
 
 
 def test_a_huge_sample_is_refused(fitted):

@@ -30,9 +30,10 @@ def sample(
     check_distinct([out, stamp_path(out)], [release])
     check_table(out, force)
 
+    from adaptive_qs.clock import PhaseClock
+    from adaptive_qs.machine import plan_workers
     from adaptive_qs.release.release import Release, check_rows, check_seed
-    from adaptive_qs.synthesizer.clock import PhaseClock
-    from adaptive_qs.synthesizer.resources import check_sample_rows, plan_workers
+    from adaptive_qs.synthesizer.resources import check_sample_rows
 
     if rows is not None:
         check_rows(rows)

@@ -75,11 +75,12 @@ def synthesize(
     if release is not None:
         check_file(release, force)
 
+    from adaptive_qs.clock import PhaseClock
+    from adaptive_qs.data.inputs import read_table
     from adaptive_qs.data.review import TAKEN_FROM_DATA
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.release.release import check_rows, check_seed
     from adaptive_qs.synthesizer import pipeline
-    from adaptive_qs.synthesizer.clock import PhaseClock
     from adaptive_qs.synthesizer.resources import plan_run
     from adaptive_qs.synthesizer.target import PrivacyTarget
 
@@ -100,7 +101,7 @@ def synthesize(
 
     with progress_bars() as bars:
         clock = PhaseClock(bars)
-        table = pipeline.read_table(data, described, plan, clock)
+        table = read_table(data, described, clock.steps("read"), plan.check_rows)
         released = pipeline.measure(table, described, wanted, settings, plan, clock)
         with paid() as receipt:
             del table

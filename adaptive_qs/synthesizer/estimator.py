@@ -9,21 +9,21 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from adaptive_qs.clock import PhaseClock
+from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.machine import plan_workers
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
-from adaptive_qs.synthesizer.clock import PhaseClock
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
 from adaptive_qs.synthesizer.pipeline import (
     RunSettings,
     WorkloadSpec,
     measure,
-    read_table,
-    resolve_schema,
     resolve_workload,
 )
-from adaptive_qs.synthesizer.resources import check_sample_rows, plan_run, plan_workers
+from adaptive_qs.synthesizer.resources import check_sample_rows, plan_run
 from adaptive_qs.synthesizer.target import PrivacyTarget
 
 
@@ -116,7 +116,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         clock = PhaseClock(self.progress)
-        coded = read_table(table, described, plan, clock)
+        coded = read_table(table, described, clock.steps("read"), plan.check_rows)
         release = measure(coded, described, workload, settings, plan, clock)
         self._kind = kind_of(table)
         self.seconds_ = clock.stop()

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from adaptive_qs.adaptive.loop import LoopSettings, Round, run_loop
+from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.encode import encode_file, encode_table
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import DataError, InputError, SchemaError, SpentNote, WorkloadError
+from adaptive_qs.errors import InputError, SpentNote, WorkloadError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
-from adaptive_qs.synthesizer.clock import PhaseClock
 from adaptive_qs.synthesizer.resources import RunPlan
 from adaptive_qs.synthesizer.target import PrivacyTarget
 from adaptive_qs.workload.file import load_workload
@@ -68,24 +67,6 @@ class RunSettings:
         return SystemEntropy() if self.insecure_seed is None else InsecureSeed(self.insecure_seed)
 
 
-def resolve_schema(schema: Any, table: Any) -> Schema:
-    """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
-
-    Raises:
-        SchemaError: there is none, or it is not valid.
-    """
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, str | Path):
-        return Schema.load(schema)
-    if schema is not None:
-        return Schema.parse(schema)
-    if isinstance(table, CodedTable):
-        domain = table.domain
-        return Schema.parse(dict(zip(domain.names, domain.sizes)))
-    raise SchemaError("no schema was given: pass schema=, a Schema or the path of a schema file")
-
-
 def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
     """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
 
@@ -107,32 +88,6 @@ def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
     return Workload.all_ways(domain, ways)
 
 
-def read_table(source: Any, schema: Schema, plan: RunPlan, clock: PhaseClock) -> CodedTable:
-    """The codes of a file, a data frame or a table already coded.
-
-    Raises:
-        DataError: it does not fit the schema.
-        ResourceExceeded: it has more rows than were planned for; no more of them are read.
-    """
-    clock.start("read")
-
-    def progress(done: int, total: int) -> None:
-        clock("read", done, total)
-
-    def check_rows(rows: int) -> None:
-        plan.check_rows(rows, "the table")
-
-    if isinstance(source, CodedTable):
-        if source.domain != schema.domain():
-            raise DataError("the coded table has other attributes than the schema: encode it again")
-        if source.num_rows == 0:
-            raise DataError("table: no rows: give a table with at least one")
-        return source
-    if isinstance(source, str | Path):
-        return encode_file(source, schema, progress, check_rows)
-    return encode_table(source, schema, progress, check_rows)
-
-
 def measure(
     table: CodedTable,
     schema: Schema,
@@ -148,7 +103,7 @@ def measure(
     Raises:
         ResourceExceeded: the table has more rows than were planned for; nothing is spent.
     """
-    plan.check_rows(table.num_rows, "the table")
+    plan.check_rows(table.num_rows)
     clock.start("loop")
     target = settings.target
     loop = LoopSettings(settings.fill, measured_cells=plan.measured_cells)

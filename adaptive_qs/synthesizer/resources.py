@@ -7,11 +7,7 @@ refused before any budget is spent.
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from adaptive_qs.adaptive.resources import (
     CODE_BYTES,
@@ -21,18 +17,10 @@ from adaptive_qs.adaptive.resources import (
 )
 from adaptive_qs.data.counts import MAX_ROWS
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import ROWS_SHARE, memory_bytes, plan_workers, refuse_rows
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.workload.workload import Workload
-
-MEMORY_SHARE = 0.75
-"""Part of the machine's memory used when no ceiling is given."""
-ROWS_SHARE = 0.25
-"""Part of the ceiling set aside for private and synthetic rows."""
-
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
@@ -53,17 +41,13 @@ class RunPlan:
     watched_cells: int
     most_rows: int
 
-    def check_rows(self, num_rows: int, what: str) -> None:
+    def check_rows(self, num_rows: int, what: str = "the table") -> None:
         """Refuse a table that does not fit the memory set aside for rows.
 
         Raises:
             ResourceExceeded: it does not; the message does not tell how many rows came.
         """
-        if num_rows > self.most_rows:
-            raise ResourceExceeded(
-                f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
-                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory"
-            )
+        refuse_rows(num_rows, self.most_rows, self.max_memory_bytes, what)
 
 
 def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | None) -> None:
@@ -110,51 +94,3 @@ def plan_run(
     most_rows = min(max(most_rows, 1), MAX_ROWS)
     plan = plan_memory(domain, workload, most_rows, ceiling, threads)
     return RunPlan(ceiling, threads, plan.measured_cells, plan.watched_cells, most_rows)
-
-
-def memory_bytes(ceiling: int | str | None) -> int:
-    """A memory ceiling in bytes; KB, MB, GB, TB are powers of 1024, with or without an "i" or "B".
-
-    Raises:
-        InputError: it is neither a positive integer nor such text.
-    """
-    if ceiling is None:
-        return int(MEMORY_SHARE * _machine_bytes())
-    size = _parsed(ceiling)
-    if size < 1:
-        raise InputError(f"max-memory is {ceiling!r}: give a size such as 3GB")
-    return size
-
-
-def _parsed(ceiling: Any) -> int:
-    if isinstance(ceiling, int) and not isinstance(ceiling, bool):
-        return ceiling
-    parts = _SIZE.fullmatch(ceiling.strip()) if isinstance(ceiling, str) else None
-    return int(float(parts[1]) * _UNITS[parts[2].upper()]) if parts else 0
-
-
-def _machine_bytes() -> int:
-    """Physical memory, or the limit of the container where that is lower."""
-    try:
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        physical = 4 * 2**30
-    try:
-        limit = int(_CGROUP_LIMIT.read_text())
-    except (OSError, ValueError):
-        return physical
-    return min(physical, limit)
-
-
-def plan_workers(workers: int | None) -> int:
-    """Threads to use: all cores by default.
-
-    Raises:
-        InputError: not a positive integer.
-    """
-    if workers is None:
-        usable = getattr(os, "sched_getaffinity", None)
-        return len(usable(0)) if usable else os.cpu_count() or 1
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InputError(f"workers is {workers!r}: give a positive integer")
-    return workers

@@ -1,0 +1,86 @@
+"""Threads and memory that a run may use: what the caller says, or what the machine has."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from adaptive_qs.errors import InputError, ResourceExceeded
+
+MEMORY_SHARE = 0.75
+"""Part of the machine's memory used when no ceiling is given."""
+ROWS_SHARE = 0.25
+"""Part of the ceiling set aside for rows, whose number is private and must not steer a plan."""
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def memory_bytes(ceiling: int | str | None) -> int:
+    """A memory ceiling in bytes; KB, MB, GB, TB are powers of 1024, with or without an "i" or "B".
+
+    Raises:
+        InputError: it is neither a positive integer nor such text.
+    """
+    if ceiling is None:
+        return int(MEMORY_SHARE * _machine_bytes())
+    size = _parsed(ceiling)
+    if size < 1:
+        raise InputError(f"max-memory is {ceiling!r}: give a size such as 3GB")
+    return size
+
+
+def refuse_rows(num_rows: int, most_rows: int, ceiling: int, what: str) -> None:
+    """Refuse a table that does not fit the memory set aside for rows.
+
+    Args:
+        num_rows: rows of the table, private.
+        most_rows: rows that fit, public.
+        ceiling: of the process's memory, in bytes.
+        what: the table, in public words.
+
+    Raises:
+        ResourceExceeded: it does not fit; the message does not tell how many rows came.
+    """
+    if num_rows > most_rows:
+        raise ResourceExceeded(
+            f"{what} has more rows than the {most_rows:,} that fit a quarter of "
+            f"{ceiling / 2**20:,.0f} MB: raise --max-memory"
+        )
+
+
+def plan_workers(workers: int | None, name: str = "workers") -> int:
+    """Threads to use: all cores by default.
+
+    Raises:
+        InputError: not a positive integer.
+    """
+    if workers is None:
+        usable = getattr(os, "sched_getaffinity", None)
+        return len(usable(0)) if usable else os.cpu_count() or 1
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InputError(f"{name} is {workers!r}: give a positive integer")
+    return workers
+
+
+def _parsed(ceiling: Any) -> int:
+    if isinstance(ceiling, int) and not isinstance(ceiling, bool):
+        return ceiling
+    parts = _SIZE.fullmatch(ceiling.strip()) if isinstance(ceiling, str) else None
+    return int(float(parts[1]) * _UNITS[parts[2].upper()]) if parts else 0
+
+
+def _machine_bytes() -> int:
+    """Physical memory, or the limit of the container where that is lower."""
+    try:
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        physical = 4 * 2**30
+    try:
+        limit = int(_CGROUP_LIMIT.read_text())
+    except (OSError, ValueError):
+        return physical
+    return min(physical, limit)
