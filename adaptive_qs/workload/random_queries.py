@@ -21,10 +21,11 @@ He et al., table 4, come out."""
 
 @dataclass(frozen=True)
 class Random(MatrixQueries):
-    """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., section 8.1).
+    """Queries whose coefficients are 1 with some probability and 0 otherwise.
 
-    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
-    asked the same. This randomness is public: it decides what is asked, not what is answered.
+    He et al., section 8.1. They are drawn from the seed and the shape alone, so every set of
+    attributes of one shape is asked the same. This randomness is public: it decides what is
+    asked, not what is answered.
 
     Args:
         shape: sizes of the attributes covered, in order.
