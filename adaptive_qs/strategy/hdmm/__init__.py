@@ -1,0 +1,1 @@
+"""HDMM: data-independent strategies for unions of product queries (McKenna et al.)."""

@@ -1,0 +1,123 @@
+"""OPT_0 for Laplace noise: p-Identity strategies. McKenna et al., section 4.3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+Array = NDArray[np.float64]
+
+LARGEST_WEIGHT = 1e4
+"""Bound on Θ: beyond it the Woodbury identity loses the objective to rounding."""
+TOLERANCE = 1e-8
+"""Relative decrease of the objective in one iteration below which the search ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class PIdentity:
+    """A(Θ) = [I; Θ] D with D = diag(1 + 1ᵀΘ)⁻¹: every column has L1 norm 1.
+
+    Attributes:
+        weights: Θ ≥ 0, shape (p, n).
+    """
+
+    weights: Array
+
+    @property
+    def column_sums(self) -> Array:
+        """1 + 1ᵀΘ, shape (n,): the inverse of D's diagonal."""
+        return 1 + self.weights.sum(axis=0)
+
+    @property
+    def matrix(self) -> Array:
+        """A, shape (n + p, n)."""
+        return np.vstack([np.eye(self.weights.shape[1]), self.weights]) / self.column_sums
+
+    @property
+    def covariance(self) -> Array:
+        """(AᵀA)⁻¹ = D⁻¹ (I − Θᵀ (I + ΘΘᵀ)⁻¹ Θ) D⁻¹, shape (n, n)."""
+        theta, s = self.weights, self.column_sums
+        inner = cho_factor(np.eye(len(theta)) + theta @ theta.T)
+        core = -(theta.T @ cho_solve(inner, theta))
+        np.fill_diagonal(core, core.diagonal() + 1)
+        return core * s[:, None] * s
+
+
+def error_and_gradient(weights: Array, gram: Array) -> tuple[float, Array]:
+    """tr(G (AᵀA)⁻¹) of a p-Identity strategy and its derivative in Θ, in O(n²p).
+
+    With S = D⁻¹, M = I + ΘΘᵀ and R = M⁻¹Θ the objective is tr(SGS) − tr(R SGS Θᵀ). Its only
+    product of size n²p is ΘSG; no n × n system is solved. McKenna et al., theorem 17.
+
+    Args:
+        weights: Θ, shape (p, n).
+        gram: G, shape (n, n), symmetric.
+
+    Returns:
+        The objective and an array of shape (p, n).
+    """
+    s = 1 + weights.sum(axis=0)
+    diagonal = gram.diagonal() * s
+    inner = cho_factor(np.eye(len(weights)) + weights @ weights.T, check_finite=False)
+    solved = cho_solve(inner, weights, check_finite=False)
+    left = (weights * s) @ gram
+    both = left * s
+    error = float(diagonal @ s - np.vdot(solved, both))
+    middle = cho_solve(inner, both @ weights.T, check_finite=False)
+    gradient = cho_solve(inner, both, check_finite=False)
+    gradient -= middle @ solved
+    gradient *= -2
+    gradient += 2 * (diagonal - np.einsum("rc,rc->c", left, solved))
+    return error, gradient
+
+
+def default_rows(size: int) -> int:
+    """p: a sixteenth of the cells as in McKenna et al., and never below 2."""
+    return max(2, size // 16)
+
+
+def optimize_p_identity(
+    gram: Array,
+    rows: int,
+    rng: np.random.Generator,
+    restarts: int = 1,
+    max_iterations: int = 1_000,
+    start: Array | None = None,
+) -> PIdentity:
+    """A p-Identity strategy with small tr(G (AᵀA)⁻¹): the best of several local optima.
+
+    Args:
+        gram: G, shape (n, n), symmetric positive semidefinite, not zero.
+        rows: p.
+        rng: draws the starting points; nothing private depends on it.
+        restarts: searches from random Θ, uniform on [0, 1].
+        max_iterations: of each search.
+        start: one more starting point, shape (p, n).
+    """
+    n = len(gram)
+    scaled = gram / (np.trace(gram) / n)
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        error, gradient = error_and_gradient(flat.reshape(rows, n), scaled)
+        return error / n, gradient.ravel() / n
+
+    starts = [rng.random((rows, n)) for _ in range(restarts)]
+    if start is not None:
+        starts.append(np.clip(start, 0, LARGEST_WEIGHT))
+    best, best_error = starts[0], np.inf
+    for theta in starts:
+        found = minimize(
+            objective,
+            theta.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, LARGEST_WEIGHT)] * (rows * n),
+            options={"maxiter": max_iterations, "maxfun": 4 * max_iterations, "ftol": TOLERANCE},
+        )
+        if found.fun < best_error:
+            best, best_error = found.x.reshape(rows, n), found.fun
+    return PIdentity(best)
