@@ -1,4 +1,4 @@
-"""Which sets of a union to optimise together: McKenna et al., section 6.2, leave that to experts."""
+"""Which sets of a union to optimise together; McKenna et al., section 6.2, leave it to experts."""
 
 from __future__ import annotations
 
@@ -89,9 +89,8 @@ def merged(
         cost[first] = estimate.error(sets) ** power
         changed = set(absorbed)
         saved = {p: v for p, v in saved.items() if changed.isdisjoint(p + v[1])}
-        saved |= {
-            (g, h): joined(g, h) for g in groups for h in groups if g < h and (g, h) not in saved
-        }
+        pairs = {(g, h) for g in groups for h in groups if g < h} - saved.keys()
+        saved |= {pair: joined(*pair) for pair in sorted(pairs)}
     return tuple(sorted(tuple(sorted(sets)) for sets in groups.values()))
 
 

@@ -1,4 +1,4 @@
-"""The two noise distributions of McKenna et al.: how they measure sensitivity and share a budget."""
+"""The two kinds of noise of McKenna et al.: their sensitivity and how a budget is shared."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Ar
     scales = workload.weights * workload.set_values(others)
     grams = workload.grams[i]
     totals = np.bincount(workload.kinds[:, i], weights=scales, minlength=len(grams))
-    totals /= totals.max()
+    totals = totals / totals.max()
     gram: Array = np.zeros_like(grams[0])
     for scale, factor in zip(totals, grams):
         if scale > 0:

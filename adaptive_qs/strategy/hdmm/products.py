@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.workload.queries import AxisQueries
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
 
 Array = NDArray[np.float64]
@@ -92,7 +93,7 @@ class ProductWorkload:
 
     @cached_property
     def axis_traces(self) -> tuple[tuple[Array, Array], ...]:
-        """For each attribute the mean part 1ᵀG1/n² and the centered part tr(ΠG)/n of its factors."""
+        """For each attribute, of its factors: the mean part 1ᵀG1/n², the centered part tr(ΠG)/n."""
         traces = []
         for n, grams in zip(self.sizes, self.grams):
             mean = np.array([gram.sum() / n**2 for gram in grams])
@@ -114,7 +115,7 @@ def product_workload(
     """
     settings = settings or SolverSettings()
     domain = workload.domain
-    distinct: list[dict[object, int]] = [{} for _ in domain.sizes]
+    distinct: list[dict[AxisQueries, int]] = [{} for _ in domain.sizes]
     rows, weights, counts = [], [], []
     for part in workload.parts:
         kinds = _kinds(part, distinct, domain.names)
@@ -136,7 +137,9 @@ def product_workload(
     )
 
 
-def _kinds(part: QueryPart, distinct: list[dict[object, int]], names: tuple[str, ...]) -> IntArray:
+def _kinds(
+    part: QueryPart, distinct: list[dict[AxisQueries, int]], names: tuple[str, ...]
+) -> IntArray:
     """For each attribute the number of the family that the part has on it; 0 is the total."""
     if part.joint is not None:
         several = ", ".join(names[i] for i in part.cliques[0])
