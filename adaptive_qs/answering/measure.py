@@ -16,20 +16,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.grid import integer_answers, squared_sensitivity, table_estimate
 from adaptive_qs.strategy.integer_queries import integer_queries
-from adaptive_qs.strategy.mechanism import Measurement, QueryMeasurement
+from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_ROWS = 2**31
-"""Most rows of a table that is measured: sums of counts times coefficients stay in 64 bits."""
+"""Most rows of a table that is measured."""
 FINE_NOISE = 2**12
 """Least standard deviation of the integer noise."""
+MOST_NOISE_BITS = 44
+"""Bits of the largest standard deviation of the integer noise."""
+MOST_GRID_BITS = 40
+"""More would change no figure that anybody sees."""
+
+
+def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
+    """Bits that the coefficients of each strategy may have, from public quantities.
+
+    Sums of coefficients over ``most_rows`` rows stay below 2⁶² and the noise inside its sampler.
+    """
+    shares = (mechanism.measurement(k).share for k in range(mechanism.num_measurements))
+    least = min(shares) * 2 * units / UNITS_PER_RHO
+    rows = 61 - max(most_rows, 1).bit_length()
+    return min(MOST_GRID_BITS, rows, MOST_NOISE_BITS + math.floor(math.log2(least) / 2))
 
 
 def measure(
@@ -44,29 +59,32 @@ def measure(
         units: the exact cost.
 
     Returns:
-        What the mechanism's answers need: the estimated table of a strategy (rows; one axis per
-        attribute), or noisy answers to queries.
+        Noisy answers to the integer strategy or queries, one axis for each of their factors.
+    """
+    counts = counter.count(measurement.clique)
+    if isinstance(measurement, QueryMeasurement):
+        queries = integer_queries(measurement.queries)
+        squared = math.prod(factor.squared_norm for factor in queries)
+        values = counts
+        for factor in queries:
+            values = np.moveaxis(factor.answer(values), 0, -1)
+    else:
+        factors = measurement.strategy.factors
+        squared = squared_sensitivity(factors)
+        values = integer_answers(factors, counts)
+    return _release(mechanisms, _label(counter.domain, measurement), values, squared, units)
+
+
+def estimate(measurement: Measurement, noisy: Array) -> Array:
+    """What the mechanism's answers need of a release; post-processing.
+
+    Returns:
+        The estimated table of a strategy (rows; one axis per attribute), or noisy answers to
+        queries (rows).
     """
     if isinstance(measurement, QueryMeasurement):
-        return _measure_queries(counter, mechanisms, measurement, units)
-    factors = measurement.strategy.factors
-    values = integer_answers(factors, counter.count(measurement.clique))
-    label = _label("strategy", counter.domain, measurement.clique)
-    noisy = _release(mechanisms, label, values, squared_sensitivity(factors), units)
-    return table_estimate(factors, noisy)
-
-
-def _measure_queries(
-    counter: MarginalCounter, mechanisms: Mechanisms, measurement: QueryMeasurement, units: int
-) -> Array:
-    factors = integer_queries(measurement.queries)
-    scale = math.prod(factor.scale for factor in factors)
-    squared = math.prod(factor.squared_norm for factor in factors)
-    values = counter.count(measurement.clique)
-    for factor in factors:
-        values = np.moveaxis(factor.answer(values), 0, -1)
-    label = _label("queries", counter.domain, measurement.clique)
-    return _release(mechanisms, label, values, squared, units) / scale
+        return noisy / math.prod(factor.scale for factor in integer_queries(measurement.queries))
+    return table_estimate(measurement.strategy.factors, noisy)
 
 
 def _release(
@@ -83,5 +101,6 @@ def _release(
     return noisy / 2.0**shift
 
 
-def _label(what: str, domain: Domain, clique: Clique) -> str:
-    return f"{what} " + (" x ".join(domain.clique_names(clique)) if clique else "total")
+def _label(domain: Domain, measurement: Measurement) -> str:
+    what = "queries" if isinstance(measurement, QueryMeasurement) else "strategy"
+    return f"{what} {' x '.join(domain.clique_names(measurement.clique)) or 'total'}"

@@ -6,21 +6,27 @@ needs it and forgotten after the last: memory does not grow with the number of a
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from adaptive_qs.answering.measure import measure
+from adaptive_qs.answering.measure import estimate, measure
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique
+from adaptive_qs.privacy.budget import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.workload.queries import Queries
 
 Array = NDArray[np.float64]
+
+SETS_AHEAD = 2
+"""Attribute sets that are measured before the answers of one are waited for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +55,8 @@ def answer_sets(
 ) -> Iterator[SetAnswers]:
     """Spend the budget and answer every attribute set of every part, in order.
 
+    The caller's thread measures, in a fixed order; another turns releases into answers meanwhile.
+
     Args:
         mechanism: the plan; its strategies must be on the grid.
         counter: the private counts.
@@ -59,25 +67,51 @@ def answer_sets(
         The answers of one attribute set.
     """
     costs = divide_units(mechanism, units)
-    cost_per_unit = 2 * units / 2.0**60
-    parts = mechanism.workload.parts
-    pairs = [(part, index) for part in range(len(parts)) for index in range(len(parts[part]))]
-    uses = Counter(m for part, index in pairs for m in mechanism.needed(part, index))
-    kept: dict[int, Array] = {}
-    for part, index in pairs:
-        needed = mechanism.needed(part, index)
-        for number in needed:
-            if number not in kept:
-                measurement = mechanism.measurement(number)
-                kept[number] = measure(counter, mechanisms, measurement, costs[number])
-        estimates = mechanism.answers(part, index, kept)
-        variances = mechanism.variances(part, index) / cost_per_unit
-        for number in needed:
-            uses[number] -= 1
-            if not uses[number]:
-                del kept[number]
-        clique = tuple(parts[part].cliques[index].tolist())
-        yield SetAnswers(part, index, clique, parts[part].queries(index), estimates, variances)
+    answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
+    measured: set[int] = set()
+    pending: deque[Future[SetAnswers]] = deque()
+    one_thread = ThreadpoolController().limit
+    with ThreadPoolExecutor(1) as pool:
+        for part, index in answerer.sets:
+            fresh = [k for k in mechanism.needed(part, index) if k not in measured]
+            measured.update(fresh)
+            released = {}
+            with one_thread(limits=1):  # small products, for which several threads are in the way
+                for number in fresh:
+                    measurement = mechanism.measurement(number)
+                    released[number] = measure(counter, mechanisms, measurement, costs[number])
+                pending.append(pool.submit(answerer.answer, part, index, released))
+            if len(pending) > SETS_AHEAD:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+class _Answerer:
+    """Turns releases into answers, one attribute set after the other."""
+
+    def __init__(self, mechanism: Mechanism, cost: float) -> None:
+        self._mechanism = mechanism
+        self._cost = cost
+        self._parts = mechanism.workload.parts
+        self.sets = [(p, i) for p, part in enumerate(self._parts) for i in range(len(part))]
+        self._uses = Counter(k for part, index in self.sets for k in mechanism.needed(part, index))
+        self._kept: dict[int, Array] = {}
+
+    def answer(self, part: int, index: int, released: dict[int, Array]) -> SetAnswers:
+        """The answers of one set, given the releases that no earlier set needed."""
+        for number, noisy in released.items():
+            self._kept[number] = estimate(self._mechanism.measurement(number), noisy)
+        estimates = self._mechanism.answers(part, index, self._kept)
+        variances = self._mechanism.variances(part, index) / self._cost
+        for number in self._mechanism.needed(part, index):
+            self._uses[number] -= 1
+            if not self._uses[number]:
+                del self._kept[number]
+        clique = tuple(self._parts[part].cliques[index].tolist())
+        return SetAnswers(
+            part, index, clique, self._parts[part].queries(index), estimates, variances
+        )
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:

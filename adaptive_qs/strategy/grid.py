@@ -6,7 +6,7 @@ sum to zero along an axis those of M_k do so exactly: the estimate of a residual
 
 Where B_k spans less than its space (few queries), rows of small norm are added for the rest, so
 that M_k still determines its queries exactly. For more than ``MOST_COMPLETED`` cells they are left
-out: the estimates then are unbiased up to 2⁻ˢ times the number of rows, with s near 30.
+out: the estimates then are unbiased up to 2⁻ˢ times the number of rows, with s near 24.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from adaptive_qs.strategy.matrix import CenteringFactor, Factor, IdentityFactor,
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-GRID_BITS = 30
-"""Product of the largest coefficients of all factors: with up to 2³¹ rows, sums stay in 64 bits."""
 MOST_BITS, LEAST_BITS = 24, 4
 """Bits of one factor."""
 MOST_COMPLETED = 1024
@@ -96,12 +94,13 @@ class GridFactor:
         return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
 
 
-def on_grid(strategy: Strategy, grid_bits: int = GRID_BITS) -> Strategy:
+def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
     """The strategy with integer coefficients; centering and identity are so already.
 
     Args:
         strategy: any.
-        grid_bits: bound on the product of the factors' coefficients, at most ``GRID_BITS``.
+        grid_bits: of the product of the factors' largest coefficients. Answers to a table of r
+            rows stay below r · 2**grid_bits.
 
     Raises:
         ResourceExceeded: so many cells that no coefficients would be left.
@@ -146,7 +145,7 @@ def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
 
     Args:
         factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
-        table: counts that add up to at most 2³¹ rows.
+        table: counts of so few rows that the answers stay below 2⁶².
 
     Returns:
         One axis for each factor.

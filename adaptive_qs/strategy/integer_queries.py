@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.grid import GRID_BITS
 from adaptive_qs.workload.queries import Queries
 
 Integers = NDArray[np.int64]
 
+GRID_BITS = 30
+"""Bits of all coefficients together: answers to 2³¹ rows stay in 64 bits."""
 QUERY_BITS = 20
 """Bits after the point that are kept of a coefficient that is no integer."""
 
