@@ -1,0 +1,98 @@
+"""The script's workloads against explicit queries, and a whole run on few cells."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from eigen_design import COLUMNS, main, marginals, random_ranges, range_marginals, shuffled
+
+from adaptive_qs.workload.axis_queries import Range
+
+
+def indicator(shape, wanted):
+    """One query as a row: the cells whose coordinates pass."""
+    return np.array([float(wanted(cell)) for cell in np.ndindex(*shape)])
+
+
+def test_marginals_count_each_combination_of_values():
+    shape, cliques = (3, 2, 2), [(0,), (1, 2)]
+    rows = [indicator(shape, lambda x, v=v: x[0] == v) for v in range(3)]
+    rows += [
+        indicator(shape, lambda x, a=a, b=b: x[1:] == (a, b)) for a in range(2) for b in range(2)
+    ]
+    np.testing.assert_array_equal(marginals(shape, cliques), np.transpose(rows) @ rows)
+
+
+def test_range_marginals_sum_over_the_other_attributes():
+    shape = (3, 4)
+    rows = [
+        indicator(shape, lambda x, k=k, a=a, b=b: a <= x[k] <= b)
+        for k, n in enumerate(shape)
+        for a in range(n)
+        for b in range(a, n)
+    ]
+    expected = np.transpose(rows) @ rows
+    np.testing.assert_array_equal(range_marginals(shape, [(0,), (1,)]), expected)
+
+
+def test_random_ranges_are_boxes():
+    """Every range of an attribute is drawn alike: cell counts within five standard errors."""
+    gram = random_ranges((4, 3))
+    probability = np.kron(
+        np.diag(Range(4).gram()) / Range(4).num_queries,
+        np.diag(Range(3).gram()) / Range(3).num_queries,
+    )
+    error = np.sqrt(1000 * probability * (1 - probability))
+    assert (np.abs(np.diag(gram) - 1000 * probability) < 5 * error).all()
+
+
+def test_shuffling_keeps_the_spectrum():
+    gram = Range(9).gram()
+    assert not np.array_equal(shuffled(gram), gram)
+    np.testing.assert_allclose(np.linalg.eigvalsh(shuffled(gram)), np.linalg.eigvalsh(gram))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    main(quick=True, folder=folder)
+    document = json.loads((folder / "eigen_design.json").read_text())
+    assert document["config"]["cells"] == 32
+    with open(folder / "eigen_design.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_row_lies_between_the_bound_and_the_design(rows):
+    assert len(rows) > 40
+    for row in rows:
+        assert tuple(row) == COLUMNS
+        bound, certified = float(row["lower_bound"]), float(row["certified"])
+        # The certified optimum is known to a relative gap of 1e-3, the design to 1e-4.
+        assert bound <= certified * (1 + 1e-9)
+        assert certified <= float(row["objective"]) * (1 + 1e-3)
+        assert float(row["ours"]) == pytest.approx((bound / float(row["objective"])) ** 0.5)
+        assert float(row["peak_memory_mb"]) > 10
+
+
+def test_the_paper_is_right_about_ranges_and_marginals(rows):
+    by_name = {}
+    for row in rows:
+        if row["published"]:
+            by_name.setdefault(row["experiment"], []).append(float(row["ours"]))
+    assert min(by_name["all range"]) > 1 / 1.3
+    assert min(by_name["2-way marginal"] + by_name["random marginal"]) > 1 - 1e-4
+    assert {name for name in by_name if "range marginal" in name} == {
+        f"{k}-way range marginal" for k in (1, 2)
+    }
+    order = [float(row["ours"]) for row in rows if row["experiment"] == "1D range (permuted)"]
+    plain = [float(row["ours"]) for row in rows if row["experiment"] == "all range"]
+    assert order[0] == pytest.approx(plain[0], rel=1e-4)
+
+
+def test_speedups_lose_little_against_all_eigenvectors(rows):
+    for name in ("all range", "all marginal"):
+        notes = {r["note"]: float(r["ours"]) for r in rows if r["experiment"] == name}
+        exact = notes["every eigenvector"]
+        assert exact * (1 + 1e-4) > notes["Separation(group_size=8)"] > 0.95 * exact
+        assert exact * (1 + 1e-4) > notes["Principal(share=0.25)"] > 0.95 * exact
