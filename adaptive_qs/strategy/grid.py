@@ -3,10 +3,6 @@
 A factor B_k becomes M_k = round(2^s B_k); its sensitivity, inverse and covariance are those of M_k,
 so nothing that is reported depends on the rounding having been fine enough. Where the rows of B_k
 sum to zero along an axis those of M_k do so exactly: the estimate of a residual stays unbiased.
-
-Where B_k spans less than its space (few queries), rows of small norm are added for the rest, so
-that M_k still determines its queries exactly. For more than ``MOST_COMPLETED`` cells they are left
-out: the estimates then are unbiased up to 2⁻ˢ times the number of rows, with s near 24.
 """
 
 from __future__ import annotations
@@ -18,20 +14,17 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, svd
+from scipy.linalg import cho_factor, cho_solve
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.matrix import CenteringFactor, Factor, IdentityFactor, Strategy
+from adaptive_qs.strategy.rounding import round_matrix
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_BITS, LEAST_BITS = 24, 4
 """Bits of one factor."""
-MOST_COMPLETED = 1024
-"""Cells up to which a factor that spans too little is completed."""
-ZERO = 1e-9
-"""Sums of normalised rows below this are zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,36 +182,5 @@ def _largest(factor: Factor) -> int:
 
 
 def _rounded(factor: Factor, bits: int) -> GridFactor:
-    matrix = factor.matrix
-    cells = matrix.reshape(-1, *factor.shape)
-    axes = range(1, cells.ndim)
-    balanced = tuple(bool(abs(cells.sum(axis=axis)).max() < ZERO) for axis in axes)
-    matrix = _completed(matrix, factor.shape, balanced, 2.0 ** (-bits / 2))
-    grid: Integers = np.rint(matrix * 2.0**bits).astype(np.int64).reshape(-1, *factor.shape)
-    for axis, zero in zip(axes, balanced):
-        if zero:  # the first cell takes up what rounding left
-            index = [slice(None)] * grid.ndim
-            index[axis] = slice(0, 1)
-            grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
-    integers = grid.reshape(len(matrix), -1)
-    return GridFactor(integers[(integers != 0).any(axis=1)], factor.shape, balanced)
-
-
-def _completed(
-    matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
-) -> Array:
-    """With orthonormal rows of small weight for what the matrix does not span."""
-    dimension = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
-    if matrix.shape[1] > MOST_COMPLETED:
-        return matrix
-    _, singular, rows = svd(matrix, full_matrices=True)
-    rank = int((singular > ZERO * singular[0]).sum())
-    if rank >= dimension:
-        return matrix
-    missing = rows[rank:].reshape(-1, *shape)
-    for axis, zero in enumerate(balanced, start=1):
-        if zero:
-            missing = missing - missing.mean(axis=axis, keepdims=True)
-    flat = missing.reshape(len(missing), -1)
-    _, _, basis = svd(flat, full_matrices=False)
-    return np.vstack([matrix, weight * basis[: dimension - rank]])
+    integers, balanced = round_matrix(factor.matrix, factor.shape, bits)
+    return GridFactor(integers, factor.shape, balanced)

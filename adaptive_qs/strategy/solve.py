@@ -60,7 +60,7 @@ def solve(
         ResourceExceeded: too large for memory or time; nothing has been computed.
     """
     settings = settings or SolverSettings()
-    cache = cache or SolveCache()
+    cache = SolveCache() if cache is None else cache
     if not subworkload.shape:
         total = sum(term.scale for term in subworkload.terms)
         return Solution(Strategy(()), total, total, Status.OPTIMAL)

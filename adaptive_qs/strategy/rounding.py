@@ -1,0 +1,101 @@
+"""A strategy matrix rounded to integers that keep what matters of it.
+
+Where all rows sum to zero along an axis the integers do so exactly: the estimate of a residual
+stays unbiased. Column norms that rounding pushed above the largest are trimmed back, since the
+largest is the sensitivity.
+
+Where the matrix spans less than its space (few queries), rows of small norm are added for the rest,
+so that the integers still determine its queries exactly. For more than ``MOST_COMPLETED`` cells
+they are left out: estimates then are unbiased up to about 2^-bits times the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import svd
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_COMPLETED = 1024
+"""Cells up to which a matrix that spans too little is completed."""
+ZERO = 1e-9
+"""Sums of normalised rows below this are zero."""
+TRIMS_PER_COLUMN = 16
+
+
+def round_matrix(
+    matrix: Array, shape: tuple[int, ...], bits: int
+) -> tuple[Integers, tuple[bool, ...]]:
+    """About 2**bits times a matrix.
+
+    Args:
+        matrix: shape (rows, Πshape), largest column norm 1.
+        shape: sizes of the axes that the columns run over.
+        bits: of the largest coefficients.
+
+    Returns:
+        The integers, and for each axis whether all rows sum to zero along it.
+    """
+    cells = matrix.reshape(-1, *shape)
+    axes = range(1, cells.ndim)
+    balanced = tuple(bool(abs(cells.sum(axis=axis)).max() < ZERO) for axis in axes)
+    matrix = _completed(matrix, shape, balanced, 2.0 ** (-bits / 2))
+    grid: Integers = np.rint(matrix * 2.0**bits).astype(np.int64).reshape(-1, *shape)
+    for axis, zero in zip(axes, balanced):
+        if zero:  # the first cell takes up what rounding left
+            index = [slice(None)] * grid.ndim
+            index[axis] = slice(0, 1)
+            grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
+    integers = grid.reshape(len(matrix), -1)
+    if len(shape) == 1:
+        _trim(integers, 4**bits, balanced[0])
+    return integers[(integers != 0).any(axis=1)], balanced
+
+
+def _trim(grid: Integers, limit: int, balanced: bool) -> None:
+    """Move single units, in place, from columns of too large a norm, to others if rows balance."""
+    norms = (grid * grid).sum(axis=0)
+    for _ in range(TRIMS_PER_COLUMN * grid.shape[1]):
+        top = int(norms.argmax())
+        excess = int(norms[top]) - limit
+        if excess <= 0:
+            return
+        sign = np.sign(grid[:, top])
+        gain = np.minimum(2 * abs(grid[:, top]) - 1, excess)
+        low = int(norms.argmin())
+        raised = 2 * sign * grid[:, low] + 1
+        if balanced:
+            gain = gain - np.maximum(norms[low] + raised - limit, 0)
+        row = int(gain.argmax())
+        if gain[row] <= 0:
+            return
+        unit = int(sign[row])
+        norms[top] -= 2 * abs(grid[row, top]) - 1
+        grid[row, top] -= unit
+        if balanced:
+            norms[low] += raised[row]
+            grid[row, low] += unit
+
+
+def _completed(
+    matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
+) -> Array:
+    """With orthonormal rows of small weight for what the matrix does not span."""
+    dimension = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
+    if matrix.shape[1] > MOST_COMPLETED:
+        return matrix
+    _, singular, rows = svd(matrix, full_matrices=True)
+    rank = int((singular > ZERO * singular[0]).sum())
+    if rank >= dimension:
+        return matrix
+    missing = rows[rank:].reshape(-1, *shape)
+    for axis, zero in enumerate(balanced, start=1):
+        if zero:
+            missing = missing - missing.mean(axis=axis, keepdims=True)
+    flat = missing.reshape(len(missing), -1)
+    _, _, basis = svd(flat, full_matrices=False)
+    return np.vstack([matrix, weight * basis[: dimension - rank]])
