@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,6 @@ from adaptive_qs.strategy.symmetry import SymmetricBlocks, symmetric_blocks
 
 Array = NDArray[np.float64]
 
-COARSE_FROM = 256
-"""Cells from which an ordered axis is first solved with groups of four cells."""
-
-COARSE_GAP = 2e-3
-"""Gap of the coarse start: more precision is lost in the interpolation."""
-
 
 def solve_dense(
     gram: Array, shape: tuple[int, ...], settings: SolverSettings, start: Array | None = None
@@ -38,8 +31,7 @@ def solve_dense(
         shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are
             found and used.
         settings: gap asked for and iteration limit.
-        start: dual vector y > 0, shape (N,), up to a scale; by default a coarser solution where
-            there is one ordered axis, else uniform.
+        start: dual vector y > 0, shape (N,), up to a scale; uniform by default.
 
     Returns:
         One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
@@ -56,8 +48,6 @@ def solve_dense(
         raise ValueError("the Gram matrix is zero or not finite: no strategy can be fitted to it")
     if not np.allclose(gram, gram.T, rtol=0, atol=1e-10 * scale):
         raise ValueError("the Gram matrix is not symmetric")
-    if start is None:
-        start = coarse_start(gram, shape, settings)
     symmetry = symmetric_blocks(lambda x: gram @ x, shape)
     blocks = [_symmetrised(basis.T @ (basis.T @ gram).T) for basis in symmetry.bases]
     return solve_blocks(gram_blocks(blocks), symmetry, shape, settings, start)
@@ -92,23 +82,6 @@ def solve_blocks(
         Status.OPTIMAL if reached else Status.STOPPED,
         outcome.iterations,
     )
-
-
-def coarse_start(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Array | None:
-    """The dual vector of the same queries over groups of four cells, interpolated; or None."""
-    if len(shape) != 1 or shape[0] < COARSE_FROM:
-        return None
-    edges = np.round(np.linspace(0, shape[0], shape[0] // 4 + 1)).astype(np.int64)
-    rows = np.add.reduceat(gram, edges[:-1], axis=0)
-    coarse = np.add.reduceat(rows, edges[:-1], axis=1)
-    few = (coarse.shape[0],)
-    symmetry = symmetric_blocks(lambda x: coarse @ x, few)
-    blocks = gram_blocks([_symmetrised(q.T @ (q.T @ coarse).T) for q in symmetry.bases])
-    start = coarse_start(coarse, few, settings)
-    loose = replace(settings, gap=max(settings.gap, COARSE_GAP))
-    y = _optimise(blocks, symmetry, loose, start).y[symmetry.orbit]
-    middle = (edges[:-1] + edges[1:] - 1) / 2
-    return np.exp(np.interp(np.arange(shape[0]), middle, np.log(y)))
 
 
 def _optimise(
