@@ -21,6 +21,7 @@ from adaptive_qs.strategy.solve_cache import SolveCache
 from adaptive_qs.strategy.symmetry import symmetric_blocks
 from adaptive_qs.workload.axis_queries import Marginal
 from adaptive_qs.workload.centered import CenteredAxis
+from adaptive_qs.workload.queries import CenteredQueries
 from adaptive_qs.workload.subworkload import Subworkload, Term
 
 Array = NDArray[np.float64]
@@ -32,6 +33,9 @@ of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."
 
 _DENSE_COPIES = 8
 """Matrices over all cells that the dense solver holds at once, G, B and V⁺ included."""
+
+_ROW_COPIES = 6
+"""Matrices of all queries over all cells that the solver for few rows holds at once."""
 
 _AXIS_SHARE = 8
 """One-dimensional solves are cheap and shared: each may use up this fraction of the gap."""
@@ -101,7 +105,7 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
     if all(_is_circulant(term) for term in subworkload.terms):
         return solve_fourier(subworkload)
     cells = subworkload.cells
-    rows = _few_rows(subworkload)
+    rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
         return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
     refused = _too_large(subworkload.shape, settings)
@@ -135,15 +139,19 @@ def _solve_marginal(subworkload: Subworkload) -> Solution:
     return Solution(Strategy((CenteringFactor(size),)), objective, objective, Status.OPTIMAL)
 
 
-def _few_rows(subworkload: Subworkload) -> Array | None:
+def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:
     """All queries, scaled, where they are fewer than the cells and not too many to work with."""
+    cells = subworkload.cells
     blocks, count = [], 0
-    for term in subworkload.terms:
+    # Terms of one axis each are small: look at them before a joint term makes its queries.
+    for term in sorted(subworkload.terms, key=lambda term: -len(term.factors)):
+        known = [_num_queries(factor) for factor in term.factors]
+        if not _few(count + math.prod(known), cells, settings):
+            return None
         factors = [factor.rows() for factor in term.factors]
         present = [rows for rows in factors if rows is not None]
         count += math.prod(map(len, present))
-        cells = subworkload.cells
-        if len(present) < len(factors) or count >= cells or count**2 * cells > DENSE_CELLS**3:
+        if len(present) < len(factors) or not _few(count, cells, settings):
             return None
         blocks.append((math.sqrt(term.scale), present))
     rows = []
@@ -153,6 +161,17 @@ def _few_rows(subworkload: Subworkload) -> Array | None:
             product = np.kron(product, factor).astype(np.float64, copy=False)
         rows.append(product)
     return np.concatenate(rows)
+
+
+def _num_queries(part: CenteredQueries) -> int:
+    """Rows that a part would make, as far as it says so beforehand; 1 otherwise."""
+    return int(getattr(getattr(part, "queries", None), "num_queries", 1))
+
+
+def _few(count: int, cells: int, settings: SolverSettings) -> bool:
+    """Fewer queries than cells, within memory, and no more work than the largest eigenproblem."""
+    fits = _ROW_COPIES * 8 * count * cells <= settings.max_bytes
+    return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
 
 
 def _too_large(shape: tuple[int, ...], settings: SolverSettings) -> ResourceExceeded | None:

@@ -90,8 +90,7 @@ def test_memory_is_refused_before_it_is_taken():
     for words in ("200 x 200", "40,000", "95.4 GiB", "4.0 GiB", "--mechanism residualplanner+"):
         assert words in message
     assert "\n" not in message
-    # The 399 affine queries are looked at (128 MB, a few times over), not the 12.8 GB of a Gram.
-    assert peak < 2**30
+    assert peak < 2**24  # one prefix Gram of 320 kB, a few times over; the whole has 12.8 GB
 
 
 @pytest.mark.parametrize("family", [Range, Prefix])
@@ -118,6 +117,15 @@ class Custom(Prefix):
     def gram(self):
         rows = np.arange(1, self.size + 1)[:, None] * np.tril(np.ones((self.size, self.size)))
         return rows.T @ rows
+
+
+def test_few_queries_over_too_many_cells_are_refused_before_they_are_made():
+    tracemalloc.start()
+    with pytest.raises(ResourceExceeded, match="400 x 400"):
+        solve(Subworkload((400, 400), (joint(1.0, Affine(400, 400)),)), SETTINGS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20  # against 1 GB of queries
 
 
 def test_an_interleaved_strategy_is_checked_too():
