@@ -122,6 +122,13 @@ def _eigen(request: _Request) -> MechanismChoice:
     return _residual("eigen", found)
 
 
+def _hdmm(request: _Request) -> MechanismChoice:
+    from adaptive_qs.strategy.hdmm_mechanism import hdmm
+
+    found = hdmm(request.decomposition, request.settings)
+    return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
+
+
 def _identity(request: _Request) -> MechanismChoice:
     return MechanismChoice("identity", full_problem.identity(request.decomposition), 1, 0)
 
@@ -142,6 +149,7 @@ MECHANISMS: dict[str, Callable[[_Request], MechanismChoice]] = {
     "residualplanner": _residualplanner,
     "residualplanner+": _residualplanner_plus,
     "wff": _wff,
+    "hdmm": _hdmm,
     "eigen": _eigen,
     "identity": _identity,
     "gaussian": _gaussian,

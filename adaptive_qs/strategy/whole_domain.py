@@ -52,7 +52,7 @@ class WholeDomainMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return sum(
-            float(weight) * self._sum(number, index)
+            float(weight) * self.set_error(number, index)
             for number, part in enumerate(self.workload.parts)
             for index, weight in enumerate(part.weights)
         )
@@ -100,15 +100,20 @@ class WholeDomainMechanism:
 
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1; exact, since the factors are not negative."""
-        top = 0.0
-        for number, part in enumerate(self.workload.parts):
-            for index in range(len(part)):
-                pieces = self._pieces(number, index)
-                top = max(top, float(np.prod([piece.max() for piece in pieces])))
+        top = max(
+            self.largest_of(number, index)
+            for number, part in enumerate(self.workload.parts)
+            for index in range(len(part))
+        )
         return top, True
 
-    def _sum(self, part: int, index: int) -> float:
+    def set_error(self, part: int, index: int) -> float:
+        """Summed variance (rows²) of the answers of one attribute set at privacy cost 1."""
         return float(np.prod([piece.sum() for piece in self._pieces(part, index)]))
+
+    def largest_of(self, part: int, index: int) -> float:
+        """Largest variance (rows²) of the answers of one attribute set at privacy cost 1."""
+        return float(np.prod([piece.max() for piece in self._pieces(part, index)]))
 
     def _pieces(self, part: int, index: int) -> list[Array]:
         """Arrays over groups of the set's queries whose outer product is their variance."""
