@@ -70,17 +70,16 @@ def answer_sets(
     answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
     measured: set[int] = set()
     pending: deque[Future[SetAnswers]] = deque()
-    one_thread = ThreadpoolController().limit
-    with ThreadPoolExecutor(1) as pool:
+    # Products are small: several threads of the linear algebra would be in each other's way.
+    with ThreadpoolController().limit(limits=1), ThreadPoolExecutor(1) as pool:
         for part, index in answerer.sets:
             fresh = [k for k in mechanism.needed(part, index) if k not in measured]
             measured.update(fresh)
             released = {}
-            with one_thread(limits=1):  # small products, for which several threads are in the way
-                for number in fresh:
-                    measurement = mechanism.measurement(number)
-                    released[number] = measure(counter, mechanisms, measurement, costs[number])
-                pending.append(pool.submit(answerer.answer, part, index, released))
+            for number in fresh:
+                measurement = mechanism.measurement(number)
+                released[number] = measure(counter, mechanisms, measurement, costs[number])
+            pending.append(pool.submit(answerer.answer, part, index, released))
             if len(pending) > SETS_AHEAD:
                 yield pending.popleft().result()
         while pending:
