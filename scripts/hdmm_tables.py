@@ -18,7 +18,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ from adaptive_qs.strategy.certified import solve_dense
 from adaptive_qs.strategy.hdmm.lower_bound import svd_bound
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.pidentity import default_rows, optimize_p_identity
-from adaptive_qs.strategy.hdmm.products import ProductWorkload, product_workload
+from adaptive_qs.strategy.hdmm.products import ProductWorkload, product_workload, with_total
 from adaptive_qs.strategy.hdmm.select import select
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.workload.axis_queries import Marginal, Prefix, Range
@@ -138,13 +138,6 @@ def multi_dimensional(dataset: str, workload: str) -> ProductWorkload:
             parts.append(QueryPart(array, axis, None, np.ones(len(cliques))))
     products = product_workload(QueryWorkload(domain, tuple(parts)))
     return with_total(products) if keep(()) else products
-
-
-def with_total(workload: ProductWorkload) -> ProductWorkload:
-    """The same queries and the number of rows."""
-    kinds = np.vstack([workload.kinds, np.zeros_like(workload.kinds[:1])])
-    weights, counts = np.append(workload.weights, 1.0), (*workload.num_queries, 1)
-    return replace(workload, kinds=kinds, weights=weights, num_queries=counts)
 
 
 def noise_scale(noise: Noise) -> float:

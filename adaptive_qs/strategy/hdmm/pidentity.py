@@ -88,7 +88,7 @@ def optimize_p_identity(
     max_iterations: int = 1_000,
     start: Array | None = None,
 ) -> PIdentity:
-    """A p-Identity strategy with small tr(G (AᵀA)⁻¹): the best of several local optima.
+    """A p-Identity strategy with small tr(G (AᵀA)⁻¹): the best of several local optima and Θ = 0.
 
     Args:
         gram: G, shape (n, n), symmetric positive semidefinite, not zero.
@@ -108,7 +108,7 @@ def optimize_p_identity(
     starts = [rng.random((rows, n)) for _ in range(restarts)]
     if start is not None:
         starts.append(np.clip(start, 0, LARGEST_WEIGHT))
-    best, best_error = starts[0], np.inf
+    best, best_error = np.zeros((rows, n)), 1.0
     for theta in starts:
         found = minimize(
             objective,

@@ -105,7 +105,8 @@ def _descend(
             solver = settings if refining else coarse
             restarts = 1 if sweep == 0 or noise is Noise.GAUSSIAN else 0
             new = optimize_axis(surrogate, noise, solver, rng, restarts, axes[i])
-            if sweep == 0 or new.error(surrogate) < axes[i].error(surrogate):
+            moved = sweep == 0 and not first
+            if moved or new.error(surrogate) < axes[i].error(surrogate):
                 axes[i], errors[i] = new, _errors(new, grams)
         total = float(workload.weights @ workload.set_values(errors))
         settled = total > last * (1 - settings.gap)

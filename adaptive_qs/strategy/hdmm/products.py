@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -50,8 +50,8 @@ class ProductWorkload:
         """These sets only, in the order given."""
         chosen = np.asarray(sets, dtype=np.intp)
         counts = tuple(self.num_queries[j] for j in chosen)
-        return ProductWorkload(
-            self.sizes, self.grams, self.kinds[chosen], self.weights[chosen], counts
+        return replace(
+            self, kinds=self.kinds[chosen], weights=self.weights[chosen], num_queries=counts
         )
 
     def set_values(self, axis_values: Sequence[Array]) -> Array:
@@ -135,6 +135,13 @@ def product_workload(
         np.concatenate(weights).astype(np.float64),
         tuple(counts),
     )
+
+
+def with_total(workload: ProductWorkload) -> ProductWorkload:
+    """The same queries and, as one more set, the number of rows with weight 1."""
+    kinds = np.vstack([workload.kinds, np.zeros_like(workload.kinds[:1])])
+    weights, counts = np.append(workload.weights, 1.0), (*workload.num_queries, 1)
+    return replace(workload, kinds=kinds, weights=weights, num_queries=counts)
 
 
 def _kinds(
