@@ -18,7 +18,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 PRECISION = 1e-13
 """Relative precision to which a Gram matrix or its rows are taken to be known."""
 
-FEW_ROWS = 0.6
+FEW_ROWS = 0.8
 """Below this rank per coordinate the row form is cheaper: two products replace part of the
 eigenproblem, whose constant is about ten times theirs."""
 

@@ -107,8 +107,8 @@ def maximise_dual(
         trace, certain, diagonal = _evaluate(blocks, members, sizes, y)
         ratio = diagonal / trace
         if trace * diagonal.max() < best:
-            best, best_y = trace * float(diagonal.max()), y
-        bound = max(bound, certain**2)
+            best, best_y = float(trace * diagonal.max()), y
+        bound = max(bound, float(certain) ** 2)
         gap = best / bound - 1
         if gap <= settings.gap:
             break

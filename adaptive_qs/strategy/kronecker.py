@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -119,7 +119,7 @@ class _AxisSum:
 
     parts: tuple[tuple[float, CenteredQueries], ...]
 
-    @property
+    @cached_property
     def key(self) -> frozenset[tuple[CenteredQueries, float]]:
         return frozenset((q, float(f"{share:.{_KEY_DIGITS}g}")) for share, q in self.parts)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy import limits
 from adaptive_qs.strategy.certified import solve_dense
 from adaptive_qs.strategy.fourier import solve_fourier
 from adaptive_qs.strategy.kronecker import Piece, assemble, factorise, interleaved_cells
@@ -25,17 +25,6 @@ from adaptive_qs.workload.queries import CenteredQueries
 from adaptive_qs.workload.subworkload import Subworkload, Term
 
 Array = NDArray[np.float64]
-
-DENSE_CELLS = 4_096
-"""Largest eigenproblem taken on. One of this size takes about ten seconds on one core and a
-solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
-of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
-
-_DENSE_COPIES = 8
-"""Matrices over all cells that the dense solver holds at once, G, B and V⁺ included."""
-
-_ROW_COPIES = 6
-"""Matrices of all queries over all cells that the solver for few rows holds at once."""
 
 _AXIS_SHARE = 8
 """One-dimensional solves are cheap and shared: each may use up this fraction of the gap."""
@@ -69,7 +58,7 @@ def solve(
         total = sum(term.scale for term in subworkload.terms)
         return Solution(Strategy(()), total, total, Status.OPTIMAL)
     scale, pieces = factorise(subworkload)
-    _check_interleaved(pieces, subworkload, settings)
+    limits.check_interleaved(interleaved_cells(pieces), subworkload, settings)
     found = [_solve_piece(piece, goal, cache) for piece, goal in _with_gaps(pieces, settings)]
     objective = scale * math.prod(solution.objective for solution in found)
     bound = scale * math.prod(solution.lower_bound for solution in found)
@@ -106,16 +95,12 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
         return solve_fourier(subworkload)
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
-    if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
+    if rows is not None and (2 * len(rows) <= cells or cells > limits.DENSE_CELLS):
         return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
-    refused = _too_large(subworkload.shape, settings)
-    if refused is not None:
-        raise refused
+    limits.check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
-    if cells > DENSE_CELLS:
-        largest = symmetric_blocks(lambda x: gram @ x, subworkload.shape).largest
-        if largest > DENSE_CELLS:
-            raise _too_slow(subworkload.shape, largest)
+    if cells > limits.DENSE_CELLS:
+        limits.check_blocks(symmetric_blocks(lambda x: gram @ x, subworkload.shape), subworkload)
     return solve_dense(gram, subworkload.shape, settings)
 
 
@@ -146,12 +131,12 @@ def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | Non
     # Terms of one axis each are small: look at them before a joint term makes its queries.
     for term in sorted(subworkload.terms, key=lambda term: -len(term.factors)):
         known = [_num_queries(factor) for factor in term.factors]
-        if not _few(count + math.prod(known), cells, settings):
+        if not limits.few_rows(count + math.prod(known), cells, settings):
             return None
         factors = [factor.rows() for factor in term.factors]
         present = [rows for rows in factors if rows is not None]
         count += math.prod(map(len, present))
-        if len(present) < len(factors) or not _few(count, cells, settings):
+        if len(present) < len(factors) or not limits.few_rows(count, cells, settings):
             return None
         blocks.append((math.sqrt(term.scale), present))
     rows = []
@@ -166,53 +151,3 @@ def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | Non
 def _num_queries(part: CenteredQueries) -> int:
     """Rows that a part would make, as far as it says so beforehand; 1 otherwise."""
     return int(getattr(getattr(part, "queries", None), "num_queries", 1))
-
-
-def _few(count: int, cells: int, settings: SolverSettings) -> bool:
-    """Fewer queries than cells, within memory, and no more work than the largest eigenproblem."""
-    fits = _ROW_COPIES * 8 * count * cells <= settings.max_bytes
-    return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
-
-
-def _too_large(shape: tuple[int, ...], settings: SolverSettings) -> ResourceExceeded | None:
-    """The refusal that can be given before anything is allocated, if one is due."""
-    cells = math.prod(shape)
-    needed = _DENSE_COPIES * 8 * cells**2
-    if needed > settings.max_bytes:
-        return ResourceExceeded(
-            f"queries over attributes of {_sizes(shape)} values need {_gib(needed)} for "
-            f"{cells:,} cells, above the ceiling of {_gib(settings.max_bytes)}: "
-            "use --mechanism residualplanner+ or fewer values"
-        )
-    if cells > DENSE_CELLS * 2 ** len(shape):
-        return _too_slow(shape, cells)
-    return None
-
-
-def _too_slow(shape: tuple[int, ...], largest: int) -> ResourceExceeded:
-    cells = math.prod(shape)
-    return ResourceExceeded(
-        f"queries over attributes of {_sizes(shape)} values ({cells:,} cells) need eigenvectors "
-        f"of {largest:,} cells, above the limit of {DENSE_CELLS:,}: "
-        "use --mechanism residualplanner+ or fewer values"
-    )
-
-
-def _check_interleaved(
-    pieces: Sequence[Piece], subworkload: Subworkload, settings: SolverSettings
-) -> None:
-    needed = 3 * 8 * interleaved_cells(pieces) ** 2
-    if needed > settings.max_bytes:
-        raise ResourceExceeded(
-            f"the strategy over attributes of {_sizes(subworkload.shape)} values needs "
-            f"{_gib(needed)}, above the ceiling of {_gib(settings.max_bytes)}: "
-            "use --mechanism residualplanner+ or fewer values"
-        )
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{n:,}" for n in shape)
-
-
-def _gib(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB"
