@@ -1,4 +1,4 @@
-"""Differentially private synthetic tables by adaptive residual measurement."""
+"""Differentially private synthetic tables and batch answers with error bars."""
 
 from __future__ import annotations
 
@@ -6,32 +6,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adaptive_qs.answering.answers import Answers as Answers
+    from adaptive_qs.answering.api import answer as answer
+    from adaptive_qs.answering.api import plan as plan
+    from adaptive_qs.answering.plan import BatchPlan as BatchPlan
     from adaptive_qs.data.schema import Schema as Schema
     from adaptive_qs.data.table import CodedTable as CodedTable
     from adaptive_qs.domain import Domain as Domain
     from adaptive_qs.evaluation.metrics import workload_error as workload_error
     from adaptive_qs.release.release import Release as Release
     from adaptive_qs.synthesizer.estimator import Synthesizer as Synthesizer
+    from adaptive_qs.workload.query_workload import QueryWorkload as QueryWorkload
     from adaptive_qs.workload.workload import Workload as Workload
 
 _HOMES = {
+    "Answers": "adaptive_qs.answering.answers",
+    "BatchPlan": "adaptive_qs.answering.plan",
     "CodedTable": "adaptive_qs.data.table",
     "Domain": "adaptive_qs.domain",
+    "QueryWorkload": "adaptive_qs.workload.query_workload",
     "Release": "adaptive_qs.release.release",
     "Schema": "adaptive_qs.data.schema",
     "Synthesizer": "adaptive_qs.synthesizer.estimator",
     "Workload": "adaptive_qs.workload.workload",
+    "answer": "adaptive_qs.answering.api",
+    "plan": "adaptive_qs.answering.api",
     "workload_error": "adaptive_qs.evaluation.metrics",
 }
 """Where the public names live; they are imported when first used, so that this import is fast."""
 
 __all__ = [
+    "Answers",
+    "BatchPlan",
     "CodedTable",
     "Domain",
+    "QueryWorkload",
     "Release",
     "Schema",
     "Synthesizer",
     "Workload",
+    "answer",
+    "plan",
     "workload_error",
 ]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.encode import encode_table
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import InputError
-from adaptive_qs.release.manifest import NOT_PRIVATE, PRIVATE
-from adaptive_qs.release.release import STAMP_KEY, Release
+from adaptive_qs.release.release import Release
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
 from adaptive_qs.synthesizer.resources import plan_run

@@ -7,14 +7,16 @@ from typing import Annotated
 import typer
 
 import adaptive_qs
+from adaptive_qs.cli.answer import answer
 from adaptive_qs.cli.evaluate import evaluate
 from adaptive_qs.cli.output import emit
+from adaptive_qs.cli.plan import plan
 from adaptive_qs.cli.sample import sample
 from adaptive_qs.cli.schema import schema_app
 from adaptive_qs.cli.synthesize import synthesize
 
 app = typer.Typer(
-    help="Share a synthetic table instead of a private one, under differential privacy.",
+    help="Share a synthetic table, or answers with error bars, instead of a private table.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,5 +44,7 @@ def _program(
 
 app.command()(synthesize)
 app.command()(sample)
+app.command()(plan)
+app.command()(answer)
 app.command()(evaluate)
 app.add_typer(schema_app, name="schema")

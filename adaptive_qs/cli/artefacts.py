@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adaptive_qs.data.stamps import stamp_path
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
-
-
-def stamp_path(table: Path) -> Path:
-    """The file beside a table that says that the table is not private."""
-    return table.parent / f"{table.name}.NOT-PRIVATE.txt"
 
 
 def check_table(path: Path, force: bool) -> None:
@@ -60,22 +56,14 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
 def write_stamped(table: Any, path: Path, release: Release) -> None:
     """Write a table sampled from a release; insecure noise is also stamped in a file beside it.
 
-    Parquet carries the stamp in its metadata, but a CSV file has no place for it. A table that is
-    not private never stands without its stamp; the stamp of an earlier table is removed.
-
     Raises:
         InputError: a file cannot be written or removed.
     """
-    from adaptive_qs.data.files import atomic_writer, remove_file
+    from adaptive_qs.data.stamps import stamped
     from adaptive_qs.data.writers import write_table
 
-    stamp = stamp_path(path)
-    if release.insecure:
-        with atomic_writer(stamp) as file:
-            file.write(f"{path.name}: {release.manifest.stamp}\n".encode())
-    write_table(table, path, release.schema)
-    if not release.insecure:
-        remove_file(stamp)
+    with stamped(path, release.manifest.stamp):
+        write_table(table, path, release.schema)
 
 
 def _refuse_existing(path: Path, force: bool) -> None:

@@ -33,6 +33,44 @@ WorkloadPath = Annotated[
 Ways = Annotated[
     str | None, _option("--ways", "K", "All K-way marginals; several as 1,2.", None, "2")
 ]
+QueryFile = Annotated[
+    Path | None, _option("--workload", "FILE", "Workload file: the queries to answer.", None)
+]
+QueryWays = Annotated[
+    str | None,
+    _option("--ways", "K", "Queries on all sets of K attributes; several as 1,2.", None, "2"),
+]
+Queries = Annotated[
+    str | None,
+    _option(
+        "--queries",
+        "FAMILY",
+        "With --ways: marginal, prefix, range, circular, hybrid, affine, absdiff or random.",
+        None,
+        "marginal",
+    ),
+]
+Mechanism = Annotated[
+    str,
+    _option(
+        "--mechanism",
+        "NAME",
+        "auto, querysmasher, residualplanner, residualplanner+, wff, hdmm, eigen, identity or "
+        "gaussian.",
+        None,
+        "auto",
+    ),
+]
+Gap = Annotated[
+    float | None,
+    _option(
+        "--gap",
+        "G",
+        "Stop solving where the squared error is proven to be within this part of the least.",
+        None,
+        "0.0001",
+    ),
+]
 Reference = Annotated[
     str,
     _option(
@@ -44,15 +82,17 @@ Reference = Annotated[
         "product",
     ),
 ]
+_DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless "
 Demo = Annotated[
     bool,
-    _option(
-        "--demo",
-        None,
-        "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, "
-        "./adult_synthetic.csv unless --out is given.",
-        None,
-    ),
+    _option("--demo", None, f"{_DEMO.format('./adult_synthetic.csv')}--out is given.", None),
+]
+DemoPlan = Annotated[
+    bool, _option("--demo", None, "Plan for the schema of the shipped sample (UCI Adult).", None)
+]
+DemoAnswer = Annotated[
+    bool,
+    _option("--demo", None, f"{_DEMO.format('./adult_answers.parquet')}--out is given.", None),
 ]
 
 Epsilon = Annotated[
@@ -65,6 +105,9 @@ Delta = Annotated[
 ]
 Rho = Annotated[
     float | None, _option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
+]
+Cost = Annotated[
+    float | None, _option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET)
 ]
 InsecureSeed = Annotated[
     int | None,
@@ -86,6 +129,19 @@ ReleaseOut = Annotated[
         "FILE",
         "Release bundle (.zip): sample more tables from it, free of charge.",
         _OUTPUT,
+    ),
+]
+AnswersOut = Annotated[
+    Path | None, _option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
+]
+Confidence = Annotated[
+    float,
+    _option(
+        "--confidence",
+        "P",
+        "Probability with which an interval holds the true answer.",
+        _OUTPUT,
+        "0.95",
     ),
 ]
 Rows = Annotated[
@@ -127,6 +183,11 @@ Workers = Annotated[
     _option("--workers", "N", "Threads; results do not depend on it.", _MACHINE, "all cores"),
 ]
 
+Jobs = Annotated[
+    int | None,
+    _option("--jobs", "N", "Threads that solve; they share the memory.", _MACHINE, "all cores"),
+]
+
 
 def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[int] | None:
     """The workload that the two options stand for; None is the default.
@@ -142,3 +203,26 @@ def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[in
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
         raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
     return [int(part) for part in numbers]
+
+
+def query_spec(
+    workload: Path | None, ways: str | None, family: str | None
+) -> Path | Sequence[int] | dict[str, Any] | None:
+    """The workload of queries that the three options stand for; None is the default.
+
+    Raises:
+        InputError: both --workload and one of the others, ways that are not positive integers, or
+            an unknown family.
+    """
+    if family is None:
+        return workload_spec(workload, ways)
+    if workload is not None:
+        raise InputError("both --workload and --queries were given: the file names its families")
+    from typing import get_args
+
+    from adaptive_qs.workload.family_spec import Family
+
+    if family not in get_args(Family):
+        raise InputError(f"--queries is {family!r}: give one of {', '.join(get_args(Family))}")
+    numbers = workload_spec(None, ways or "2")
+    return {"version": 1, "parts": [{"ways": numbers, "queries": family}]}

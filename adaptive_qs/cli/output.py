@@ -17,7 +17,9 @@ PLAIN_WIDTH = 160
 """Columns of text where stdout is no terminal."""
 
 _PHASES = {
+    "plan": "planning",
     "read": "reading the table",
+    "answer": "measuring and answering",
     "loop": "measuring, part of the budget",
     "fit": "fitting the table",
     "refine": "refining the table",
@@ -28,6 +30,11 @@ _PHASES = {
 def counted(number: int, noun: str) -> str:
     """A number and its noun, such as "1 round" or "1,200 rounds"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def figure(number: float) -> str:
+    """A number to four digits, such as "6.965" or "12,340"."""
+    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
 
 
 class PipeClosed(BaseException):

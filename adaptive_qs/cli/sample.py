@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import check_distinct, check_table, stamp_path, write_stamped
+from adaptive_qs.cli.artefacts import check_distinct, check_table, write_stamped
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
+from adaptive_qs.data.stamps import stamp_path
 
 
 def sample(

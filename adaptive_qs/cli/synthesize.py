@@ -12,12 +12,12 @@ from adaptive_qs.cli.artefacts import (
     check_distinct,
     check_file,
     check_table,
-    stamp_path,
     write_stamped,
 )
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
 from adaptive_qs.cli.summary import Outcome
+from adaptive_qs.data.stamps import stamp_path
 from adaptive_qs.errors import InputError
 
 DEMO_OUT = Path("adult_synthetic.csv")

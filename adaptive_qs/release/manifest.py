@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from adaptive_qs.data.stamps import PRIVATE, Stamp
 from adaptive_qs.privacy.budget import Event, SelectionEvent
 from adaptive_qs.release.events import cost
 
 FORMAT_VERSION = 1
 UNIT = "one row"
 NEIGHBOURS = "add or remove one row"
-Stamp = Literal["private", "NOT PRIVATE: the noise came from an insecure seed; for tests only"]
-PRIVATE: Stamp = "private"
-NOT_PRIVATE: Stamp = "NOT PRIVATE: the noise came from an insecure seed; for tests only"
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

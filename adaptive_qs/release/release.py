@@ -13,6 +13,7 @@ from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.data.decode import decode
 from adaptive_qs.data.review import TAKEN_FROM_DATA
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
@@ -21,8 +22,6 @@ from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.events import cost
 from adaptive_qs.release.manifest import (
-    NOT_PRIVATE,
-    PRIVATE,
     Manifest,
     RoundRecord,
     facts_of,
@@ -31,9 +30,6 @@ from adaptive_qs.release.manifest import (
 )
 from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.workload.workload import Workload
-
-STAMP_KEY = b"adaptive_qs.stamp"
-"""Key of the manifest's stamp in the metadata of every sampled table."""
 
 
 @dataclass(frozen=True, eq=False)

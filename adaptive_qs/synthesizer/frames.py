@@ -8,9 +8,8 @@ import narwhals as nw
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 
+from adaptive_qs.data.stamps import PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.release.manifest import PRIVATE
-from adaptive_qs.release.release import STAMP_KEY
 
 Kind = Literal["pandas", "polars", "pyarrow", "codes"]
 

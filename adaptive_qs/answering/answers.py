@@ -1,0 +1,157 @@
+"""The answers of one run: a stream that can be read once, because reading it spends the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from adaptive_qs.answering.plan import BatchPlan
+from adaptive_qs.answering.run import answer_sets
+from adaptive_qs.answering.tables import COLUMNS, REPEATING, answer_batches, interval_factor
+from adaptive_qs.clock import PhaseClock
+from adaptive_qs.data.batches import write_batches
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamped
+from adaptive_qs.data.writers import check_table_path
+from adaptive_qs.errors import InputError, SpentNote
+from adaptive_qs.privacy.budget import Event
+from adaptive_qs.privacy.mechanisms import Mechanisms
+
+LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
+
+
+class Answers:
+    """Answers to a workload, made while they are read.
+
+    Everything has been checked by now; nothing has been spent. One pass over the batches, by
+    iteration, :meth:`to_arrow`, :meth:`to_pandas` or :meth:`write`, spends the budget, measurement
+    by measurement, each charged before its noise is drawn. There is no second pass.
+
+    Rows come by part of the workload, attribute set and query, with the columns attributes, query,
+    estimate (rows, unbiased), standard_error, lower and upper.
+
+    Attributes:
+        plan: the mechanism that was measured, on integers, with its expected errors.
+        insecure: whether the noise came from a seed, so that the answers are not private.
+        stamp: says so in words.
+        seconds: per phase, after the last answer.
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        schema: Schema,
+        counter: MarginalCounter,
+        mechanisms: Mechanisms,
+        clock: PhaseClock,
+        insecure: bool,
+    ) -> None:
+        """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
+        self.plan = plan
+        self.insecure = insecure
+        self.seconds: dict[str, float] = {}
+        self.stamp: Stamp = NOT_PRIVATE if insecure else PRIVATE
+        self._schema = schema
+        self._counter: MarginalCounter | None = counter
+        self._mechanisms = mechanisms
+        self._clock = clock
+
+    @property
+    def ledger(self) -> tuple[Event, ...]:
+        """Everything charged so far, in order."""
+        return self._mechanisms.ledger.events
+
+    @property
+    def rho_spent(self) -> float:
+        """zCDP spent so far; all of the plan's after the last answer."""
+        return self._mechanisms.ledger.spent_rho
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of the batches; the metadata says whether the answers are private."""
+        return COLUMNS.with_metadata({STAMP_KEY: self.stamp})
+
+    def __len__(self) -> int:
+        return self.plan.queries
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches with intervals of 95 % confidence."""
+        return self.batches()
+
+    def batches(self, confidence: float = 0.95) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of a size that does not grow with the workload.
+
+        Args:
+            confidence: probability with which each interval holds the true answer by itself.
+
+        Raises:
+            InputError: the confidence is not between 0 and 1, or the answers were read before.
+        """
+        interval_factor(confidence)
+        if self._counter is None:
+            raise InputError(
+                "the answers were read before and reading them spends the budget: keep the file "
+                "or table that they went to"
+            )
+        counter, self._counter = self._counter, None
+        return self._stream(counter, confidence)
+
+    def to_arrow(self, confidence: float = 0.95) -> pa.Table:
+        """All answers as a pyarrow table."""
+        with self._noting():
+            table = pa.Table.from_batches(list(self.batches(confidence)), COLUMNS)
+            return table.unify_dictionaries().replace_schema_metadata({STAMP_KEY: self.stamp})
+
+    def to_pandas(self, confidence: float = 0.95) -> Any:
+        """All answers as a pandas data frame; ``attrs`` says where they are not private."""
+        with self._noting():
+            frame = self.to_arrow(confidence).to_pandas()
+            if self.stamp != PRIVATE:
+                frame.attrs[STAMP_KEY.decode()] = self.stamp
+            return frame
+
+    def write(self, path: str | Path, confidence: float = 0.95) -> int:
+        """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
+
+        The file appears with the last answer. A file beside it says where it is not private.
+
+        Returns:
+            Number of answers.
+
+        Raises:
+            InputError: the path cannot be written or has another suffix, with nothing spent; or
+                as for :meth:`batches`.
+        """
+        check_table_path(path)
+        with self._noting(), stamped(path, self.stamp):
+            return write_batches(self.batches(confidence), self.arrow_schema, path, REPEATING)
+
+    def _stream(self, counter: MarginalCounter, confidence: float) -> Iterator[pa.RecordBatch]:
+        plan = self.plan
+        total, done = plan.queries, 0
+        with self._noting():
+            report = self._clock.steps("answer")
+            report(0, total)
+            sets = answer_sets(plan.mechanism, counter, self._mechanisms, plan.target.units)
+            for batch in answer_batches(sets, self._schema, confidence):
+                done += batch.num_rows
+                report(done, total)
+                yield batch
+            self.seconds = self._clock.stop()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Add to any error that something was spent, once."""
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if self.ledger and LOST not in getattr(error, "__notes__", ()):
+                error.add_note(LOST)
+            raise

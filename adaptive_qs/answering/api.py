@@ -1,0 +1,156 @@
+"""Batch answering for callers of Python: plan without data, then answer with error bars."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from adaptive_qs.answering.answers import Answers
+from adaptive_qs.answering.measure import grid_bits
+from adaptive_qs.answering.plan import BatchPlan, plan_batch
+from adaptive_qs.answering.resources import BatchLimits
+from adaptive_qs.answering.target import BatchTarget
+from adaptive_qs.answering.workloads import QuerySource, resolve_queries
+from adaptive_qs.clock import PhaseClock
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.inputs import read_table, resolve_schema
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.strategy.settings import SolverSettings
+
+DEFAULT_GAP = SolverSettings().gap
+
+
+def plan(
+    schema: Any,
+    workload: QuerySource = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    cost: float | None = None,
+    mechanism: str = "auto",
+    gap: float = DEFAULT_GAP,
+    jobs: int | None = None,
+    max_memory: int | str | None = None,
+    progress: PhaseProgress | None = None,
+) -> BatchPlan:
+    """What a batch of answers would look like; needs no data and spends nothing.
+
+    Args:
+        schema: the public description of the columns: a :class:`Schema`, the path of a schema
+            file, or parsed JSON.
+        workload: what to answer: a number of ways, several numbers, a workload file or its parsed
+            content, or a :class:`QueryWorkload`; by default all 2-way marginals.
+        epsilon: ε of the (ε, δ) of the whole batch.
+        delta: δ, by default 1e-9.
+        rho: the budget in zCDP, instead of ``epsilon``.
+        cost: the privacy cost β = 2ρ, instead of ``epsilon``; 1 where none of the three is given.
+        mechanism: a name of :data:`adaptive_qs.strategy.choice.MECHANISMS`; "auto" chooses.
+        gap: solvers stop where the squared error is proven to be this close to the least.
+        jobs: threads that solve, by default one for every core.
+        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
+            of the machine's.
+        progress: called with a phase, steps done and steps in all.
+
+    Raises:
+        InputError: a parameter, the schema or the workload is wrong.
+        ResourceExceeded: the plan exceeds ``max_memory``.
+    """
+    if epsilon is None and rho is None and cost is None:
+        cost = 1.0
+    target = BatchTarget.of(epsilon, delta, rho, cost)
+    domain = resolve_schema(schema).domain()
+    limits = BatchLimits.of(domain, max_memory, jobs)
+    return _plan(domain, workload, target, mechanism, gap, limits, progress)
+
+
+def answer(
+    data: Any,
+    schema: Any = None,
+    workload: QuerySource = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    cost: float | None = None,
+    mechanism: str = "auto",
+    gap: float = DEFAULT_GAP,
+    jobs: int | None = None,
+    max_memory: int | str | None = None,
+    insecure_seed: int | None = None,
+    progress: PhaseProgress | None = None,
+) -> Answers:
+    """Answer a workload on a private table, with a standard error for every answer.
+
+    The unit of privacy is one row; neighbouring tables differ by adding or removing one. This call
+    plans, reads the table and checks everything, but spends nothing: reading the result does.
+
+    Args:
+        data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
+            :class:`CodedTable`.
+        schema: as for :func:`plan`; a coded table needs none.
+        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, progress: as for
+            :func:`plan`, but exactly one of epsilon, rho and cost must be given.
+        insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
+            are stamped so.
+
+    Raises:
+        InputError: a parameter, the schema, the workload or the table is wrong.
+        ResourceExceeded: the plan or the table exceeds ``max_memory``.
+
+    Warns:
+        UserWarning: there is an ``insecure_seed``.
+    """
+    target = BatchTarget.of(epsilon, delta, rho, cost)
+    described = resolve_schema(schema, data)
+    entropy: EntropySource = SystemEntropy()
+    if insecure_seed is not None:
+        entropy = InsecureSeed(insecure_seed)
+        warnings.warn(
+            "insecure_seed: whoever knows the seed can remove the noise: the answers are NOT "
+            "PRIVATE",
+            stacklevel=2,
+        )
+    clock = PhaseClock(progress)
+    clock.start("plan")
+    domain = described.domain()
+    limits = BatchLimits.of(domain, max_memory, jobs)
+    planned = _plan(domain, workload, target, mechanism, gap, limits, clock)
+    planned = _on_grid(planned, limits.most_rows)
+    limits.check_forecast(planned.forecast)
+    table = read_table(data, described, clock.steps("read"), limits.check_rows)
+    counter = MarginalCounter(table)
+    mechanisms = Mechanisms(Budget(Fraction(target.units, UNITS_PER_RHO)), entropy)
+    return Answers(planned, described, counter, mechanisms, clock, insecure_seed is not None)
+
+
+def _plan(
+    domain: Domain,
+    workload: QuerySource,
+    target: BatchTarget,
+    mechanism: str,
+    gap: float,
+    limits: BatchLimits,
+    progress: PhaseProgress | None,
+) -> BatchPlan:
+    if isinstance(gap, bool) or not isinstance(gap, Real) or not 0 < float(gap) < math.inf:
+        raise InputError(f"gap is {gap!r}: give a positive number such as {DEFAULT_GAP:g}")
+    settings = SolverSettings(gap=float(gap), max_bytes=limits.solver_bytes)
+    queries = resolve_queries(workload, domain)
+    return plan_batch(queries, target, mechanism, settings, jobs=limits.jobs, progress=progress)
+
+
+def _on_grid(plan: BatchPlan, most_rows: int) -> BatchPlan:
+    """The plan with the integer strategies that are measured, and their errors."""
+    bits = grid_bits(plan.mechanism, plan.target.units, most_rows)
+    choice = replace(plan.choice, mechanism=plan.mechanism.on_grid(bits))
+    return replace(plan, choice=choice)

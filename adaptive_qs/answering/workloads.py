@@ -1,0 +1,43 @@
+"""What a caller may give as a workload of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import WorkloadError
+from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.workload.file import WorkloadFile, load_query_workload
+from adaptive_qs.workload.query_workload import QueryWorkload
+
+QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
+"""All marginals of so many attributes, a workload file or its content, or a workload; None is the
+default."""
+
+
+def resolve_queries(source: QuerySource, domain: Domain) -> QueryWorkload:
+    """The queries over a domain; by default all 2-way marginals, 1-way for a single attribute.
+
+    Raises:
+        WorkloadError: the file or the number of ways does not fit the domain.
+        ResourceExceeded: too many sets of attributes, or too many coefficients.
+    """
+    if source is None:
+        return all_ways_queries(domain, min(2, len(domain)))
+    if isinstance(source, QueryWorkload):
+        if source.domain != domain:
+            raise WorkloadError("the workload is over other attributes: build it on this schema")
+        return source
+    if isinstance(source, str | Path):
+        return load_query_workload(source, domain)
+    if isinstance(source, Mapping):
+        return WorkloadFile.parse(source).query_workload(domain)
+    ways = [source] if isinstance(source, int) else source
+    ways = list(ways) if isinstance(ways, Iterable) else []
+    if not ways or not all(type(k) is int for k in ways):
+        raise WorkloadError(
+            f"workload is {source!r}: give ways, a workload file or a QueryWorkload"
+        )
+    return all_ways_queries(domain, ways)

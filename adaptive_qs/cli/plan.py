@@ -1,0 +1,69 @@
+"""`plan`: what answering would cost and how good it would be, without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adaptive_qs.cli import options
+from adaptive_qs.cli.batch import epsilon_rows, plan_json, plan_lines, tell_limits, title
+from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, progress_bars
+from adaptive_qs.errors import InputError
+
+
+def plan(
+    schema: options.SchemaPath = None,
+    workload: options.QueryFile = None,
+    ways: options.QueryWays = None,
+    queries: options.Queries = None,
+    mechanism: options.Mechanism = "auto",
+    gap: options.Gap = None,
+    demo: options.DemoPlan = False,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    cost: options.Cost = None,
+    as_json: options.Json = False,
+    max_memory: options.MaxMemory = None,
+    jobs: options.Jobs = None,
+) -> None:
+    """Tell the error, time and memory of answering a workload, without any data.
+
+    Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
+    """
+    if demo:
+        if schema is not None:
+            raise InputError("--demo brings its own schema: leave out --schema")
+        schema = demo_schema()
+    if schema is None:
+        raise InputError("no --schema was given: name the public schema, or try --demo")
+    spec = options.query_spec(workload, ways, queries)
+
+    from adaptive_qs.answering import api
+
+    with progress_bars() as bars:
+        planned = api.plan(
+            schema,
+            spec,
+            epsilon=epsilon,
+            delta=delta,
+            rho=rho,
+            cost=cost,
+            mechanism=mechanism,
+            gap=api.DEFAULT_GAP if gap is None else gap,
+            jobs=jobs,
+            max_memory=max_memory,
+            progress=bars,
+        )
+    tell_limits(planned)
+    if as_json:
+        emit_json(plan_json(planned))
+        return
+    emit_rows(title(planned), plan_lines(planned))
+    emit_columns(["epsilon", "privacy cost", "expected RMSE"], epsilon_rows(planned))
+
+
+def demo_schema() -> Path:
+    """The schema of the shipped table."""
+    from adaptive_qs.data.sample import sample_dataset
+
+    return sample_dataset().schema
