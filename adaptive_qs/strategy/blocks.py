@@ -75,16 +75,20 @@ class DenseBlock:
         gram: shape (n, n).
         values: eigenvalues of G that are not zero, shape (r,).
         basis: their eigenvectors, shape (n, r).
+        asymmetry: relative size of what was averaged away to get the block.
     """
 
     gram: Array
     values: Array
     basis: Array
+    asymmetry: float = 0.0
 
     def evaluate(self, y: Array) -> Evaluation:
         """From the r largest eigenpairs of M, shape (n, n)."""
         values, vectors = self._root(y)
-        return Evaluation(*_traces(values, y.size), (vectors * vectors) @ np.sqrt(values) / y)
+        return Evaluation(
+            *_traces(values, y.size, self.asymmetry), (vectors * vectors) @ np.sqrt(values) / y
+        )
 
     def strategy(self, y: Array) -> BlockStrategy:
         """Λ^¼ Uᵀ Y^{-½}, projected onto the range of G to remove rounding."""
@@ -107,17 +111,19 @@ class RowBlock:
         values: eigenvalues of G that are not zero, shape (r,).
         basis: their eigenvectors, shape (n, r).
         rows: F, shape (r, n).
+        asymmetry: relative size of what was averaged away to get the block.
     """
 
     values: Array
     basis: Array
     rows: Array
+    asymmetry: float = 0.0
 
     def evaluate(self, y: Array) -> Evaluation:
         """V = Fᵀ K^{-½} F, so no division by y."""
         values, turned = self._root(y)
         diagonal = np.einsum("kn,kn,k->n", turned, turned, 1 / np.sqrt(values))
-        return Evaluation(*_traces(values, y.size), diagonal)
+        return Evaluation(*_traces(values, y.size, self.asymmetry), diagonal)
 
     def strategy(self, y: Array) -> BlockStrategy:
         """K^{-¼} F up to a rotation."""
@@ -140,6 +146,7 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
 
     What is zero is judged against the largest eigenvalue of all blocks.
     """
+    averaged = _asymmetry(len(grams))
     pairs = [np.linalg.eigh(gram) for gram in grams]
     largest = max(float(values[-1]) for values, _ in pairs)
     zero = largest * _rank_tolerance(sum(map(len, grams)))
@@ -149,22 +156,29 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
         if not values.size:
             blocks.append(None)
         elif values.size <= FEW_ROWS * len(gram):
-            blocks.append(RowBlock(values, vectors, np.sqrt(values)[:, None] * vectors.T))
+            blocks.append(RowBlock(values, vectors, np.sqrt(values)[:, None] * vectors.T, averaged))
         else:
-            blocks.append(DenseBlock(gram, values, vectors))
+            blocks.append(DenseBlock(gram, values, vectors, averaged))
     return blocks
 
 
 def row_blocks(rows: Sequence[Array]) -> list[Block | None]:
     """The row form of G = rowsᵀrows, dependent rows removed; None for a block that is zero."""
+    averaged = _asymmetry(len(rows))
     parts = [np.linalg.svd(block, full_matrices=False)[1:] for block in rows]
     largest = max(float(singular[0]) for singular, _ in parts)
     zero = largest * _rank_tolerance(max(len(rows[0]), sum(part.shape[1] for part in rows)))
     blocks: list[Block | None] = []
     for singular, vectors in parts:
         values, kept = singular[singular > zero], vectors[singular > zero]
-        blocks.append(RowBlock(values**2, kept.T, values[:, None] * kept) if values.size else None)
+        found = RowBlock(values**2, kept.T, values[:, None] * kept, averaged)
+        blocks.append(found if values.size else None)
     return blocks
+
+
+def _asymmetry(blocks: int) -> float:
+    """A single block is the whole matrix: nothing was averaged."""
+    return SYMMETRY_TOLERANCE if blocks > 1 else 0.0
 
 
 def _rank_tolerance(size: int) -> float:
@@ -172,13 +186,13 @@ def _rank_tolerance(size: int) -> float:
     return max(8 * EPSILON * size, PRECISION)
 
 
-def _traces(values: Array, size: int) -> tuple[float, float]:
+def _traces(values: Array, size: int, asymmetry: float) -> tuple[float, float]:
     """Σ√λ, and the same after every λ is lowered by all that rounding may have added to it.
 
     By Weyl's inequality an eigenvalue moves by at most the norm of the error of its matrix: the
     backward error of the eigensolver and of forming M, and the asymmetry that was averaged away.
     """
-    error = (4 * EPSILON * size + SYMMETRY_TOLERANCE) * float(values[-1])
+    error = (4 * EPSILON * size + asymmetry) * float(values[-1])
     trace = float(np.sqrt(values).sum())
     return trace, float(np.sqrt(np.maximum(values - error, 0.0)).sum())
 

@@ -14,7 +14,7 @@ DENSE_CELLS = 4_096
 solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
 of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
 
-_DENSE_COPIES = 8
+_DENSE_COPIES = 9
 """Matrices over all cells that the dense solver holds at once, G, B and V⁺ included."""
 
 _ROW_COPIES = 6
