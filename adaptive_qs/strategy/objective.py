@@ -36,6 +36,30 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
     return float(sum(parts))
 
 
+def axis_gram(subworkload: Subworkload, axis: int, factors: tuple[Factor, ...]) -> Array:
+    """What one axis is asked once the strategies of all others are fixed.
+
+    Args:
+        subworkload: G.
+        axis: whose strategy is open.
+        factors: one for each axis; the one at ``axis`` is not looked at.
+
+    Returns:
+        Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis.
+    """
+    size = subworkload.shape[axis]
+    total = np.zeros((size, size))
+    for term in subworkload.terms:
+        if is_product(term, len(factors)):
+            others = [k for k in range(len(factors)) if k != axis]
+            kept = math.prod(_block_variance((term.factors[k],), (factors[k],)) for k in others)
+            total += term.scale * kept * term.factors[axis].gram()
+        else:
+            (queries,) = term.factors
+            total += term.scale * _joint_axis_gram(queries, axis, factors)
+    return (total + total.T) / 2
+
+
 def is_product(term: Term, axes: int) -> bool:
     """Whether a term has one factor for each axis."""
     return len(term.factors) == axes
@@ -97,6 +121,28 @@ def _rows_variance(rows: Array, factors: tuple[Factor, ...]) -> float:
     for axis, factor in enumerate(factors, start=1):
         moved = np.moveaxis(np.tensordot(moved, factor.covariance, axes=(axis, 0)), -1, axis)
     return float(np.einsum("qi,qi->", moved.reshape(len(rows), -1), rows))
+
+
+def _joint_axis_gram(queries: CenteredQueries, axis: int, factors: tuple[Factor, ...]) -> Array:
+    shape = queries.shape
+    others = [k for k in range(len(shape)) if k != axis]
+    rows = queries.rows()
+    if rows is not None:
+        table = rows.reshape(-1, *shape)
+        moved = table
+        for k in others:
+            applied = np.tensordot(moved, factors[k].covariance, axes=(k + 1, 0))
+            moved = np.moveaxis(applied, -1, k + 1)
+        left, right = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (moved, table))
+        return left @ right.T
+    order = [axis, *others]
+    both = order + [len(shape) + k for k in order]
+    matrix = queries.gram().reshape(*shape, *shape).transpose(both)
+    matrix = matrix.reshape(math.prod(shape), -1)
+    for k in reversed(others):
+        shaped = matrix.reshape(-1, shape[k], len(matrix) // shape[k], shape[k])
+        matrix = np.einsum("aibj,ij->ab", shaped, factors[k].covariance, optimize=True)
+    return matrix
 
 
 def _contract(matrix: Array, blocks: list[Array]) -> float:
