@@ -10,7 +10,7 @@ known factor (theorem 9). A workload matters only through u_τ, its trace on eac
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,7 @@ from adaptive_qs.strategy.hdmm.subsets import (
 )
 
 Array = NDArray[np.float64]
+AxisValues = Sequence[tuple[Array, Array]]
 
 MOST_ATTRIBUTES = 20
 """Arrays over all subsets of more attributes than this are refused."""
@@ -57,7 +58,7 @@ class MarginalStrategy:
         """Summed variance (rows²) of each set's queries at unit privacy, shape (sets,)."""
         spread = self.precisions / subset_products([1.0] * self.precisions.ndim, self._sizes)
         errors = []
-        for place, traces in _set_traces(self.workload):
+        for place, traces in _set_values(self.workload, self.workload.axis_traces):
             needed = traces > 0
             errors.append(math.fsum(traces[needed] / spread[place][needed]))
         return self.noise.unit_variance * np.array(errors)
@@ -84,10 +85,21 @@ def residual_traces(workload: ProductWorkload) -> Array:
             f"weights of all marginals of {d} attributes are 2^{d} numbers: use at most "
             f"{MOST_ATTRIBUTES} attributes or the mechanism residualplanner"
         )
-    traces = np.zeros((2,) * d)
-    for weight, (place, values) in zip(workload.weights, _set_traces(workload)):
-        traces[place] += weight * values
-    return traces
+    return residual_sums(workload, workload.axis_traces)
+
+
+def residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
+    """Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ, shape (2,)*d.
+
+    Args:
+        workload: the sets.
+        axis_values: for each attribute the mean and centered values of its factors; those of the
+            total are 1 and 0.
+    """
+    sums = np.zeros((2,) * len(workload.sizes))
+    for weight, (place, values) in zip(workload.weights, _set_values(workload, axis_values)):
+        sums[place] += weight * values
+    return sums
 
 
 def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
@@ -104,12 +116,6 @@ def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
         weights = np.sqrt(np.maximum(squared, 0.0))
     precisions = _ideal_spread(workload, traces) * _cells(workload)
     return MarginalStrategy(workload, precisions, weights, Noise.GAUSSIAN)
-
-
-def marginal_bound(workload: ProductWorkload) -> float:
-    """(Σ_τ √(u_τ n_τ p_τ))²: the error of :func:`optimal_residuals`; theorem 12."""
-    roots = np.sqrt(residual_traces(workload) * _multiplicities(workload))
-    return math.fsum(roots.ravel()) ** 2
 
 
 def weighted_marginals(workload: ProductWorkload, weights: Array, noise: Noise) -> MarginalStrategy:
@@ -142,17 +148,17 @@ def _multiplicities(workload: ProductWorkload) -> Array:
     return subset_products([1.0] * len(workload.sizes), [n - 1.0 for n in workload.sizes])
 
 
-def _set_traces(
-    workload: ProductWorkload,
+def _set_values(
+    workload: ProductWorkload, axis_values: AxisValues
 ) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
-    """For every set: where its subsets lie in an array over all, and its traces there."""
+    """For every set: where its subsets lie in an array over all, and its values there."""
     for kinds in workload.kinds:
         active = np.flatnonzero(kinds)
         place: list[int | slice] = [0] * len(kinds)
         mean, centered = [], []
-        for i in active:
+        for i in active.tolist():
             place[i] = slice(None)
-            means, parts = workload.axis_traces[i]
+            means, parts = axis_values[i]
             mean.append(float(means[kinds[i]]))
             centered.append(float(parts[kinds[i]]))
         yield tuple(place), subset_products(mean, centered)

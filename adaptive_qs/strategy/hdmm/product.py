@@ -103,7 +103,7 @@ def _descend(
         for i, grams in enumerate(workload.grams):
             surrogate = _surrogate(workload, errors, i)
             solver = settings if refining else coarse
-            restarts = 1 if sweep == 0 or noise is Noise.GAUSSIAN else 0
+            restarts = 1 if sweep == 0 else 0
             new = optimize_axis(surrogate, noise, solver, rng, restarts, axes[i])
             moved = sweep == 0 and not first
             if moved or new.error(surrogate) < axes[i].error(surrogate):

@@ -8,9 +8,8 @@ import pytest
 from scipy.optimize import check_grad
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.hdmm.lower_bound import svd_bound
+from adaptive_qs.strategy.hdmm.lower_bound import residual_bound, svd_bound
 from adaptive_qs.strategy.hdmm.marginals import (
-    marginal_bound,
     optimal_residuals,
     residual_traces,
     weighted_marginals,
@@ -119,7 +118,7 @@ def test_the_residual_form_reaches_the_bound_where_no_weights_are_real():
     assert closed.weights is None
     whole = sum(set_gram(products, j) for j in range(len(products)))
     assert closed.total_error == pytest.approx(svd_bound(whole), rel=1e-9)
-    assert closed.total_error == pytest.approx(marginal_bound(products), rel=1e-9)
+    assert closed.total_error == pytest.approx(residual_bound(products), rel=1e-9)
     # The mechanism as a matrix: precision λ_τ n/n_τ on every residual space.
     gram = np.zeros((60, 60))
     for t in SUBSETS:

@@ -1,10 +1,12 @@
 """OPT_HDMM and the bounds below it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from adaptive_qs.strategy.certified import solve_dense
-from adaptive_qs.strategy.hdmm.lower_bound import lower_bound
+from adaptive_qs.strategy.hdmm.lower_bound import lower_bound, residual_bound, svd_bound
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.products import product_workload
 from adaptive_qs.strategy.hdmm.select import select
@@ -48,6 +50,15 @@ def test_the_bound_of_a_union_is_at_least_that_of_its_largest_set():
     whole = lower_bound(products, Noise.GAUSSIAN, SETTINGS)
     for j in range(len(products)):
         assert whole > lower_bound(products.subset([j]), Noise.GAUSSIAN, SETTINGS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_residual_bound_is_below_the_svd_bound_and_close(seed):
+    rng = np.random.default_rng(seed)
+    products = mixed()
+    products = replace(products, weights=rng.lognormal(0, 2, len(products)))
+    exact = svd_bound(whole_gram(products))
+    assert 0.8 * exact < residual_bound(products) <= exact * (1 + 1e-9)
 
 
 def test_laplace_bounds_are_gaussian_bounds_with_twice_the_variance():
