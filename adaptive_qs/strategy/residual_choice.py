@@ -154,7 +154,7 @@ def _attribute_bases(
     for attribute, size in enumerate(domain.sizes):
         if attribute in bases:
             factors.append(bases[attribute])
-            keys.append(("given", attribute))
+            keys.append(("given", id(bases[attribute])))
         elif (attribute,) in position:
             number = int(decomposition.class_of[position[attribute,]])
             found = solve(decomposition.subworkloads[number], settings, cache)
