@@ -147,10 +147,12 @@ def experiments(shapes: tuple[Shape, ...]) -> Iterator[Experiment]:
     for speedup in speedups:
         note = str(speedup or "every eigenvector")
         yield Experiment("all range", line, Range(cells).gram, None, speedup, ranges, note)
+    pairs = partial(marginals, bits, list(combinations(range(len(bits)), 2)))
     every = partial(marginals, table, all_sets(len(table)))
-    for speedup in speedups:
-        note = str(speedup or "every eigenvector")
-        yield Experiment("all marginal", table, every, None, speedup, note=note)
+    for name, shape, gram in (("2-way marginal", bits, pairs), ("all marginal", table, every)):
+        for speedup in speedups:
+            note = str(speedup or "every eigenvector")
+            yield Experiment(name, shape, gram, None, speedup, note=note)
 
 
 def measure(experiment: Experiment) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class Principal:
     """Weigh the most important eigenvectors, and all others by one common weight.
 
     Attributes:
-        share: of the eigenvectors with an eigenvalue that is not zero, in (0, 1].
+        share: of all eigenvectors, as many as cells, in (0, 1]. Those with eigenvalue zero are
+            the least important, so a workload of low rank soon has all of its own.
 
     Raises:
         InputError: outside that range.
@@ -80,7 +81,7 @@ def eigen_weights(
         return best.weights, best.iterations
     if isinstance(speedup, Separation):
         return _separated(squares, importance, settings, speedup.group_size)
-    return _principal(squares, importance, settings, math.ceil(speedup.share * len(importance)))
+    return _principal(squares, importance, settings, math.ceil(speedup.share * squares.shape[1]))
 
 
 def _separated(
@@ -100,7 +101,7 @@ def _principal(
     squares: Array, importance: Array, settings: SolverSettings, count: int
 ) -> tuple[Array, int]:
     rest = len(importance) - count
-    if rest < 2:
+    if rest < 2:  # one common weight for one eigenvector, or for none
         best = best_weights(squares, importance, settings)
         return best.weights, best.iterations
     costs = np.concatenate([squares[:count], squares[count:].sum(axis=0)[None]])

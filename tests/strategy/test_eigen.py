@@ -153,3 +153,10 @@ def test_a_dense_design_over_the_memory_limit_is_refused():
         solve_eigen(ALL["two products"], settings)
     assert caught.value.exit_code == 4
     assert solve_eigen(ALL["few rows"], settings).objective > 0
+
+
+def test_principal_vectors_of_a_low_rank_are_all_of_it():
+    gram = random_gram(3, 20)
+    exact = solve_eigen_dense(gram, (20,), FINE).objective
+    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.15)).objective == exact
+    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.05)).objective > exact
