@@ -1,0 +1,369 @@
+"""`plan` and `answer` as users call them: output, files, exit codes, and what is refused."""
+
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from adaptive_qs.answering import answers as answers_module
+from adaptive_qs.answering import api
+from adaptive_qs.answering.answers import LOST
+from adaptive_qs.cli import entry
+from adaptive_qs.errors import BudgetExceeded
+
+answer_module = import_module("adaptive_qs.cli.answer")
+CANARY = "c4n4ry"
+PLAN = ["plan", "--schema", "s.json"]
+ANSWER = ["answer", "t.csv", "--schema", "s.json", "--epsilon", "5", "--out", "a.parquet"]
+PAIRS = 3 * 10 + 3 * 9 + 10 * 9
+FIXED = [
+    "queries", "rmse", "lower_bound_rmse", "max_variance", "cost", "mechanism", "subworkloads",
+    "distinct_solves", "seconds",
+]  # fmt: skip
+
+
+def done(outcome):
+    assert outcome.code == 0, outcome.err
+    return outcome
+
+
+def write_workload(*parts):
+    Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+
+
+def test_plan_tells_errors_and_a_table_of_epsilons(run):
+    outcome = done(run(*PLAN))
+    assert outcome.err == ""
+    assert outcome.out.startswith(f"{PAIRS} queries about 3 sets of attributes\n")
+    for text in ("privacy cost 1, rho 0.5", "expected RMSE", "optimal within the gap", "7 subwork"):
+        assert text in outcome.out
+    rows = [line.split() for line in outcome.out.splitlines() if line.strip()][-6:]
+    epsilons, costs, errors = zip(*((float(a), float(b), float(c)) for a, b, c in rows))
+    assert {0.1, 0.3, 1, 3, 10} < set(epsilons)
+    assert 1 in costs
+    np.testing.assert_allclose(np.array(errors) * np.sqrt(costs), errors[costs.index(1)], rtol=2e-3)
+
+
+def test_plan_json(run):
+    outcome = done(run(*PLAN, "--json", "--epsilon", "1"))
+    assert outcome.err == ""
+    content = json.loads(outcome.out)
+    assert list(content)[: len(FIXED)] == FIXED
+    assert content["queries"] == content["forecast"]["answers"] == PAIRS
+    assert (content["epsilon"], content["delta"]) == (1, 1e-9)
+    assert content["rho"] == content["cost"] / 2
+    assert content["lower_bound_rmse"] <= content["rmse"] * (1 + 1e-12)
+    assert content["gap"] <= 1e-4
+    assert math.sqrt(content["max_variance"]) >= content["rmse"]
+    assert content["max_variance_exact"] is True
+    assert sum(content["statuses"].values()) == content["distinct_solves"]
+    assert len(content["by_epsilon"]) == 5
+    assert {"epsilon", "cost", "rmse"} == set(content["by_epsilon"][0])
+    assert content["forecast"]["memory_mb"] > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "queries"),
+    [
+        (["--ways", "1"], 22),
+        (["--ways", "1,3"], 22 + 270),
+        (["--ways", "1", "--queries", "hybrid"], 22),
+        (["--queries", "affine"], 12 + 11 + 18),
+        (["--workload", "w.json"], 55 + 3 * 9),
+    ],
+)
+def test_plans_of_other_workloads(arguments, queries, run):
+    write_workload(
+        {"attributes": [["age"]], "queries": "range"},
+        {"attributes": [["job", "day"]], "queries": {"job": "marginal", "day": "prefix"}},
+    )
+    content = json.loads(done(run(*PLAN, *arguments, "--json")).out)
+    assert content["queries"] == queries
+
+
+@pytest.mark.parametrize("mechanism", ["querysmasher", "residualplanner", "identity", "gaussian"])
+def test_mechanisms_by_name(mechanism, run):
+    content = json.loads(done(run(*PLAN, "--mechanism", mechanism, "--json")).out)
+    assert content["mechanism"] == mechanism
+    best = json.loads(done(run(*PLAN, "--json")).out)
+    assert content["rmse"] >= best["rmse"] * (1 - 1e-9)
+
+
+def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
+    settings = api.SolverSettings
+    monkeypatch.setattr(api, "SolverSettings", lambda **given: settings(**given, max_iterations=1))
+    arguments = [*PLAN, "--ways", "1", "--queries", "hybrid", "--gap", "1e-12"]
+    outcome = done(run(*arguments))
+    assert outcome.err.startswith("warning: the solver stopped before its gap in ")
+    assert "of the least, no closer" in outcome.err
+    assert "stopped before the gap asked for" in outcome.out
+    outcome = done(run(*arguments, "--json"))
+    assert outcome.err.startswith("warning: ")
+    content = json.loads(outcome.out)
+    assert content["statuses"]["stopped"] > 0
+    assert content["gap"] > 1e-12
+
+
+def test_answer_writes_a_file_and_says_what_it_cost(run):
+    outcome = done(run(*ANSWER))
+    assert outcome.err == ""
+    for text in ("a.parquet (147 rows, 95 % intervals)", "epsilon 5, delta 1e-09", "one row"):
+        assert text in outcome.out
+    assert "NOT PRIVATE" not in outcome.out
+    found = pd.read_parquet("a.parquet")
+    assert found.columns.tolist() == [
+        "attributes", "query", "estimate", "standard_error", "lower", "upper",
+    ]  # fmt: skip
+    assert found.attributes.astype(str).unique().tolist() == ["job x age", "job x day", "age x day"]
+    assert found["query"].iloc[[0, -1]].tolist() == [
+        "job = a and age = 0", "age = 9 and day = 2020-01-09",
+    ]  # fmt: skip
+    assert "job = (missing) and day = 2020-01-03" in set(found["query"])
+    assert {path.name for path in Path.cwd().iterdir()} == {
+        "t.csv", "s.json", "w.json", "a.parquet",
+    }  # fmt: skip
+
+
+def test_answers_are_near_the_truth(run):
+    """147 answers: one is beyond 5.5 standard errors with probability 6e-6."""
+    done(run(*ANSWER, "--insecure-seed", "4"))
+    found = pd.read_parquet("a.parquet").set_index("query")
+    table = pd.read_csv("t.csv", dtype=str).replace({"job": {"?": "(missing)"}})
+    for one, other in (("job", "age"), ("job", "day"), ("age", "day")):
+        counts = table.groupby([one, other]).size()
+        for (a, b), count in counts.items():
+            row = found.loc[f"{one} = {a} and {other} = {b}"]
+            assert abs(row.estimate - count) < 5.5 * row.standard_error
+
+
+def test_answer_json(run):
+    outcome = done(run(*ANSWER, "--ways", "1", "--confidence", "0.5", "--json"))
+    assert outcome.err == ""
+    content = json.loads(outcome.out)
+    found = pd.read_parquet("a.parquet")
+    assert content["queries"] == content["rows"] == len(found) == 22
+    assert content["out"] == "a.parquet"
+    assert 0 < content["rho_spent"] <= content["rho"] == content["cost"] / 2
+    assert (content["epsilon"], content["delta"], content["confidence"]) == (5, 1e-9, 0.5)
+    assert content["rmse"] == pytest.approx(np.sqrt((found.standard_error**2).mean()))
+    assert set(content["seconds"]) == {"plan", "read", "answer", "total"}
+    assert content["peak_memory_mb"] > 1
+    assert content["seed_insecure"] is False
+    widths = (found.upper - found.lower) / found.standard_error
+    np.testing.assert_allclose(widths, 2 * 0.6744897501960817)
+
+
+def test_insecure_answers_repeat_and_are_stamped(run):
+    arguments = [*ANSWER[:-1], "a.csv", "--insecure-seed", "1"]
+    outcome = done(run(*arguments))
+    assert outcome.err.startswith("warning: --insecure-seed")
+    assert "NOT PRIVATE" in outcome.out
+    assert "NOT PRIVATE" in Path("a.csv.NOT-PRIVATE.txt").read_text()
+    first = Path("a.csv").read_bytes()
+    assert json.loads(done(run(*arguments, "--force", "--json")).out)["seed_insecure"]
+    assert Path("a.csv").read_bytes() == first
+    done(run(*ANSWER, "--insecure-seed", "1"))
+    assert b"NOT PRIVATE" in pq.read_schema("a.parquet").metadata[b"adaptive_qs.stamp"]
+    csv, parquet = pd.read_csv("a.csv"), pd.read_parquet("a.parquet")
+    assert csv["query"].tolist() == parquet["query"].tolist()
+    np.testing.assert_allclose(csv.iloc[:, 2:], parquet.iloc[:, 2:], rtol=1e-14)
+    done(run(*ANSWER[:-1], "a.csv", "--force"))
+    assert not Path("a.csv.NOT-PRIVATE.txt").exists()
+    assert Path("a.csv").read_bytes() != first
+
+
+def test_existing_answers_are_replaced_only_by_force(run):
+    done(run(*ANSWER))
+    before = Path("a.parquet").read_bytes()
+    outcome = run(*ANSWER)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "a.parquet: exists already: add --force" in outcome.err
+    assert Path("a.parquet").read_bytes() == before
+    done(run(*ANSWER, "--force"))
+    assert Path("a.parquet").read_bytes() != before
+
+
+def test_the_demos_need_nothing(run, monkeypatch):
+    monkeypatch.setattr(answer_module, "demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    for _ in range(2):  # its own output is replaced
+        assert "epsilon 1, delta 1e-09" in done(run("answer", "--demo")).out
+    assert len(pd.read_parquet("adult_answers.parquet")) == PAIRS
+    content = json.loads(done(run("plan", "--demo", "--ways", "1", "--json")).out)
+    assert content["queries"] == 435
+
+
+def test_mbi_domains_work(run):
+    Path("m.json").write_text('{"a": 3, "b": 2}')
+    Path("m.csv").write_text("a,b\n" + "2,1\n0,0\n" * 20)
+    arguments = ["--schema", "m.json", "--queries", "range", "--ways", "1"]
+    assert "9 queries about 2 sets" in done(run("plan", *arguments)).out
+    done(run("answer", "m.csv", *arguments, "--cost", "1e6", "--out", "a.csv"))
+    found = pd.read_csv("a.csv").set_index("query").estimate.round()
+    assert found["a in [0, 2]"] == 40
+    assert found["b in [1, 1]"] == 20
+
+
+def without(arguments, option):
+    at = arguments.index(option)
+    return [*arguments[:at], *arguments[at + 2 :]]
+
+
+def changed(arguments, option, value):
+    return [value if a == option else b for a, b in zip(["", *arguments], arguments)]
+
+
+BAD = {
+    "no schema": (["plan"], "no --schema was given"),
+    "missing schema": (["plan", "--schema", "no.json"], "no.json: no such file"),
+    "two budgets": ([*PLAN, "--epsilon", "1", "--cost", "1"], "epsilon and cost were given"),
+    "cost 0": ([*PLAN, "--cost", "0"], "cost is 0"),
+    "cost nan": ([*PLAN, "--cost", "nan"], "cost is nan"),
+    "tiny cost": ([*PLAN, "--cost", "1e-300"], "the privacy cost is 1e-300"),
+    "delta": ([*PLAN, "--delta", "1"], "delta is 1"),
+    "mechanism": ([*PLAN, "--mechanism", "best"], "mechanism is 'best': give one of auto"),
+    "gap": ([*PLAN, "--gap", "0"], "gap is 0"),
+    "gap nan": ([*PLAN, "--gap", "nan"], "gap is nan"),
+    "jobs": ([*PLAN, "--jobs", "0"], "jobs is 0"),
+    "memory": ([*PLAN, "--max-memory", "much"], "max-memory is 'much'"),
+    "ways": ([*PLAN, "--ways", "4"], "ways is 4: give a number from 1 to 3"),
+    "ways text": ([*PLAN, "--ways", "x"], "--ways is 'x'"),
+    "ways and queries": ([*PLAN, "--ways", "0", "--queries", "range"], "ways"),
+    "family": ([*PLAN, "--queries", "rnage"], "--queries is 'rnage': give one of marginal"),
+    "both": ([*PLAN, "--ways", "1", "--workload", "w.json"], "both --workload and --ways"),
+    "file and queries": ([*PLAN, "--queries", "range", "--workload", "w.json"], "both --workload"),
+    "unordered": ([*PLAN, "--ways", "1", "--queries", "range"], "'job' is not ordered"),
+    "custom": ([*PLAN, "--queries", "custom"], "'custom' queries need a matrix"),
+    "demo": (["plan", "--demo", "--schema", "s.json"], "--demo brings its own schema"),
+    "demo answer": (["answer", "t.csv", "--demo"], "--demo brings its own"),
+    "no data": (["answer", *ANSWER[2:]], "no DATA was given"),
+    "no file": (["answer", "no.csv", *ANSWER[2:]], "no.csv"),
+    "no answer schema": (without(ANSWER, "--schema"), "no --schema was given"),
+    "no budget": (without(ANSWER, "--epsilon"), "neither epsilon, rho nor cost"),
+    "epsilon": (changed(ANSWER, "--epsilon", "-1"), "epsilon is -1"),
+    "no out": (without(ANSWER, "--out"), "no --out was given"),
+    "out suffix": (changed(ANSWER, "--out", "a.txt"), "a.txt: unknown table format"),
+    "out folder": (changed(ANSWER, "--out", "no/a.csv"), "no/a.csv: cannot be written"),
+    "out is data": ([*changed(ANSWER, "--out", "t.csv"), "--force"], "t.csv: is also an input"),
+    "confidence 1": ([*ANSWER, "--confidence", "1"], "confidence is 1.0"),
+    "confidence 95": ([*ANSWER, "--confidence", "95"], "confidence is 95.0"),
+    "seed": ([*ANSWER, "--insecure-seed", "-1"], "seed is -1"),
+}
+
+
+@pytest.fixture
+def no_budget(monkeypatch):
+    def spend(*_):
+        raise AssertionError("budget would have been spent")
+
+    monkeypatch.setattr(api, "Mechanisms", spend)
+
+
+def refused(run, arguments, code, hint):
+    before = sorted(Path.cwd().iterdir())
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.out) == (code, ""), outcome
+    lines = [line for line in outcome.err.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert hint in lines[0]
+    assert CANARY not in outcome.err
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.usefixtures("no_budget")
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments(case, run):
+    refused(run, BAD[case][0], 2, BAD[case][1])
+
+
+MATRICES = {
+    "width": (np.ones((2, 4)), "m.npy"),
+    "NaN": (np.full((2, 10), np.nan), "m.npy"),
+}
+WORKLOADS = {
+    "range on a category": ({"attributes": [["job"]], "queries": "range"}, "'job' is not ordered"),
+    "affine of three": ({"ways": [3], "queries": "affine"}, "'affine' queries compare two"),
+    "weight 0": ({"ways": [1], "weight": 0}, "part 1: weight: must be above 0"),
+    "weight -1": ({"ways": [1], "weight": -1}, "part 1: weight: must be above 0"),
+    "twice": ({"attributes": [["age", "age"]]}, "name one column twice"),
+    "unknown": ({"attributes": [["agee"]]}, "'agee' is not in the schema"),
+    **{
+        f"matrix {name}": (
+            {"attributes": [["age"]], "queries": {"family": "custom", "matrix": "m.npy"}},
+            hint,
+        )
+        for name, (_, hint) in MATRICES.items()
+    },
+}
+
+
+@pytest.mark.usefixtures("no_budget")
+@pytest.mark.parametrize("case", WORKLOADS)
+@pytest.mark.parametrize("verb", [PLAN, ANSWER])
+def test_bad_workloads(verb, case, run):
+    part, hint = WORKLOADS[case]
+    write_workload(part)
+    if case.startswith("matrix "):
+        np.save("m.npy", MATRICES[case.removeprefix("matrix ")][0])
+    refused(run, [*verb, "--workload", "w.json"], 2, hint)
+
+
+@pytest.mark.usefixtures("no_budget")
+def test_private_cells_are_not_shown(run):
+    Path("t.csv").write_text(f"job,age,day\n{CANARY},1,2020-01-02\n")
+    refused(run, ANSWER, 2, "'job' has a value that is not declared")
+
+
+@pytest.mark.usefixtures("no_budget")
+def test_memory_is_refused_with_exit_code_4(run):
+    refused(run, [*ANSWER, "--max-memory", "380MB"], 4, "raise")
+    Path("big.json").write_text('{"a": 3000}')
+    arguments = ["plan", "--schema", "big.json", "--queries", "range", "--ways", "1"]
+    refused(
+        run, [*arguments, "--mechanism", "querysmasher", "--max-memory", "400MB"], 4, "3,000 values"
+    )
+
+
+def test_budget_refusals_have_exit_code_3(run, monkeypatch):
+    def refuse(*_):
+        raise BudgetExceeded("total: cost rho 2 exceeds the remaining 1: raise the budget")
+
+    monkeypatch.setattr(answers_module, "answer_sets", refuse)
+    refused(run, ANSWER, 3, "exceeds")
+
+
+FAILURES = {
+    "memory": (MemoryError(CANARY), 1, "out of memory"),
+    "signal": (entry.Stopped(15), 143, "stopped before the end"),
+    "bug": (RuntimeError(CANARY), 1, "internal error (RuntimeError"),
+    "budget": (BudgetExceeded("x"), 1, "x"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_failures_after_the_first_charge_own_up(case, run, monkeypatch):
+    error, code, hint = FAILURES[case]
+    real = answers_module.answer_sets
+
+    def failing(*arguments):
+        yield next(real(*arguments))
+        raise error
+
+    monkeypatch.setattr(answers_module, "answer_sets", failing)
+    refused(run, ANSWER, code, hint)
+    monkeypatch.setattr(answers_module, "answer_sets", failing)
+    if hasattr(error, "__notes__"):
+        del error.__notes__
+    assert str(LOST) in run(*ANSWER).err
+
+
+@pytest.mark.parametrize("verb", ["plan", "answer"])
+def test_help(verb, run):
+    outcome = done(run(verb, "--help"))
+    assert f"Usage: adaptive-qs {verb}" in outcome.out
+    assert outcome.err == ""
