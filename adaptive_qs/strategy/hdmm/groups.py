@@ -65,13 +65,13 @@ def merged(
     estimate = _Estimate(workload, noise, settings, rng)
     power = 1 / 2 if noise is Noise.GAUSSIAN else 1 / 3
     groups = dict(enumerate(start))
-    mentioned = {g: (workload.kinds[list(sets)] > 0).any(axis=0) for g, sets in groups.items()}
+    mentioned = {g: _attributes(workload, sets) for g, sets in groups.items()}
     cost = {g: estimate.error(sets) ** power for g, sets in groups.items()}
 
     def joined(g: int, h: int) -> tuple[float, tuple[int, ...]]:
         """What joining g, h and all groups on their attributes saves, and these groups."""
         outside = ~(mentioned[g] | mentioned[h])
-        absorbed = tuple(k for k in groups if not (mentioned[k] & outside).any())
+        absorbed = tuple([k for k, attributes in mentioned.items() if not attributes & outside])
         sets = tuple(j for k in absorbed for j in groups[k])
         return sum(cost[k] for k in absorbed) - estimate.error(sets) ** power, absorbed
 
@@ -85,13 +85,19 @@ def merged(
         for k in gone:
             del groups[k], mentioned[k], cost[k]
         groups[first] = sets
-        mentioned[first] = (workload.kinds[list(sets)] > 0).any(axis=0)
+        mentioned[first] = _attributes(workload, sets)
         cost[first] = estimate.error(sets) ** power
         changed = set(absorbed)
         saved = {p: v for p, v in saved.items() if changed.isdisjoint(p + v[1])}
         pairs = {(g, h) for g in groups for h in groups if g < h} - saved.keys()
         saved |= {pair: joined(*pair) for pair in sorted(pairs)}
     return tuple(sorted(tuple(sorted(sets)) for sets in groups.values()))
+
+
+def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
+    """The attributes that these sets mention, as bits."""
+    used = (workload.kinds[list(sets)] > 0).any(axis=0)
+    return sum(1 << i for i in np.flatnonzero(used).tolist())
 
 
 @dataclass

@@ -29,7 +29,8 @@ class Selection:
 
     Attributes:
         candidates: by operator: "product" (OPT_⊗), "union" (OPT_+), "marginals" (OPT_M, weights
-            of marginals) and, for Gaussian noise, "residuals" (its closed form).
+            of marginals) and, for Gaussian noise, "residuals" (its closed form); the last two
+            for at most MOST_ATTRIBUTES attributes.
         lower_bound: no strategy at unit privacy has a smaller weighted squared error.
     """
 
