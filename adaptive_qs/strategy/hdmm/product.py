@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.strategy.hdmm.axis import AxisStrategy, identity_strategy, optimize_axis
 from adaptive_qs.strategy.hdmm.noise import Noise
-from adaptive_qs.strategy.hdmm.products import ProductWorkload
+from adaptive_qs.strategy.hdmm.products import SMALLEST_SHARE, ProductWorkload
 from adaptive_qs.strategy.matrix import Strategy
 from adaptive_qs.strategy.settings import SolverSettings
 
@@ -122,11 +122,11 @@ def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Ar
     scales = workload.weights * workload.set_values(others)
     grams = workload.grams[i]
     totals = np.bincount(workload.kinds[:, i], weights=scales, minlength=len(grams))
-    totals = totals / totals.max()
+    traces = np.array([np.trace(gram) for gram in grams])
+    shares = totals * traces / (totals * traces).max()
     gram: Array = np.zeros_like(grams[0])
-    for scale, factor in zip(totals, grams):
-        if scale > 0:
-            gram += scale * factor
+    for k in np.unique(workload.kinds[:, i]):
+        gram += max(shares[k], SMALLEST_SHARE) / traces[k] * grams[k]
     return gram
 
 

@@ -18,6 +18,8 @@ from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
+SMALLEST_SHARE = 1e-9
+"""Of a factor in the trace of a sum of Gram matrices: with less, rounding loses its queries."""
 ARRAYS_PER_GRAM = 6
 """Square arrays that a one-dimensional solver holds at once, beside the Gram matrices."""
 
@@ -73,7 +75,8 @@ class ProductWorkload:
         """One Gram matrix per attribute where the union is itself a single product, else None.
 
         The sets must be all combinations of some factors per attribute, with weights that are
-        products of a weight per factor. Example: all marginals of every degree.
+        products of a weight per factor, none of which is lost beside the others by rounding.
+        Example: all marginals of every degree.
         """
         used = [np.unique(column) for column in self.kinds.T]
         if math.prod(map(len, used)) != len(self):
@@ -87,6 +90,10 @@ class ProductWorkload:
         ]
         if not np.allclose(self.set_values(shares) * total, self.weights, rtol=1e-9, atol=0):
             return None
+        for share, grams in zip(shares, self.grams):
+            parts = share * [np.trace(gram) for gram in grams]
+            if parts[share > 0].min() < SMALLEST_SHARE * parts.max():
+                return None
         mixed = [sum(s * g for s, g in zip(share, g_i)) for share, g_i in zip(shares, self.grams)]
         mixed[0] = mixed[0] * total
         return tuple(np.asarray(gram, dtype=np.float64) for gram in mixed)

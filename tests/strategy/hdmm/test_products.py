@@ -51,6 +51,14 @@ def test_other_unions_are_not(sets):
     assert product_workload(workload((4, 3, 2), parts)).subset(sets).factorised() is None
 
 
+@pytest.mark.parametrize(("weight", "recognised"), [(1e-6, True), (1e-15, False)])
+def test_a_factor_that_rounding_would_lose_makes_no_product(weight, recognised):
+    families = {0: Prefix, 1: Marginal}
+    parts = [([(0,)], families, [1.0]), ([(0, 1)], families, [weight])]
+    products = product_workload(workload((4, 3), parts))
+    assert (products.factorised() is not None) == recognised
+
+
 def test_weights_that_do_not_factor_are_no_product():
     families = {0: Prefix, 1: Marginal}
     parts = [([(0, 1)], families, [1.0]), ([(0,), (1,)], families, [1.0, 1.0])]

@@ -38,6 +38,22 @@ def test_a_product_strategy_has_the_errors_of_its_explicit_matrix(noise):
     assert found.total_error <= identity * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("noise", Noise)
+@pytest.mark.parametrize("weights", [[1e18, 1.0, 1.0], [1.0, 1.0, 1e-18]])
+def test_a_set_that_hardly_counts_is_answered_all_the_same(weights, noise):
+    parts = [
+        ([clique], families, [weight])
+        for clique, weight in zip([(0,), (1,), (0, 1)], weights)
+        for families in [{0: Prefix, 1: Marginal}]
+    ]
+    products = product_workload(workload((6, 4), parts))
+    found = optimize_product(products, noise, SETTINGS, rng(), restarts=1)
+    a = reduce(np.kron, [axis.matrix for axis in found.axes])
+    assert np.linalg.matrix_rank(a, tol=1e-9) == 24
+    pairs = expected_errors(products, np.linalg.pinv(a.T @ a, rcond=1e-15))[2]
+    assert found.set_errors[2] == pytest.approx(noise.unit_variance * pairs, rel=1e-3)
+
+
 def test_no_single_attribute_can_be_improved_afterwards():
     products = mixed()
     found = optimize_product(products, Noise.GAUSSIAN, SolverSettings(gap=1e-5), rng())
