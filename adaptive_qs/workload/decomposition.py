@@ -9,6 +9,7 @@ common scale form a class, which is solved once. Everything over cliques is vect
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.centered import CenteredAxis, centered_part, squared_mean
-from adaptive_qs.workload.queries import CenteredQueries
+from adaptive_qs.workload.queries import CenteredQueries, Queries
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
 from adaptive_qs.workload.subworkload import Subworkload, Term
 
@@ -31,6 +32,8 @@ RATIO_DIGITS = 12
 """Scales that agree to so many digits are equal: the rest is rounding."""
 ZERO_SHARE = 1e-13
 """A centered part below this share of its queries' squared norm is zero: the rest is rounding."""
+ZERO_MEAN = 1e-28
+"""So is a squared mean below this share of the largest that queries of their norm could have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,7 @@ def decompose_workload(workload: QueryWorkload) -> Decomposition:
     """Split a workload into its subworkloads.
 
     Raises:
+        WorkloadError: every query is zero.
         ResourceExceeded: its attribute sets have too many subsets together.
     """
     incidences = sum(len(part) << part.degree for part in workload.parts)
@@ -74,6 +78,8 @@ def decompose_workload(workload: QueryWorkload) -> Decomposition:
         for number, part in enumerate(workload.parts)
         for piece in _pieces(number, part, terms)
     ]
+    if not pieces:
+        raise WorkloadError("every query of the workload is zero: ask for something")
     residuals: list[Clique] = []
     entries: list[_Entries] = []
     inside = tuple(
@@ -148,7 +154,7 @@ def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tup
     centered: list[CenteredQueries] = []
     seen: dict[CenteredQueries, int] = {}
     for attribute, queries in part.axis.items():
-        mean[attribute] = squared_mean(queries)
+        mean[attribute] = _nonzero_mean(queries)
         factor = CenteredAxis(queries)
         trace = float(queries.column_norms().sum())
         if trace - mean[attribute] * queries.size > ZERO_SHARE * trace:
@@ -163,7 +169,8 @@ def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tup
         -1 if min(kind, default=0) < 0 else terms.number(tuple(centered[k] for k in kind))
         for kind in kinds.tolist()
     ]
-    return np.array(numbers, dtype=np.int64)[position], coefficients
+    term = np.array(numbers, dtype=np.int64)[position]
+    return np.where(coefficients > 0, term, -1), coefficients
 
 
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple[Indices, Array]:
@@ -179,11 +186,18 @@ def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple
                 zero = _trace(centered) <= ZERO_SHARE * float(queries.column_norms().sum())
                 known[id(queries)] = (-1 if zero else terms.number((centered,)), 1.0)
             else:
-                known[id(queries)] = (terms.number(()), squared_mean(queries))
+                known[id(queries)] = (terms.number(()), _nonzero_mean(queries))
         number, scale = known[id(queries)]
         numbers[index] = number if scale > 0 else -1
         coefficients[index] *= scale
     return numbers, coefficients
+
+
+def _nonzero_mean(queries: Queries) -> float:
+    """‖Q1‖²/N², without what rounding makes of zero; at most ‖Q‖²/N."""
+    mean = squared_mean(queries)
+    most = float(queries.column_norms().sum()) / math.prod(queries.shape)
+    return mean if mean > ZERO_MEAN * most else 0.0
 
 
 def _trace(centered: CenteredQueries) -> float:

@@ -107,8 +107,8 @@ class MatrixQueries:
             largest = float(np.abs(flat.astype(np.float64)).sum(axis=0).max(initial=0.0))
             largest *= self._largest
             if largest >= np.iinfo(dtype).max:
-                raise ResourceExceeded(
-                    f"answers of up to {largest:.0e} do not fit in {dtype}: "
+                raise ResourceExceeded(  # no figure: it would tell how many rows there are
+                    f"answers to a table do not fit in {dtype}: "
                     "make the coefficients of the queries smaller"
                 )
             # Whole numbers below 2^53 are exact in double precision, and much faster.
