@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Domain
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.privacy.budget import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.grid import integer_answers, squared_sensitivity, table_estimate
-from adaptive_qs.strategy.integer_queries import integer_queries
+from adaptive_qs.strategy.integer_queries import answer_scale, integer_queries
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
 
 Array = NDArray[np.float64]
@@ -28,8 +29,9 @@ Integers = NDArray[np.int64]
 
 MAX_ROWS = 2**31
 """Most rows of a table that is measured."""
-FINE_NOISE = 2**12
-"""Least standard deviation of the integer noise."""
+FINE_NOISE = 2**19
+"""Least standard deviation of the integer noise. At ``MAX_ROWS`` rows and ``MAX_COST`` values that
+are multiplied to reach it stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
 MOST_NOISE_BITS = 44
 """Bits of the largest standard deviation of the integer noise."""
 MOST_GRID_BITS = 40
@@ -45,6 +47,28 @@ def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
     least = min(shares) * 2 * units / UNITS_PER_RHO
     rows = 61 - max(most_rows, 1).bit_length()
     return min(MOST_GRID_BITS, rows, MOST_NOISE_BITS + math.floor(math.log2(least) / 2))
+
+
+def check_noise(mechanism: Mechanism, units: int) -> None:
+    """Refuse queries whose noise is too large to draw, before anything is spent.
+
+    Strategies need no check: ``grid_bits`` leaves room for their noise.
+
+    Raises:
+        ResourceExceeded: coefficients of too many sizes, or a budget too small for them.
+    """
+    seen: set[object] = set()
+    for number in range(mechanism.num_measurements):
+        measurement = mechanism.measurement(number)
+        if isinstance(measurement, QueryMeasurement) and measurement.queries not in seen:
+            seen.add(measurement.queries)
+            share = measurement.share * 2 * units / UNITS_PER_RHO
+            std = math.sqrt(measurement.squared_sensitivity / share)
+            if std * answer_scale(measurement.queries) > 2**MOST_NOISE_BITS:
+                raise ResourceExceeded(
+                    f"noise on {_label(mechanism.workload.domain, measurement)} is too large for "
+                    "exact integers: scale the custom matrices alike, or raise the budget"
+                )
 
 
 def measure(
@@ -83,7 +107,7 @@ def estimate(measurement: Measurement, noisy: Array) -> Array:
         queries (rows).
     """
     if isinstance(measurement, QueryMeasurement):
-        return noisy / math.prod(factor.scale for factor in integer_queries(measurement.queries))
+        return noisy / answer_scale(measurement.queries)
     return table_estimate(measurement.strategy.factors, noisy)
 
 

@@ -3,13 +3,26 @@
 All noise of a batch is Gaussian, so the budget is that of exact Gaussian DP: β is the largest μ²
 whose curve δ(ε) meets the (ε, δ) asked for, 8-15 % more than through zCDP.
 
-The noise is discrete. For a row with integer effect s the privacy loss is (2⟨y, s⟩ + ‖s‖²)/(2σ²)
-with y discrete Gaussian: it lives on a lattice of step g/σ², g the greatest common divisor of s,
-and δ(ε) is the expectation over it of (1 − e^{ε−L})₊, a function with one kink. By Poisson
-summation the lattice sum differs from the Gaussian integral by at most step² · density/8 at the
-kink (and by terms below exp(−2π²σ²/‖s‖²·...) that vanish for the σ used here). Measurements keep
-σ ≥ 2¹² and g ≤ Δ ≤ σ√β, so step ≤ √β/2¹²; with density/δ below 10⁶ for β ≤ 1 the relative change
-of δ stays below SLACK, by which δ is lowered first.
+The noise is discrete, and this is why its curve is that of Gaussian DP all the same. Divide each
+answer by its σ, which is at least F = ``FINE_NOISE``. All answers together then are a point z of a
+lattice with steps of at most 1/F along each axis, with probability proportional to exp(−|z|²/2),
+and a row moves the point by a lattice vector of some length m ≤ μ. The privacy loss depends only on
+the coordinate t of z along that vector, so that
+
+    δ(ε) = Σ_z exp(−|z⊥|²/2) h(t) / Σ_z exp(−|z|²/2),    h(t) = (exp(−t²/2) − e^ε exp(−(t+m)²/2))₊
+
+while Gaussian DP has integrals in place of both sums. By Poisson's formula a sum over the lattice,
+times the volume of its cell, is the integral plus the Fourier transform at all other points ξ of
+the dual lattice, whose coordinates are multiples of the σ. Below the line that adds a share of less
+than 3 exp(−2π²F²) for each answer: nothing. Above it the transform at a point with coordinate τ
+along the row's vector is at most exp(−2π²|ξ⊥|²) C/(4π²τ²), C the total variation of h′ (two
+integrations by parts; h has one kink). Points with |τ| < 7F/8 have |ξ⊥| > 0.48F: nothing again.
+Cut the others into slabs of width F/8 in τ. In a slab exp(−2π²|ξ⊥|²) is at most e^¼ times
+exp(−64|ξ − c|²/F²), c the slab's centre, and the sum of a Gaussian over a shifted lattice is at
+most its sum over the lattice itself, here 1 + 2e⁻⁶⁴ for each answer. So all slabs together add
+less than 2e^¼ C/(4π²) · (64/F²) Σ_{i≥7} 1/i² < C/F². Both C and the integral grow with m, and
+at m = μ their ratio is below 2¹⁷ for all costs up to ``MAX_COST`` and δ from 10⁻³⁰⁰ on: discrete
+noise makes δ larger by a factor of at most 1 + 2¹⁷/F² = 1 + 2⁻²¹, and δ is lowered by SLACK first.
 """
 
 from __future__ import annotations
@@ -26,7 +39,8 @@ from adaptive_qs.privacy.budget import UNITS_PER_RHO
 
 DEFAULT_DELTA = 1e-9
 SLACK = 2.0**-20
-MIN_COST, MAX_COST = 1e-10, 1e10
+"""Share of δ set aside for the noise being discrete."""
+MIN_COST, MAX_COST = 1e-10, 1e6
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,9 @@ class BatchTarget:
                 f"nothing but noise, to {MAX_COST:g}, above which there is none"
             )
         if epsilon is None:
-            epsilon = gaussian_epsilon_of(math.sqrt(beta), delta * (1 - SLACK))
+            epsilon = gaussian_epsilon_of(
+                math.nextafter(math.sqrt(beta), math.inf), delta * (1 - SLACK)
+            )
         return cls(beta, epsilon, delta)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.errors import WorkloadError
+from adaptive_qs.strategy.integer_queries import integer_queries
 from adaptive_qs.strategy.mechanism import QueryMeasurement
 from adaptive_qs.strategy.solution import Status
 from adaptive_qs.workload.products import count_queries
+from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import QueryWorkload
 
 Array = NDArray[np.float64]
@@ -20,15 +24,22 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class DirectMechanism:
-    """Every attribute set's queries, measured as they are.
+    """Every attribute set's queries, measured as they are, with integer coefficients.
 
     Attributes:
         workload: what is answered.
         lower_bound: no matrix mechanism at privacy cost 1 has a smaller total error.
+
+    Raises:
+        WorkloadError: an attribute set's queries are all zero.
+        ResourceExceeded: the coefficients of a set are too large to be measured exactly.
     """
 
     workload: QueryWorkload
     lower_bound: float
+
+    def __post_init__(self) -> None:
+        assert self.noise_variance > 0  # every set is found measurable before anything is spent
 
     @cached_property
     def squared_sensitivities(self) -> tuple[Array, ...]:
@@ -40,8 +51,13 @@ class DirectMechanism:
             for index in range(len(part)):
                 queries = part.queries(index)
                 if queries not in known:
-                    known[queries] = float(np.prod([q.column_norms().max() for q in queries]))
+                    known[queries] = _squared_sensitivity(queries)
                 values[index] = known[queries]
+                if not values[index]:
+                    names = self.workload.domain.clique_names(tuple(part.cliques[index].tolist()))
+                    raise WorkloadError(
+                        f"the queries on {', '.join(names)} are all zero: leave them out"
+                    )
             found.append(values)
         return tuple(found)
 
@@ -85,7 +101,7 @@ class DirectMechanism:
         return [sum(map(len, self.workload.parts[:part])) + index]
 
     def on_grid(self, grid_bits: int) -> DirectMechanism:
-        """Itself: queries are made integers when they are measured."""
+        """Itself: queries have integer coefficients of their own."""
         return self
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -100,3 +116,7 @@ class DirectMechanism:
     def largest_variance(self) -> tuple[float, bool]:
         """The variance of every answer."""
         return self.noise_variance, True
+
+
+def _squared_sensitivity(queries: Sequence[Queries]) -> float:
+    return math.prod(f.squared_norm / f.scale**2 for f in integer_queries(queries))
