@@ -17,6 +17,9 @@ from adaptive_qs.workload.queries import AxisQueries, Queries
 Array = NDArray[np.float64]
 CliqueArray = NDArray[np.int32]
 
+WEIGHT_RANGE = 1e9
+"""Largest ratio of two weights: far beyond it solvers would take the lesser for rounding errors."""
+
 
 @dataclass(frozen=True, eq=False)
 class QueryPart:
@@ -78,7 +81,7 @@ class QueryWorkload:
         parts: at least one.
 
     Raises:
-        WorkloadError: no parts.
+        WorkloadError: no parts, or weights too far apart.
     """
 
     domain: Domain
@@ -87,6 +90,12 @@ class QueryWorkload:
     def __post_init__(self) -> None:
         if not self.parts:
             raise WorkloadError("the workload is empty: name at least one set of attributes")
+        largest = max(float(part.weights.max()) for part in self.parts)
+        if min(float(part.weights.min()) for part in self.parts) * WEIGHT_RANGE < largest:
+            raise WorkloadError(
+                f"the workload's weights differ by more than a factor of {WEIGHT_RANGE:,.0f}: "
+                "leave out what matters so little"
+            )
 
     @property
     def num_queries(self) -> int:

@@ -1,0 +1,41 @@
+"""Query workloads: what is refused, and counts that never overflow."""
+
+import numpy as np
+import pytest
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import WorkloadError
+from adaptive_qs.workload.axis_queries import Prefix, Range
+from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+
+DOMAIN = Domain.from_sizes({f"a{i}": 100_000 for i in range(6)})
+SINGLES = np.array([[0], [1]], dtype=np.int32)
+
+
+def part(weights, cliques=SINGLES, family=Prefix):
+    return QueryPart(cliques, {i: family(100_000) for i in range(6)}, None, np.array(weights))
+
+
+def test_weights_too_far_apart_are_refused():
+    assert QueryWorkload(DOMAIN, (part([1.0, 2e-9]),)).num_sets == 2
+    for parts in ([part([1.0, 5e-10])], [part([1.0, 1.0]), part([5e-10, 5e-10])]):
+        with pytest.raises(WorkloadError, match="weights differ by more than a factor"):
+            QueryWorkload(DOMAIN, tuple(parts))
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
+def test_bad_weights_are_refused(weight):
+    with pytest.raises(WorkloadError, match="not a positive finite number"):
+        part([1.0, weight])
+
+
+def test_no_parts_and_no_sets_are_refused():
+    with pytest.raises(WorkloadError, match="empty"):
+        QueryWorkload(DOMAIN, ())
+    with pytest.raises(WorkloadError, match="without attributes"):
+        part([], np.empty((0, 1), dtype=np.int32))
+
+
+def test_counts_are_exact():
+    six = part([1.0], np.arange(6, dtype=np.int32)[None], Range)
+    assert QueryWorkload(DOMAIN, (six,)).num_queries == (100_000 * 100_001 // 2) ** 6
