@@ -14,6 +14,7 @@ from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.residual_choice import Bases
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.whole_bound import any_mechanism_bound
 from adaptive_qs.workload.decomposition import Decomposition, decompose_workload
 from adaptive_qs.workload.query_workload import QueryWorkload
 
@@ -130,11 +131,13 @@ def _hdmm(request: _Request) -> MechanismChoice:
 
 
 def _identity(request: _Request) -> MechanismChoice:
-    return MechanismChoice("identity", full_problem.identity(request.decomposition), 1, 0)
+    return MechanismChoice(
+        "identity", full_problem.identity(request.decomposition, request.settings), 1, 0
+    )
 
 
 def _gaussian(request: _Request) -> MechanismChoice:
-    bound = full_problem.any_mechanism_bound(request.decomposition)
+    bound = any_mechanism_bound(request.decomposition, request.settings)
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
 
 

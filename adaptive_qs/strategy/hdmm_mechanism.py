@@ -9,7 +9,6 @@ import numpy as np
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.residual.variance import privacy_cost
-from adaptive_qs.strategy.full_problem import any_mechanism_bound
 from adaptive_qs.strategy.grouped import GroupedMechanism
 from adaptive_qs.strategy.hdmm.marginals import MarginalStrategy
 from adaptive_qs.strategy.hdmm.product import ProductStrategy
@@ -24,6 +23,7 @@ from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.smasher import solve_all
 from adaptive_qs.strategy.solution import Status
 from adaptive_qs.strategy.whole_domain import WholeDomainMechanism
+from adaptive_qs.strategy.whole_bound import any_mechanism_bound
 from adaptive_qs.workload.decomposition import Decomposition
 from adaptive_qs.workload.query_workload import QueryWorkload
 
@@ -35,8 +35,9 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
         WorkloadError: queries on several attributes that are no products.
     """
     workload = decomposition.workload
-    strategy = select(product_workload(workload), settings=settings).strategy
-    bound = any_mechanism_bound(decomposition)
+    selection = select(product_workload(workload, settings), settings=settings)
+    strategy = selection.strategy
+    bound = max(selection.lower_bound, any_mechanism_bound(decomposition, settings))
     if isinstance(strategy, MarginalStrategy):
         return _of_marginals(decomposition, strategy)
     if isinstance(strategy, UnionStrategy):
