@@ -22,8 +22,8 @@ from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.smasher import solve_all
 from adaptive_qs.strategy.solution import Status
-from adaptive_qs.strategy.whole_domain import WholeDomainMechanism
 from adaptive_qs.strategy.whole_bound import any_mechanism_bound
+from adaptive_qs.strategy.whole_domain import WholeDomainMechanism
 from adaptive_qs.workload.decomposition import Decomposition
 from adaptive_qs.workload.query_workload import QueryWorkload
 
