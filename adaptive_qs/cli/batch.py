@@ -51,10 +51,7 @@ def plan_lines(plan: BatchPlan) -> list[Row]:
         mechanism_line(plan),
         privacy_line(plan),
         error_line(plan),
-        (
-            "at best",
-            f"RMSE {figure(plan.lower_bound_rmse)}, {_percent(gap_of(plan))} in its square",
-        ),
+        ("at best", _bound(plan)),
         ("largest", _largest(plan)),
         ("solved", f"{counted(plan.choice.subworkloads, 'subworkload')}, {solves}"),
         ("planning", f"{plan.seconds:.1f} seconds"),
@@ -126,6 +123,11 @@ def tell_limits(plan: BatchPlan) -> None:
         )
     if not plan.max_variance[1]:
         note("the largest standard error is an upper bound: no query has a larger one")
+
+
+def _bound(plan: BatchPlan) -> str:
+    bound, gap = figure(plan.lower_bound_rmse), _percent(gap_of(plan))
+    return f"no mechanism of this kind is below RMSE {bound}; the gap is {gap} of the squared error"
 
 
 def _largest(plan: BatchPlan) -> str:

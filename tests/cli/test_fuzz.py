@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from adaptive_qs.answering import api
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.synthesizer import pipeline
 
@@ -60,6 +61,30 @@ def test_option_values(command, option, value):
 def test_budgets(command, epsilon):
     command(f"--epsilon={epsilon}")
     command(f"--rho={epsilon}")
+
+
+@FUZZ
+@given(
+    option=st.sampled_from(
+        ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
+         "max-memory", "insecure-seed"]
+    ),
+    value=numbers,
+)  # fmt: skip
+@example(option="jobs", value="9" * 400)
+@example(option="gap", value="5e-324")
+@example(option="confidence", value="5e-324")
+def test_option_values_of_answer(run, monkeypatch, option, value):
+    def refuse(*_):
+        raise BudgetExceeded("the first charge")
+
+    monkeypatch.setattr(api, "Mechanisms", refuse)
+    base = ["answer", "t.csv", "--schema", "s.json", "--out", "o.csv", "--epsilon", "1"]
+    outcome = run(*base, f"--{option}={value}")
+    assert outcome.code in (2, 3, 4), outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith(("error: ", "warning: "))
+    assert not Path("o.csv").exists()
 
 
 json_values = st.recursive(

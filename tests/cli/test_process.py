@@ -47,6 +47,39 @@ def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_demo_of_answers(tmp_path):
+    process = start(tmp_path, "answer", "--demo", "--json")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    content = json.loads(out)
+    assert (content["epsilon"], content["delta"]) == (1, 1e-9)
+    path = tmp_path / "adult_answers.parquet"
+    assert list(tmp_path.iterdir()) == [path]
+    found, true = pd.read_parquet(path), pd.read_csv(ADULT.data)
+    assert len(found) == content["rows"] == content["queries"]
+    counts = true.groupby(["gender", "income"]).size()
+    for (sex, income), count in counts.items():
+        row = found[found["query"] == f"gender = {sex} and income = {income}"].iloc[0]
+        assert abs(row.estimate - count) < 6 * row.standard_error
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_leave_no_answers_and_say_what_was_spent(number, tmp_path):
+    process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "gaussian")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(
+        part.stat().st_size for part in tmp_path.glob(".*.part")
+    ):
+        time.sleep(0.02)
+    assert process.poll() is None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (128 + number, "")
+    assert err.startswith("error: stopped before the end: part of the budget was spent")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("saved", [False, True])
 def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, saved, tmp_path):
@@ -76,11 +109,12 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
     assert process.stderr.read() == ""
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize("verb", ["synthesize", "plan", "answer"])
+def test_help_imports_nothing_heavy(verb):
     code = (
         "import sys\n"
         "from adaptive_qs.cli import main\n"
-        "assert main(['synthesize', '--help']) == 0\n"
+        f"assert main(['{verb}', '--help']) == 0\n"
         "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
