@@ -42,25 +42,27 @@ def assemble(workload: QueryWorkload, entropy: EntropySource | None = None) -> d
     plan = plan_batch(workload, COST, "querysmasher", jobs=JOBS)
     planned = time.perf_counter()
     counter = MarginalCounter(generated_table(workload.domain))
-    drawn = time.perf_counter()
+    drawn, drawn_cpu = time.perf_counter(), time.process_time()
     bits = grid_bits(plan.mechanism, COST.units, NUM_ROWS)
     mechanism = plan.mechanism.on_grid(bits)
     budget = Budget(Fraction(COST.units, UNITS_PER_RHO))
     mechanisms = Mechanisms(budget, entropy or SystemEntropy())
     step = [1 + len(part) // CHECKED for part in workload.parts]
-    answers, checked, ratios, checking_s = 0, 0, 0.0, 0.0
+    answers, checked, ratios, checking_s, checking_cpu_s = 0, 0, 0.0, 0.0, 0.0
     for found in answer_sets(mechanism, counter, mechanisms, COST.units):
         answers += found.estimates.size
         if found.index % step[found.part] == 0:
-            pause = time.perf_counter()
+            pause, pause_cpu = time.perf_counter(), time.process_time()
             true = answer_product(found.queries, counter.count(found.clique)).reshape(-1)
             ratios += float(((found.estimates - true) ** 2 / found.variances).sum())
             checked += true.size
             checking_s += time.perf_counter() - pause
+            checking_cpu_s += time.process_time() - pause_cpu
     assert answers == workload.num_queries
     return {
         "plan_seconds": planned - began,
         "assemble_seconds": time.perf_counter() - drawn - checking_s,
+        "assemble_cpu_seconds": time.process_time() - drawn_cpu - checking_cpu_s,
         "assemble_peak_memory_mb": peak_memory_mb(),
         "answers": answers,
         "answers_checked": checked,
