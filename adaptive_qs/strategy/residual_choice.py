@@ -9,6 +9,7 @@ import numpy as np
 
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.progress import StepProgress
+from adaptive_qs.strategy.attribute_basis import attribute_bases
 from adaptive_qs.strategy.eigen import solve_eigen
 from adaptive_qs.strategy.fourier import solve_fourier
 from adaptive_qs.strategy.matrix import CenteringFactor, Factor
@@ -121,16 +122,15 @@ def residual_planner_plus(
     Args:
         decomposition: the subworkloads.
         settings: for the one-way problems.
-        bases: strategies of some attributes; the others get the certified optimum of their own
-            one-way subworkload, or contrasts where the workload has none.
+        bases: strategies of some attributes; the others get one chosen from all that is asked
+            of them (:mod:`adaptive_qs.strategy.attribute_basis`).
         jobs: threads that solve.
         progress: told how many classes are solved, and of how many.
 
     Raises:
         InputError: a basis for an attribute that there is not, or of another size.
-        ResourceExceeded: a one-way subworkload is too large.
     """
-    factors, kind = _attribute_bases(decomposition, settings, bases or {})
+    factors, kind = _chosen_bases(decomposition, settings, bases or {})
     split, members = _split_classes(decomposition, kind)
     chosen = {
         id(subworkload): tuple(factors[i] for i in attributes)
@@ -139,32 +139,28 @@ def residual_planner_plus(
     return smash(split, lambda s: solve_with_basis(s, chosen[id(s)]), jobs, progress)
 
 
-def _attribute_bases(
+def _chosen_bases(
     decomposition: Decomposition, settings: SolverSettings, bases: Bases
-) -> tuple[list[Factor], list[object]]:
-    """A factor for each attribute, and a key that is equal where factors are."""
-    domain = decomposition.workload.domain
+) -> tuple[list[Factor], list[int]]:
+    """A factor for each attribute, and a number for each that is equal where factors are."""
+    sizes = decomposition.workload.domain.sizes
     for attribute, basis in bases.items():
-        if not 0 <= attribute < len(domain) or basis.shape != (domain.sizes[attribute],):
+        if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
             raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
-    cache = SolveCache()
-    position = {r: k for k, r in enumerate(decomposition.residuals) if len(r) == 1}
-    factors: list[Factor] = []
-    keys: list[object] = []
-    for attribute, size in enumerate(domain.sizes):
-        if attribute in bases:
-            factors.append(bases[attribute])
-            keys.append(("given", id(bases[attribute])))
-        elif (attribute,) in position:
-            number = int(decomposition.class_of[position[attribute,]])
-            found = solve(decomposition.subworkloads[number], settings, cache)
-            (factor,) = found.strategy.factors
-            factors.append(factor if _spans(factor) else CenteringFactor(size))
-            keys.append(("class", number))
-        else:
-            factors.append(CenteringFactor(size))
-            keys.append(("contrast", size))
-    return factors, keys
+    if len(bases) == len(sizes):
+        return [bases[i] for i in range(len(sizes))], _numbers(bases)
+    factors, numbers = attribute_bases(decomposition, settings)
+    given = _numbers(bases)
+    for position, attribute in enumerate(sorted(bases)):
+        factors[attribute] = bases[attribute]
+        numbers[attribute] = -1 - given[position]
+    return factors, numbers
+
+
+def _numbers(bases: Bases) -> list[int]:
+    """For each basis, by attribute, the position of the first that is the same object."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(bases[i]), k) for k, i in enumerate(sorted(bases))]
 
 
 def _spans(factor: Factor) -> bool:
@@ -176,10 +172,10 @@ def _spans(factor: Factor) -> bool:
 
 
 def _split_classes(
-    decomposition: Decomposition, keys: list[object]
+    decomposition: Decomposition, keys: list[int]
 ) -> tuple[Decomposition, list[tuple[int, ...]]]:
     """Classes whose residuals also have equal bases, and the attributes of one of each."""
-    number: dict[object, int] = {}
+    number: dict[tuple[int, tuple[int, ...]], int] = {}
     members: list[tuple[int, ...]] = []
     subworkloads: list[Subworkload] = []
     class_of = np.empty_like(decomposition.class_of)

@@ -178,16 +178,16 @@ def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple
     assert part.joint is not None
     coefficients = part.weights.copy()
     numbers = np.empty(len(part), dtype=np.int64)
-    known: dict[int, tuple[int, float]] = {}
+    known: dict[Queries, tuple[int, float]] = {}
     for index, queries in enumerate(part.joint):
-        if id(queries) not in known:
+        if queries not in known:
             if kept:
                 centered = centered_part(queries, kept)
                 zero = _trace(centered) <= ZERO_SHARE * float(queries.column_norms().sum())
-                known[id(queries)] = (-1 if zero else terms.number((centered,)), 1.0)
+                known[queries] = (-1 if zero else terms.number((centered,)), 1.0)
             else:
-                known[id(queries)] = (terms.number(()), _nonzero_mean(queries))
-        number, scale = known[id(queries)]
+                known[queries] = (terms.number(()), _nonzero_mean(queries))
+        number, scale = known[queries]
         numbers[index] = number if scale > 0 else -1
         coefficients[index] *= scale
     return numbers, coefficients
