@@ -14,17 +14,24 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.matrix import CenteringFactor, Factor, IdentityFactor, Strategy
-from adaptive_qs.strategy.rounding import round_matrix
+from adaptive_qs.strategy.rounding import MOST_COMPLETED, round_matrix, with_differences
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_BITS, LEAST_BITS = 24, 4
 """Bits of one factor."""
+WELL_DETERMINED = 1e-13
+"""Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
+
+_TOO_LARGE = (
+    "a measurement over {:,} cells is too large for exact integers: ask for fewer ways or declare "
+    "coarser bins"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +40,13 @@ class GridFactor:
 
     Args:
         integers: M, shape (rows, Πshape).
-        shape: sizes of the axes covered.
         balanced: for each axis, whether all rows sum to zero along it.
+        shape: sizes of the axes covered.
     """
 
     integers: Integers
-    shape: tuple[int, ...]
     balanced: tuple[bool, ...]
+    shape: tuple[int, ...]
 
     @cached_property
     def squared_norm(self) -> int:
@@ -57,7 +64,7 @@ class GridFactor:
     @cached_property
     def covariance(self) -> Array:
         """V⁺ of M/‖M‖, shape (Πshape, Πshape)."""
-        if self._is_full:
+        if self.is_full:
             return self._full_covariance()
         return self.inverse @ self.inverse.T
 
@@ -65,26 +72,46 @@ class GridFactor:
     def inverse(self) -> Array:
         """(M/‖M‖)⁺, shape (Πshape, rows)."""
         b = self.matrix
-        if self._is_full:
+        if self.is_full:
             return self.covariance @ b.T
         return np.asarray(cho_solve(cho_factor(b @ b.T), b).T, dtype=np.float64)
 
+    @cached_property
+    def is_determined(self) -> bool:
+        """Whether the inverse exists with some digits to spare."""
+        b = self.matrix
+        gram = b.T @ b + self._ignored if self.is_full else b @ b.T
+        try:
+            pivots = np.diagonal(cho_factor(gram)[0])
+        except LinAlgError:
+            return False
+        return bool((pivots.min() / pivots.max()) ** 2 > WELL_DETERMINED)
+
     @property
-    def _is_full(self) -> bool:
-        """Whether M determines every table that is balanced as its rows are."""
-        dimension = math.prod(n - 1 if zero else n for n, zero in zip(self.shape, self.balanced))
-        return len(self.integers) >= dimension
+    def is_full(self) -> bool:
+        """Whether M has rows enough to determine every table that is balanced as they are."""
+        return len(self.integers) >= self.dimension
+
+    @property
+    def dimension(self) -> int:
+        """Of the space of those tables."""
+        return math.prod(n - 1 if zero else n for n, zero in zip(self.shape, self.balanced))
 
     def _full_covariance(self) -> Array:
         """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
+        ignored = self._ignored
+        gram = self.matrix.T @ self.matrix
+        inverse = cho_solve(cho_factor(gram + ignored), np.eye(len(ignored)) - ignored)
+        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+
+    @property
+    def _ignored(self) -> Array:
+        """P, shape (Πshape, Πshape)."""
         projection: Array = np.ones((1, 1))
         for n, zero in zip(self.shape, self.balanced):
             axis = np.eye(n) - (1 / n if zero else 0.0)
             projection = np.kron(projection, axis).astype(np.float64, copy=False)
-        ignored = np.eye(len(projection)) - projection
-        gram = self.matrix.T @ self.matrix
-        inverse = cho_solve(cho_factor(gram + ignored), projection)
-        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+        return np.eye(len(projection)) - projection
 
 
 def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
@@ -96,7 +123,7 @@ def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
             rows stay below r · 2**grid_bits.
 
     Raises:
-        ResourceExceeded: so many cells that no coefficients would be left.
+        ResourceExceeded: so many cells that too little would be left of the coefficients.
     """
     kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
     fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
@@ -104,13 +131,9 @@ def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
     bits = math.floor((grid_bits - fixed) / max(rounded, 1))
     while True:
         if bits < (LEAST_BITS if rounded else 0):
-            raise ResourceExceeded(
-                f"a measurement over {math.prod(strategy.shape):,} cells is too large for exact "
-                "integers: ask for fewer ways or declare coarser bins"
-            )
+            raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
         factors = tuple(
-            factor if factor in kept else _rounded(factor, min(bits, MOST_BITS))
-            for factor in strategy.factors
+            factor if factor in kept else _rounded(factor, bits) for factor in strategy.factors
         )
         if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
             return Strategy(factors)
@@ -182,5 +205,15 @@ def _largest(factor: Factor) -> int:
 
 
 def _rounded(factor: Factor, bits: int) -> GridFactor:
-    integers, balanced = round_matrix(factor.matrix, factor.shape, bits)
-    return GridFactor(integers, factor.shape, balanced)
+    """The factor in integers that determine what it does."""
+    matrix, shape = factor.matrix, factor.shape
+    found = GridFactor(*round_matrix(matrix, shape, min(bits, MOST_BITS)), shape)
+    incomplete = matrix.shape[1] > MOST_COMPLETED and len(matrix) < found.dimension
+    if incomplete and bits >= MOST_BITS:  # what is left of rounding is a bias: the finer the better
+        found = GridFactor(*round_matrix(matrix, shape, bits), shape)
+    elif not (found.is_full and found.is_determined):
+        integers = with_differences(found.integers, found.balanced, shape, min(bits, MOST_BITS))
+        found = GridFactor(integers, found.balanced, shape)
+    if not found.is_determined:
+        raise ResourceExceeded(_TOO_LARGE.format(matrix.shape[1]))
+    return found

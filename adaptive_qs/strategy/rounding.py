@@ -6,7 +6,8 @@ largest is the sensitivity.
 
 Where the matrix spans less than its space (few queries), rows of small norm are added for the rest,
 so that the integers still determine its queries exactly. For more than ``MOST_COMPLETED`` cells
-they are left out: estimates then are unbiased up to about 2^-bits times the number of rows.
+they are left out: estimates then are unbiased up to about 2^-bits √cells of the largest coefficient
+for every row of the table, which is why such a matrix gets more bits.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MOST_COMPLETED = 1024
 ZERO = 1e-9
 """Sums of normalised rows below this are zero."""
 TRIMS_PER_COLUMN = 16
+MOST_TRIMMED_BITS = 26
+"""Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
 
 
 def round_matrix(
@@ -51,9 +54,33 @@ def round_matrix(
             index[axis] = slice(0, 1)
             grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
     integers = grid.reshape(len(matrix), -1)
-    if len(shape) == 1:
+    if len(shape) == 1 and bits <= MOST_TRIMMED_BITS:
         _trim(integers, 4**bits, balanced[0])
     return integers[(integers != 0).any(axis=1)], balanced
+
+
+def with_differences(
+    integers: Integers, balanced: tuple[bool, ...], shape: tuple[int, ...], bits: int
+) -> Integers:
+    """More rows, so that the integers determine every table that is balanced as they are.
+
+    Differences of two cells along balanced axes and single cells along others, of small weight:
+    for matrices that lose directions when they are rounded, because these have small norms or
+    there are few bits.
+
+    Args:
+        integers: shape (rows, Πshape).
+        balanced: for each axis, whether all rows sum to zero along it.
+        shape: sizes of the axes.
+        bits: of the largest coefficients.
+    """
+    extra: Integers = np.ones((1, 1), dtype=np.int64)
+    for n, zero in zip(shape, balanced):
+        unit = np.eye(n, dtype=np.int64)
+        steps = sorted({1, math.isqrt(n)} if zero else ())
+        rows = [unit - np.roll(unit, step, axis=1) for step in steps] or [unit]
+        extra = np.kron(extra, np.concatenate(rows))
+    return np.concatenate([integers, max(1, 2 ** (bits // 2) // 2) * extra])
 
 
 def _trim(grid: Integers, limit: int, balanced: bool) -> None:
