@@ -12,6 +12,7 @@ from points whose distribution it does not change either.
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import resource
@@ -202,8 +203,21 @@ def solve_apart(case: Case) -> dict[str, Any]:
         return pool.apply(solve, (case,))
 
 
+def kept_rows(cases: list[Case], folder: Path) -> dict[Case, dict[str, Any]]:
+    """The rows that an earlier run wrote, by their cases."""
+    path = folder / "hdmm_tables.json"
+    rows = json.loads(path.read_text())["numbers"] if path.exists() else []
+    keys = {(str(c.table), c.workload, c.dataset, str(c.cells or "")): c for c in cases}
+    found = {}
+    for row in rows:
+        domain = row["domain"] if row["dataset"] == "1d" else ""
+        found[keys[str(row["table"]), row["workload"], row["dataset"], domain]] = row
+    return found
+
+
 def main(
     quick: Annotated[bool, typer.Option(help="Only rows that take less than a second.")] = False,
+    cells: Annotated[int, typer.Option(help="Only rows on so many cells; others stay.")] = 0,
     folder: Annotated[Path, typer.Option(help="Where to write.")] = RESULTS,
 ) -> None:
     """Write hdmm_tables.{json,csv}."""
@@ -211,8 +225,9 @@ def main(
     if quick:
         cases = [c for c in cases if c.cells == 64 or (c.dataset == "CPS" and not c.cells)]
     config = {"epsilon": EPSILON, "delta": DELTA, "quick": quick}
-    done: dict[Case, dict[str, Any]] = {}
-    for case in sorted(cases, key=lambda case: case.cells):
+    done = kept_rows(cases, folder) if cells else {}
+    chosen = [case for case in cases if not cells or case.cells == cells]
+    for case in sorted(chosen, key=lambda case: case.cells):
         done[case] = solve(case) if quick else solve_apart(case)
         print(*done[case].values(), sep=" | ", file=sys.stderr, flush=True)
         rows = [done[case] for case in cases if case in done]

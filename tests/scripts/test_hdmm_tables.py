@@ -67,6 +67,15 @@ def test_the_quick_run_reaches_the_published_errors(tmp_path):
         assert row["domain"]
 
 
+def test_a_later_run_on_some_rows_keeps_the_others(tmp_path):
+    main(quick=True, folder=tmp_path)
+    before = (tmp_path / "hdmm_tables.csv").read_text().splitlines()
+    main(quick=True, cells=64, folder=tmp_path)
+    after = (tmp_path / "hdmm_tables.csv").read_text().splitlines()
+    assert len(after) == len(before)
+    assert [line for line in after if "CPS" in line] == [line for line in before if "CPS" in line]
+
+
 def test_every_published_row_is_there():
     cases = hdmm_tables.all_cases()
     assert len(cases) == 2 * 15 + 2 * 6

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+from adaptive_qs.strategy.hdmm import pidentity
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.pidentity import (
     PIdentity,
@@ -62,6 +63,20 @@ def test_a_search_from_a_good_start_does_not_end_above_it():
     good = optimize_p_identity(gram, 2, np.random.default_rng(0), restarts=3)
     poor = optimize_p_identity(gram, 2, np.random.default_rng(1), 1, 1, start=good.weights)
     assert np.vdot(gram, poor.covariance) <= np.vdot(gram, good.covariance) * (1 + 1e-12)
+
+
+def test_a_coarse_start_saves_iterations(monkeypatch):
+    monkeypatch.setattr(pidentity, "COARSE_FROM", 400)
+    gram, rows = Prefix(403).gram(), default_rows(403)
+    coarse = pidentity.first_weights(gram, rows, np.random.default_rng(0), 300)
+    plain = pidentity.windows(rows, 403, np.random.default_rng(0))
+    assert coarse.shape == plain.shape
+    assert coarse.min() >= 0
+    errors = [
+        np.vdot(gram, optimize_p_identity(gram, rows, None, 0, 40, start).covariance)
+        for start in (coarse, plain)
+    ]
+    assert errors[0] < 0.99 * errors[1]
 
 
 def test_more_rows_than_cells_and_a_single_cell_work():
