@@ -73,10 +73,10 @@ def test_a_coarse_start_saves_iterations(monkeypatch):
     assert coarse.shape == plain.shape
     assert coarse.min() >= 0
     errors = [
-        np.vdot(gram, optimize_p_identity(gram, rows, None, 0, 40, start).covariance)
+        np.vdot(gram, optimize_p_identity(gram, rows, None, 0, 20, start).covariance)
         for start in (coarse, plain)
     ]
-    assert errors[0] < 0.99 * errors[1]
+    assert errors[0] < 0.95 * errors[1]
 
 
 def test_more_rows_than_cells_and_a_single_cell_work():
