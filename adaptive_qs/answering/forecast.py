@@ -10,6 +10,8 @@ from adaptive_qs.workload.products import count_queries
 
 PROCESS_BYTES = 350 * 2**20
 """Interpreter, libraries and compiled kernels."""
+TABLE_BYTES = 96 * 2**20
+"""Batches of answers in words on their way to a file, whatever their number."""
 CELL_BYTES = 48
 """Counts, integer answers, noise, noisy answers and estimate of one cell of a measurement."""
 KEPT_BYTES = 8
@@ -58,6 +60,7 @@ def forecast(mechanism: Mechanism) -> Forecast:
         answers += part.num_queries
         for queries in {part.queries(index) for index in range(len(part))}:
             largest_set = max(largest_set, count_queries(queries))
-    memory = PROCESS_BYTES + largest * CELL_BYTES + kept * KEPT_BYTES + largest_set * ANSWER_BYTES
+    memory = PROCESS_BYTES + TABLE_BYTES + kept * KEPT_BYTES
+    memory += largest * CELL_BYTES + largest_set * ANSWER_BYTES
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     return Forecast(memory, seconds, draws, largest_set)

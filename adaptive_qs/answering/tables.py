@@ -21,7 +21,7 @@ from adaptive_qs.errors import InputError
 
 Array = NDArray[np.float64]
 
-BATCH_ROWS = 2**17
+BATCH_ROWS = 2**16
 """Rows of a batch: small attribute sets are gathered, large ones divided."""
 
 COLUMNS = pa.schema(
