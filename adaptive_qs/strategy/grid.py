@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.matrix import CenteringFactor, Factor, IdentityFactor, Strategy
-from adaptive_qs.strategy.rounding import MOST_COMPLETED, round_matrix, with_differences
+from adaptive_qs.strategy.rounding import MOST_COMPLETED, centered, round_matrix, with_differences
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -114,13 +114,15 @@ class GridFactor:
         return np.eye(len(projection)) - projection
 
 
-def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
+def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
     """The strategy with integer coefficients; centering and identity are so already.
 
     Args:
         strategy: any.
         grid_bits: of the product of the factors' largest coefficients. Answers to a table of r
             rows stay below r · 2**grid_bits.
+        of_residual: make all rows sum to zero along every axis, whatever the solver's rounding
+            left; a residual must not be mixed with those it contains.
 
     Raises:
         ResourceExceeded: so many cells that too little would be left of the coefficients.
@@ -133,7 +135,8 @@ def on_grid(strategy: Strategy, grid_bits: int) -> Strategy:
         if bits < (LEAST_BITS if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
         factors = tuple(
-            factor if factor in kept else _rounded(factor, bits) for factor in strategy.factors
+            factor if factor in kept else _rounded(factor, bits, of_residual)
+            for factor in strategy.factors
         )
         if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
             return Strategy(factors)
@@ -204,9 +207,11 @@ def _largest(factor: Factor) -> int:
     return int(abs(factor.integers).max()) if isinstance(factor, GridFactor) else 1
 
 
-def _rounded(factor: Factor, bits: int) -> GridFactor:
+def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor:
     """The factor in integers that determine what it does."""
     matrix, shape = factor.matrix, factor.shape
+    if of_residual:
+        matrix = centered(matrix, shape)
     found = GridFactor(*round_matrix(matrix, shape, min(bits, MOST_BITS)), shape)
     incomplete = matrix.shape[1] > MOST_COMPLETED and len(matrix) < found.dimension
     if incomplete and bits >= MOST_BITS:  # what is left of rounding is a bias: the finer the better

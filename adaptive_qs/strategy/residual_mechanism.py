@@ -99,7 +99,7 @@ class ResidualMechanism:
         """
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
-            strategy = on_grid(solution.strategy, grid_bits)
+            strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
             objective = total_variance(subworkload, strategy)
             solutions.append(replace(solution, strategy=strategy, objective=objective))
         return ResidualMechanism(self.decomposition, tuple(solutions), self.shares)

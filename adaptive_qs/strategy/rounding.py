@@ -30,6 +30,14 @@ MOST_TRIMMED_BITS = 26
 """Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
 
 
+def centered(matrix: Array, shape: tuple[int, ...]) -> Array:
+    """The rows without their means along every axis, shape (rows, Πshape)."""
+    cells = matrix.reshape(-1, *shape)
+    for axis in range(1, cells.ndim):
+        cells = cells - cells.mean(axis=axis, keepdims=True)
+    return cells.reshape(matrix.shape)
+
+
 def round_matrix(
     matrix: Array, shape: tuple[int, ...], bits: int
 ) -> tuple[Integers, tuple[bool, ...]]:
