@@ -1,5 +1,6 @@
 """Workloads as unions of products."""
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -54,8 +55,9 @@ def test_other_unions_are_not(sets):
 @pytest.mark.parametrize(("weight", "recognised"), [(1e-6, True), (1e-15, False)])
 def test_a_factor_that_rounding_would_lose_makes_no_product(weight, recognised):
     families = {0: Prefix, 1: Marginal}
-    parts = [([(0,)], families, [1.0]), ([(0, 1)], families, [weight])]
+    parts = [([(0,)], families, None), ([(0, 1)], families, None)]
     products = product_workload(workload((4, 3), parts))
+    products = replace(products, weights=np.array([1.0, weight]))
     assert (products.factorised() is not None) == recognised
 
 
