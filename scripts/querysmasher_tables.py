@@ -47,6 +47,8 @@ TARGETS: dict[tuple[int, str, int], dict[str, float]] = {
     },
 }
 TABLE_6_SOLVE_SECONDS = 1.0
+MOST_ANSWERS = 200_000_000
+"""Workloads with more answers are planned, and assembled only where there is a target for it."""
 QUICK = {  # a few rows that take a moment: table, schema and, if not all, workload
     (2, "CPS", "hybrid 1-way"),
     (2, "CPS", "hybrid 2-way"),
@@ -90,8 +92,11 @@ def judge_time(row: Row, line: dict[str, Any]) -> str:
     if row.table == 6:
         limits = {"solve_seconds": TABLE_6_SOLVE_SECONDS}
     published_mb = 1_000 * row.published["memory_gb"]
+    published_s = row.published["total_seconds"]
+    if line["assemble_seconds"] is None:
+        published_s -= row.published["assemble_seconds"]
     beaten = {
-        "total_seconds": row.published["total_seconds"],
+        "total_seconds": published_s,
         "peak_memory_mb": published_mb,
         "assemble_peak_memory_mb": published_mb,
     }
@@ -124,7 +129,7 @@ def error_line(row: Row, seeds: tuple[int, ...]) -> dict[str, Any]:
     return line | {"verdict": judge_error(row, found)}
 
 
-def timing_line(row: Row, assembly: bool, run: Runner) -> dict[str, Any]:
+def timing_line(row: Row, most_answers: int, run: Runner) -> dict[str, Any]:
     """A line of results/querysmasher_timing: the plan and, in another process, the assembly."""
     found = run(solve_row, row, (0,))
     none = dict.fromkeys(
@@ -135,7 +140,9 @@ def timing_line(row: Row, assembly: bool, run: Runner) -> dict[str, Any]:
             "squared_error_over_variance",
         )
     )
-    done = none | (run(_assemble_row, row) if assembly else {})
+    key = (row.table, row.schema, row.attributes)
+    wanted = found["queries"] <= most_answers or (key in TARGETS and most_answers > 0)
+    done = none | (run(_assemble_row, row) if wanted else {})
     line = _heading(row) | {"published_views": row.published["views"], "views": found["sets"]}
     line |= {"queries": found["queries"]}
     line |= {
@@ -166,14 +173,14 @@ def apart(task: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def run_rows(
-    rows: Iterable[Row], seeds: tuple[int, ...], assembly: bool, run: Runner
+    rows: Iterable[Row], seeds: tuple[int, ...], most_answers: int, run: Runner
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The lines of both results; a row that fails is told and left out."""
     errors, timings = [], []
     for row in rows:
         try:
             if row.table in TIMING_TABLES:
-                timings.append(timing_line(row, assembly, run))
+                timings.append(timing_line(row, most_answers, run))
                 show_timing(timings[-1])
             else:
                 errors.append(run(error_line, row, seeds))
@@ -213,7 +220,9 @@ def show_timing(line: dict[str, Any]) -> None:
 def main(
     tables: Annotated[str, typer.Option(help="Which tables, such as 4,5.")] = "",
     quick: Annotated[bool, typer.Option(help="A few small rows of each table, one seed.")] = False,
-    assembly: Annotated[bool, typer.Option(help="Tables 6 and 7 with their assembly.")] = True,
+    most_answers: Annotated[
+        int, typer.Option(help="Assemble workloads of tables 6 and 7 up to here; 0 for none.")
+    ] = MOST_ANSWERS,
     folder: Annotated[Path | None, typer.Option(help="Where to write.")] = None,
 ) -> None:
     """Print ours (published) and write querysmasher_tables and querysmasher_timing."""
@@ -226,7 +235,7 @@ def main(
     if folder is None and not (tables or quick):
         folder = RESULTS
     seeds = SEEDS[:1] if quick else SEEDS
-    errors, timings = run_rows(rows, seeds, assembly, here if quick else apart)
+    errors, timings = run_rows(rows, seeds, most_answers, here if quick else apart)
     config = {"privacy_cost": 1.0, "jobs": JOBS, "table_rows": NUM_ROWS, "quick": quick}
     if folder is not None:
         for name, lines in {"querysmasher_tables": errors, "querysmasher_timing": timings}.items():
