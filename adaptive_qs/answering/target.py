@@ -20,9 +20,10 @@ integrations by parts; h has one kink). Points with |τ| < 7F/8 have |ξ⊥| > 0
 Cut the others into slabs of width F/8 in τ. In a slab exp(−2π²|ξ⊥|²) is at most e^¼ times
 exp(−64|ξ − c|²/F²), c the slab's centre, and the sum of a Gaussian over a shifted lattice is at
 most its sum over the lattice itself, here 1 + 2e⁻⁶⁴ for each answer. So all slabs together add
-less than 2e^¼ C/(4π²) · (64/F²) Σ_{i≥7} 1/i² < C/F². Both C and the integral grow with m, and
-at m = μ their ratio is below 2¹⁷ for all costs up to ``MAX_COST`` and δ from 10⁻³⁰⁰ on: discrete
-noise makes δ larger by a factor of at most 1 + 2¹⁷/F² = 1 + 2⁻²¹, and δ is lowered by SLACK first.
+less than 2e^¼ C/(4π²) · (64/F²) Σ_{i≥7} 1/i² < C/F². The integral grows with m, and for no m ≤ μ
+is C above 2¹⁷ times the integral at μ, at all costs up to ``MAX_COST`` and all δ from 10⁻³⁰⁰ on:
+discrete noise makes δ larger by a factor of at most 1 + 2¹⁷/F² = 1 + 2⁻²¹, and δ is lowered by
+SLACK = 2⁻²⁰ of itself first.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from adaptive_qs.privacy.accounting import (
     delta_of,
     epsilon_of,
     gaussian_delta_of,
+    gaussian_epsilon_of,
     gaussian_mu_of,
     rho_of,
 )
@@ -57,6 +58,34 @@ def test_epsilon_is_the_smallest_safe_one(rho, delta):
     assert epsilon == 0 or zcdp_delta(rho, epsilon * (1 - 1e-7)) > delta
 
 
+@pytest.mark.parametrize(("epsilon", "delta", "rho", "mu"), PAIRS)
+def test_known_pairs_are_met_the_other_way(epsilon, delta, rho, mu):
+    assert gaussian_epsilon_of(gaussian_mu_of(epsilon, delta), delta) <= epsilon * (1 + 1e-12)
+    assert gaussian_epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-5, 1e3), deltas)
+def test_the_gaussian_epsilon_is_the_smallest_safe_one(mu, delta):
+    epsilon = gaussian_epsilon_of(mu, delta)
+    assert gaussian_delta_of(mu, epsilon) <= delta
+    assert gaussian_delta(mu, epsilon) <= delta
+    if epsilon > 1e-12:
+        assert gaussian_delta(mu, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-3, 1e2), deltas)
+def test_epsilon_and_mu_are_inverse(mu, delta):
+    epsilon = gaussian_epsilon_of(mu, delta)
+    if epsilon > 1e-6:
+        assert gaussian_mu_of(epsilon, delta) == pytest.approx(mu, rel=1e-6)
+
+
+def test_a_gaussian_cost_within_delta_needs_next_to_no_epsilon():
+    assert gaussian_epsilon_of(1e-6, 0.5) == 1e-12
+
+
 def test_nothing_spent_reveals_nothing():
     assert delta_of(0.0, 1.0) == 0
     assert epsilon_of(0.0, 1e-9) == 0
@@ -80,7 +109,7 @@ def test_impossible_epsilons_are_refused(convert, bad):
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, 1.0, math.inf, math.nan])
-@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of, epsilon_of])
+@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of, epsilon_of, gaussian_epsilon_of])
 def test_impossible_deltas_are_refused(convert, bad):
     with pytest.raises(InputError, match="delta"):
         convert(1.0, bad)
@@ -94,3 +123,5 @@ def test_impossible_costs_are_refused(bad):
         epsilon_of(bad, 1e-9)
     with pytest.raises(InputError, match="mu"):
         gaussian_delta_of(bad, 1.0)
+    with pytest.raises(InputError, match="mu"):
+        gaussian_epsilon_of(bad, 1e-9)
