@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.workload.file import load_workload
+from adaptive_qs.workload.file import load_query_workload
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -37,7 +37,7 @@ def test_the_schema_and_workload_examples_are_valid(tmp_path):
     domain = Schema.parse(json.loads(schema)).domain()
     path = tmp_path / "workload.json"
     path.write_text(workload)
-    assert len(load_workload(path, domain)) == math.comb(len(domain), 2) + 1
+    assert load_query_workload(path, domain).num_sets == math.comb(len(domain), 2) + 2 + len(domain)
 
 
 def test_no_placeholder_is_left():
