@@ -62,6 +62,8 @@ def select(
 ) -> Selection:
     """OPT_HDMM: run all operators, keep the best. Sees no data and costs no privacy.
 
+    Where the closed form meets the lower bound, as for marginals, the others are left out.
+
     Args:
         workload: the sets.
         noise: Gaussian or Laplace.
@@ -71,12 +73,14 @@ def select(
     """
     settings = settings or SolverSettings()
     rng = np.random.default_rng(seed)
-    candidates: dict[str, AnyStrategy] = {
-        "product": optimize_product(workload, noise, settings, rng, restarts),
-        "union": optimize_union(workload, noise, settings, rng),
-    }
+    bound = lower_bound(workload, noise, settings)
+    candidates: dict[str, AnyStrategy] = {}
+    if len(workload.sizes) <= MOST_ATTRIBUTES and noise is Noise.GAUSSIAN:
+        candidates["residuals"] = optimal_residuals(workload)
+        if candidates["residuals"].total_error <= bound * (1 + settings.gap):
+            return Selection(candidates, bound)
+    candidates["product"] = optimize_product(workload, noise, settings, rng, restarts)
+    candidates["union"] = optimize_union(workload, noise, settings, rng)
     if len(workload.sizes) <= MOST_ATTRIBUTES:
         candidates["marginals"] = optimize_marginals(workload, noise, rng)
-        if noise is Noise.GAUSSIAN:
-            candidates["residuals"] = optimal_residuals(workload)
-    return Selection(candidates, lower_bound(workload, noise, settings))
+    return Selection(candidates, bound)
