@@ -237,6 +237,7 @@ def main(
     seeds = SEEDS[:1] if quick else SEEDS
     errors, timings = run_rows(rows, seeds, most_answers, here if quick else apart)
     config = {"privacy_cost": 1.0, "jobs": JOBS, "table_rows": NUM_ROWS, "quick": quick}
+    config["most_answers_assembled"] = most_answers
     if folder is not None:
         for name, lines in {"querysmasher_tables": errors, "querysmasher_timing": timings}.items():
             if lines:
