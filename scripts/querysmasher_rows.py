@@ -4,7 +4,7 @@ What the text leaves open is settled by the published numbers of queries, and by
 errors of Weighted Fourier Factorizations, a closed form that these rows then repeat to the digits
 printed:
 
-    affine, absdiff (tables 3, 4, 8)   beside the pairs, single attributes: "hybrid" queries
+    affine, absdiff (tables 3, 4, 8)   beside the pairs, "hybrid" queries on single attributes
     affine, absdiff (table 3)          on Adult and Loans two numeric attributes are asked products
                                        of prefixes, all other pairs the affine or absdiff queries;
                                        on CPS all pairs are asked the latter
@@ -126,11 +126,6 @@ def read_published(name: str) -> list[dict[str, str]]:
     """A table of ``scripts/published``; lines that start with # tell its source."""
     with (PUBLISHED / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
-
-
-def decimals(table: int) -> int:
-    """Digits after the point with which the paper prints the errors of a table."""
-    return 3 if table in (2, 3) else 2
 
 
 def _row(line: dict[str, str], workload: str, keys: tuple[str, ...]) -> Row:

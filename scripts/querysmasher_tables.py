@@ -7,9 +7,9 @@ by its ratio to Weighted Fourier Factorizations on the same draw, since all erro
 the weights.
 
 Verdicts on errors (results/querysmasher_tables): "met" where the number of queries is the published
-one, the error not above the published one (half a unit of its last digit apart, at least 0.005) and
-the certified gap of the squared error at most 1e-3. Verdicts on time (results/querysmasher_timing):
-the targets of ``TARGETS``, elsewhere the published seconds and memory.
+one, the error not above the published one (0.005 apart, its rounding) and the certified gap of the
+squared error at most 1e-3. Verdicts on time (results/querysmasher_timing): the published seconds
+and memory, and for some rows the targets of ``TARGETS``.
 
     python scripts/querysmasher_tables.py                    # all; about a quarter of an hour
     python scripts/querysmasher_tables.py --tables 4,5       # prints; writes nothing
