@@ -27,9 +27,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.certified import solve_dense
-from adaptive_qs.strategy.eigen import solve_eigen_dense
-from adaptive_qs.strategy.eigen_speedups import Principal, Separation
+from adaptive_qs.strategy.certified.dense import solve_dense
+from adaptive_qs.strategy.restricted.eigen import solve_eigen_dense
+from adaptive_qs.strategy.restricted.eigen_speedups import Principal, Separation
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.workload.axis_queries import Prefix, Range
 from results import RESULTS, write_results

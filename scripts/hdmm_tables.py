@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
-from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.lower_bound import svd_bound
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.pidentity import optimize_p_identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
+from adaptive_qs.strategy.mechanisms.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.workload.products import count_queries
 
 PROCESS_BYTES = 350 * 2**20

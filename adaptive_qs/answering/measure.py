@@ -20,9 +20,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.privacy.budget import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.strategy.grid import integer_answers, squared_sensitivity, table_estimate
-from adaptive_qs.strategy.integer_queries import answer_scale, integer_queries
-from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
+from adaptive_qs.strategy.integers.grid import integer_answers, squared_sensitivity, table_estimate
+from adaptive_qs.strategy.integers.integer_queries import answer_scale, integer_queries
+from adaptive_qs.strategy.mechanisms.mechanism import Measurement, Mechanism, QueryMeasurement
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

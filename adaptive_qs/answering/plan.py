@@ -10,9 +10,9 @@ from functools import cached_property
 from adaptive_qs.answering.forecast import Forecast, forecast
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.progress import PhaseProgress
-from adaptive_qs.strategy.choice import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.residual_choice import Bases
+from adaptive_qs.strategy.mechanisms.choice import MechanismChoice, choose_mechanism
+from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
+from adaptive_qs.strategy.mechanisms.residual_choice import Bases
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.workload.query_workload import QueryWorkload
 
@@ -100,7 +100,7 @@ def plan_batch(
     Args:
         workload: what is to be answered.
         target: the privacy cost.
-        mechanism: a name of :data:`adaptive_qs.strategy.choice.MECHANISMS`.
+        mechanism: a name of :data:`adaptive_qs.strategy.mechanisms.choice.MECHANISMS`.
         settings: gap, iterations and memory of the solvers.
         bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.

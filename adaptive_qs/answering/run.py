@@ -21,7 +21,7 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
 from adaptive_qs.workload.queries import Queries
 
 Array = NDArray[np.float64]

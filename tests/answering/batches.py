@@ -16,7 +16,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.strategy.choice import MECHANISMS, choose_mechanism
+from adaptive_qs.strategy.mechanisms.choice import MECHANISMS, choose_mechanism
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
 from adaptive_qs.workload.matrix_queries import Custom, CustomAxis

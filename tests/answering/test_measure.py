@@ -16,9 +16,9 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.strategy.choice import choose_mechanism
-from adaptive_qs.strategy.direct import DirectMechanism
-from adaptive_qs.strategy.mechanism import QueryMeasurement
+from adaptive_qs.strategy.mechanisms.choice import choose_mechanism
+from adaptive_qs.strategy.mechanisms.direct import DirectMechanism
+from adaptive_qs.strategy.mechanisms.mechanism import QueryMeasurement
 from adaptive_qs.workload.axis_queries import Marginal, Prefix
 from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
 

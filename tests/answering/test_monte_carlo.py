@@ -18,7 +18,7 @@ from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import discrete_gaussian
-from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
+from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
 
 from .batches import (
     CELLS,

@@ -9,7 +9,7 @@ from adaptive_qs.answering.plan import EPSILONS, plan_batch
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.errors import InputError
-from adaptive_qs.strategy.choice import MECHANISMS
+from adaptive_qs.strategy.mechanisms.choice import MECHANISMS
 from adaptive_qs.strategy.settings import SolverSettings
 
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited

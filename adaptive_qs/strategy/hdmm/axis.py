@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.pidentity import default_rows, optimize_p_identity
 from adaptive_qs.strategy.matrix import DenseFactor

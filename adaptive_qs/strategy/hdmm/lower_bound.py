@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.strategy.bounds import root_trace
-from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.axis import exchangeable
 from adaptive_qs.strategy.hdmm.marginals import MOST_ATTRIBUTES, residual_sums
 from adaptive_qs.strategy.hdmm.noise import Noise

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.axis import exchangeable, optimize_axis, total_strategy
 from adaptive_qs.strategy.hdmm.lower_bound import svd_bound
 from adaptive_qs.strategy.hdmm.noise import Noise

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_qs.strategy.certified import solve_dense
+from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.lower_bound import lower_bound, residual_bound, svd_bound
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.products import product_workload

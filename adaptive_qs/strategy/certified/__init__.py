@@ -1,0 +1,1 @@
+"""Optimal strategies for one subworkload, each with a bound that proves it."""

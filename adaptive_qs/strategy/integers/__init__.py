@@ -1,0 +1,1 @@
+"""Strategies and queries with integer coefficients, ready for exact noise."""

@@ -1,0 +1,1 @@
+"""Strategies put together: what to measure, and how answers and errors follow."""

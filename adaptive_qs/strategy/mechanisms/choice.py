@@ -1,0 +1,160 @@
+"""Mechanisms by name, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.progress import StepProgress
+from adaptive_qs.strategy.mechanisms import full_problem, residual_choice
+from adaptive_qs.strategy.mechanisms.direct import DirectMechanism
+from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
+from adaptive_qs.strategy.mechanisms.residual_choice import Bases
+from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
+from adaptive_qs.strategy.mechanisms.whole_bound import any_mechanism_bound
+from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.workload.decomposition import Decomposition, decompose_workload
+from adaptive_qs.workload.query_workload import QueryWorkload
+
+
+@dataclass(frozen=True, eq=False)
+class MechanismChoice:
+    """A mechanism and how it was found.
+
+    Attributes:
+        name: the mechanism, one of ``MECHANISMS`` other than "auto".
+        mechanism: what to measure.
+        subworkloads: residual spaces, or 1 for a mechanism that does not split the workload.
+        distinct_solves: optimisation problems that were solved.
+    """
+
+    name: str
+    mechanism: Mechanism
+    subworkloads: int
+    distinct_solves: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    workload: QueryWorkload
+    settings: SolverSettings
+    bases: Bases | None
+    jobs: int
+    progress: StepProgress | None
+
+    @cached_property
+    def decomposition(self) -> Decomposition:
+        return decompose_workload(self.workload)
+
+
+def choose_mechanism(
+    workload: QueryWorkload,
+    name: str = "auto",
+    settings: SolverSettings | None = None,
+    bases: Bases | None = None,
+    jobs: int = 1,
+    progress: StepProgress | None = None,
+) -> MechanismChoice:
+    """Plan a workload with the mechanism of this name.
+
+    Args:
+        workload: what is to be answered.
+        name: one of ``MECHANISMS``.
+        settings: gap, iterations and memory of the solvers.
+        bases: for residualplanner+ only: strategies of some attributes.
+        jobs: threads that solve.
+        progress: told how many problems of how many are solved.
+
+    Raises:
+        InputError: there is no such mechanism, or it cannot answer such queries.
+        ResourceExceeded: a subworkload is too large for the mechanism's solver.
+    """
+    if name not in MECHANISMS:
+        raise InputError(f"mechanism is {name!r}: give one of {', '.join(MECHANISMS)}")
+    if bases and name != "residualplanner+":
+        raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
+    request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)
+    return MECHANISMS[name](request)
+
+
+def _auto(request: _Request) -> MechanismChoice:
+    """QuerySmasher as far as it goes; on a small domain the better of it and the full problem."""
+    d, settings = request.decomposition, request.settings
+    split = residual_choice.best_affordable(d, settings, request.jobs, request.progress)
+    if full_problem.is_small(request.workload):
+        full = full_problem.solve_full(request.workload, settings)
+        if full.total_error < split.total_error:
+            return MechanismChoice("hdmm", full, 1, 1 + len(d.subworkloads))
+    return _residual("querysmasher", split)
+
+
+def _querysmasher(request: _Request) -> MechanismChoice:
+    found = residual_choice.query_smasher(
+        request.decomposition, request.settings, request.jobs, request.progress
+    )
+    return _residual("querysmasher", found)
+
+
+def _residualplanner(request: _Request) -> MechanismChoice:
+    found = residual_choice.residual_planner(request.decomposition, request.jobs, request.progress)
+    return _residual("residualplanner", found)
+
+
+def _residualplanner_plus(request: _Request) -> MechanismChoice:
+    found = residual_choice.residual_planner_plus(
+        request.decomposition, request.settings, request.bases, request.jobs, request.progress
+    )
+    return _residual("residualplanner+", found)
+
+
+def _wff(request: _Request) -> MechanismChoice:
+    found = residual_choice.fourier_factorization(
+        request.decomposition, request.jobs, request.progress
+    )
+    return _residual("wff", found)
+
+
+def _eigen(request: _Request) -> MechanismChoice:
+    found = residual_choice.eigen_design(
+        request.decomposition, request.settings, request.jobs, request.progress
+    )
+    return _residual("eigen", found)
+
+
+def _hdmm(request: _Request) -> MechanismChoice:
+    from adaptive_qs.strategy.mechanisms.hdmm_mechanism import hdmm
+
+    found = hdmm(request.decomposition, request.settings)
+    return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
+
+
+def _identity(request: _Request) -> MechanismChoice:
+    return MechanismChoice(
+        "identity", full_problem.identity(request.decomposition, request.settings), 1, 0
+    )
+
+
+def _gaussian(request: _Request) -> MechanismChoice:
+    bound = any_mechanism_bound(request.decomposition, request.settings)
+    return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
+
+
+def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
+    d = found.decomposition
+    return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))
+
+
+MECHANISMS: dict[str, Callable[[_Request], MechanismChoice]] = {
+    "auto": _auto,
+    "querysmasher": _querysmasher,
+    "residualplanner": _residualplanner,
+    "residualplanner+": _residualplanner_plus,
+    "wff": _wff,
+    "hdmm": _hdmm,
+    "eigen": _eigen,
+    "identity": _identity,
+    "gaussian": _gaussian,
+}
+"""The mechanisms by name."""

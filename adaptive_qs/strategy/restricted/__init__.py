@@ -1,0 +1,1 @@
+"""The best strategies of fixed families: residual bases, Fourier, eigenvectors."""
