@@ -31,14 +31,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import gaussian_epsilon_of, gaussian_mu_of
 from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.parameters import chosen_delta, positive_number
 
-DEFAULT_DELTA = 1e-9
 SLACK = 2.0**-20
 """Share of δ set aside for the noise being discrete."""
 MIN_COST, MAX_COST = 1e-10, 1e6
@@ -78,15 +77,15 @@ class BatchTarget:
         if len(named) != 1:
             came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
             raise InputError(f"{came} given: give exactly one of them")
-        delta = DEFAULT_DELTA if delta is None else _number("delta", delta)
-        if not delta < 1:
-            raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
+        delta = chosen_delta(delta)
         if epsilon is not None:
-            epsilon = _number("epsilon", epsilon)
+            epsilon = positive_number("epsilon", epsilon)
             beta = gaussian_mu_of(epsilon, delta * (1 - SLACK)) ** 2
             beta = math.nextafter(beta, 0.0)
         else:
-            beta = 2 * _number("rho", rho) if cost is None else _number("cost", cost)
+            beta = (
+                2 * positive_number("rho", rho) if cost is None else positive_number("cost", cost)
+            )
         if not MIN_COST <= beta <= MAX_COST:
             raise InputError(
                 f"the privacy cost is {beta:.3g}: give one from {MIN_COST:g}, below which there is "
@@ -107,10 +106,3 @@ class BatchTarget:
     def units(self) -> int:
         """The cost in units of 2**-60 ρ, rounded down."""
         return math.floor(Fraction(self.cost) / 2 * UNITS_PER_RHO)
-
-
-def _number(name: str, value: Any) -> float:
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{name} is {value!r}: give a positive finite number")
-    return number

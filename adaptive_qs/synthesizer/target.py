@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
-
-DEFAULT_DELTA = 1e-9
-"""δ where none is given: below 1/rows for any table that fits a machine."""
+from adaptive_qs.privacy.parameters import chosen_delta, positive_number
 
 MIN_RHO, MAX_RHO = 1e-12, 1e12
 """Budgets outside lead to noise that no exact sampler can draw."""
@@ -48,14 +44,12 @@ class PrivacyTarget:
         if (epsilon is None) == (rho is None):
             came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
             raise InputError(f"{came} given: give one of them")
-        delta = DEFAULT_DELTA if delta is None else _number("delta", delta)
-        if not delta < 1:
-            raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
+        delta = chosen_delta(delta)
         if epsilon is not None:
-            epsilon = _number("epsilon", epsilon)
+            epsilon = positive_number("epsilon", epsilon)
             target = cls(rho_of(epsilon, delta), epsilon, delta)
         else:
-            rho = _number("rho", rho)
+            rho = positive_number("rho", rho)
             target = cls(rho, epsilon_of(rho, delta), delta)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
@@ -63,10 +57,3 @@ class PrivacyTarget:
                 f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none"
             )
         return target
-
-
-def _number(name: str, value: Any) -> float:
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{name} is {value!r}: give a positive finite number")
-    return number

@@ -11,6 +11,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.strategy.certified.solve import solve
 from adaptive_qs.strategy.certified.solve_cache import SolveCache
+from adaptive_qs.strategy.certified.superadditive import superadditive_bound
 from adaptive_qs.strategy.matrix import CenteringFactor, Factor
 from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.mechanisms.smasher import smash
@@ -73,7 +74,10 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
         except ResourceExceeded:
             pass
     best = min(found, key=lambda solution: solution.objective)
-    return replace(best, lower_bound=max(solution.lower_bound for solution in found))
+    bounds = [solution.lower_bound for solution in found]
+    return replace(
+        best, lower_bound=max(superadditive_bound(subworkload, settings, cache), *bounds)
+    )
 
 
 def _axis_optimum(
