@@ -63,7 +63,7 @@ PUBLISHED = {  # (dataset, workload): (Laplace HDMM, Gaussian HDMM)
     ("Loans", "small marginals"): (100.92, 34.91),
     ("Loans", "small prefix-marginals"): (288.29, 99.72),
 }
-SEARCHES = {  # cells: (rows p, searches from random points beside the first, most iterations)
+SEARCHES = {  # cells: (rows p, searches from random points beside the first ones, most iterations)
     64: [(4, 5, 2_000)],
     256: [(16, 5, 2_000)],
     1024: [(64, 2, 2_000)],
@@ -195,7 +195,7 @@ def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
     unit, found = case.noise.unit_variance, []
     for rows, restarts, iterations in SEARCHES[case.cells]:
         covariance = optimize_p_identity(gram, rows, rng, restarts, iterations).covariance
-        note = f"p = {rows}, {1 + restarts} starts of at most {iterations} iterations; SVD bound"
+        note = f"p = {rows}, {restarts} random starts, {iterations} iterations at most; SVD bound"
         found.append((unit * float(np.vdot(gram, covariance)), note))
     error, note = min(found)
     return error, unit * svd_bound(gram), note

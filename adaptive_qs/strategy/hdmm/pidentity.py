@@ -77,19 +77,23 @@ def error_and_gradient(weights: Array, gram: Array) -> tuple[float, Array]:
     return error, gradient
 
 
-def first_weights(gram: Array, rows: int, rng: np.random.Generator, max_iterations: int) -> Array:
-    """Θ to start from: windows; over many cells also the optimum for groups of four cells.
+def first_weights(
+    gram: Array, rows: int, rng: np.random.Generator, max_iterations: int
+) -> list[Array]:
+    """Θ to start from: windows; over many cells first the optimum for groups of four cells.
 
     A quarter of the rows then comes from the coarser problem and the others are finer windows.
+    Either start may lead to the better optimum, depending on how long the queries are.
     """
     n = len(gram)
+    plain = windows(rows, n, rng)
     if n < COARSE_FROM or rows < 8:
-        return windows(rows, n, rng)
+        return [plain]
     groups = np.arange(n) * (n // 4) // n
     edges = np.flatnonzero(np.diff(groups, prepend=-1))
     coarse = np.add.reduceat(np.add.reduceat(gram, edges, axis=0), edges, axis=1)
     found = optimize_p_identity(coarse, rows // 4, rng, 0, max_iterations).weights[:, groups]
-    return np.vstack([found, windows(rows - len(found), n, rng)])
+    return [np.vstack([found, windows(rows - len(found), n, rng)]), plain]
 
 
 def windows(rows: int, size: int, rng: np.random.Generator) -> Array:
@@ -126,7 +130,7 @@ def optimize_p_identity(
         rng: draws the starting points; nothing private depends on it.
         restarts: searches from random Θ, uniform on [0, 1], after the first.
         max_iterations: of each search.
-        start: where the first search starts, shape (p, n); :func:`first_weights` without it.
+        start: where the first search starts, shape (p, n); without it :func:`first_weights`.
     """
     n = len(gram)
     scaled = gram / (np.trace(gram) / n)
@@ -135,9 +139,8 @@ def optimize_p_identity(
         error, gradient = error_and_gradient(flat.reshape(rows, n), scaled)
         return error / n, gradient.ravel() / n
 
-    if start is None:
-        start = first_weights(scaled, rows, rng, max_iterations)
-    starts = [np.clip(start, 0, LARGEST_WEIGHT)]
+    first = [start] if start is not None else first_weights(scaled, rows, rng, max_iterations)
+    starts = [np.clip(theta, 0, LARGEST_WEIGHT) for theta in first]
     starts += [rng.random((rows, n)) for _ in range(restarts)]
     best, best_error = np.zeros((rows, n)), 1.0
     for theta in starts:

@@ -68,7 +68,7 @@ def test_a_search_from_a_good_start_does_not_end_above_it():
 def test_a_coarse_start_saves_iterations(monkeypatch):
     monkeypatch.setattr(pidentity, "COARSE_FROM", 400)
     gram, rows = Prefix(403).gram(), default_rows(403)
-    coarse = pidentity.first_weights(gram, rows, np.random.default_rng(0), 300)
+    coarse, _ = pidentity.first_weights(gram, rows, np.random.default_rng(0), 300)
     plain = pidentity.windows(rows, 403, np.random.default_rng(0))
     assert coarse.shape == plain.shape
     assert coarse.min() >= 0
