@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from adaptive_qs.strategy.integers.grid import GridFactor
+from adaptive_qs.strategy.matrix import CenteringFactor, DenseFactor, Factor, IdentityFactor
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.workload.products import count_queries
 
@@ -12,6 +14,9 @@ PROCESS_BYTES = 350 * 2**20
 """Interpreter, libraries and compiled kernels."""
 TABLE_BYTES = 96 * 2**20
 """Batches of answers in words on their way to a file, whatever their number."""
+HELD_MATRICES, PASSING_MATRICES = 3, 5
+"""Arrays of a strategy's size that stay (integers, inverse, covariance), and those of the largest
+strategy that pass while it is made integral."""
 CELL_BYTES = 48
 """Counts, integer answers, noise, noisy answers and estimate of one cell of a measurement."""
 KEPT_BYTES = 8
@@ -30,12 +35,14 @@ class Forecast:
 
     Attributes:
         memory_bytes: peak of the process without the private table.
+        strategy_bytes: of that, what the matrices of strategies take.
         seconds: measuring and answering, without reading the table and writing the answers.
         noise_draws: integer noise values.
         largest_set: queries of the largest attribute set.
     """
 
     memory_bytes: int
+    strategy_bytes: int
     seconds: float
     noise_draws: int
     largest_set: int
@@ -44,11 +51,14 @@ class Forecast:
 def forecast(mechanism: Mechanism) -> Forecast:
     """Add up the measurements and answers of a plan."""
     draws, largest, kept = 0, 0, 0
+    strategies: dict[int, int] = {}
     deepest = max((part.degree for part in mechanism.workload.parts), default=0)
     for number in range(mechanism.num_measurements):
         measurement = mechanism.measurement(number)
         if isinstance(measurement, StrategyMeasurement):
             cells = math.prod(measurement.strategy.shape)
+            for factor in measurement.strategy.factors:
+                strategies[id(factor)] = _entries(factor)
         else:
             cells = count_queries(measurement.queries)
         draws += cells
@@ -62,5 +72,20 @@ def forecast(mechanism: Mechanism) -> Forecast:
             largest_set = max(largest_set, count_queries(queries))
     memory = PROCESS_BYTES + TABLE_BYTES + kept * KEPT_BYTES
     memory += largest * CELL_BYTES + largest_set * ANSWER_BYTES
+    matrices = 8 * HELD_MATRICES * sum(strategies.values())
+    matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
+    memory += matrices
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
-    return Forecast(memory, seconds, draws, largest_set)
+    return Forecast(memory, matrices, seconds, draws, largest_set)
+
+
+def _entries(factor: Factor) -> int:
+    """Entries of the largest matrix that a factor needs when it is measured."""
+    if isinstance(factor, CenteringFactor | IdentityFactor):
+        return 0
+    cells = math.prod(factor.shape)
+    if isinstance(factor, GridFactor):
+        return max(len(factor.integers), cells if factor.is_full else 0) * cells
+    if isinstance(factor, DenseFactor):
+        return max(len(factor.matrix), 0 if factor.gram_inverse is None else cells) * cells
+    return cells**2

@@ -68,9 +68,12 @@ class BatchLimits:
             ResourceExceeded: it does not.
         """
         left = self.max_memory_bytes * (1 - ROWS_SHARE)
-        if forecast.memory_bytes > left:
-            raise ResourceExceeded(
-                f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table "
-                f"and three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or ask "
-                f"for less than {forecast.largest_set:,} queries about one set of attributes"
-            )
+        if forecast.memory_bytes <= left:
+            return
+        mend = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
+        if 2 * forecast.strategy_bytes > forecast.memory_bytes:
+            mend = "use --mechanism residualplanner, or declare coarser bins"
+        raise ResourceExceeded(
+            f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
+            f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
+        )

@@ -55,9 +55,10 @@ def squares_product(queries: Sequence[Queries | None], covariance: Array) -> Arr
     for factor in queries:
         if factor is None:
             pairs = pairs.sum(axis=(0, 1))
-        else:  # of slices that are not symmetric only the symmetric part counts
-            symmetric = (pairs + pairs.swapaxes(0, 1)) / 2
-            pairs = np.moveaxis(factor.squares(symmetric), 0, -1)
+        else:
+            if k > 1:  # of slices that are not symmetric only the symmetric part counts
+                pairs = (pairs + pairs.swapaxes(0, 1)) / 2
+            pairs = np.moveaxis(factor.squares(pairs), 0, -1)
     return pairs
 
 

@@ -6,11 +6,14 @@ import pytest
 
 from adaptive_qs.answering.forecast import PROCESS_BYTES, forecast
 from adaptive_qs.answering.plan import EPSILONS, plan_batch
+from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.errors import InputError
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.strategy.mechanisms.choice import MECHANISMS
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.workload.building import all_ways_queries
 
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited
 
@@ -85,3 +88,15 @@ def test_unknown_mechanisms_are_refused():
         InputError, match=f"give one of {', '.join(MECHANISMS)}".replace("+", r"\+")
     ):
         plan_batch(WORKLOADS["several"], BatchTarget.of(cost=1.0), "best")
+
+
+def test_the_forecast_counts_the_matrices_of_strategies():
+    domain = Domain.from_sizes({"a": 10_000})
+    plan = plan_batch(all_ways_queries(domain, 1, "prefix"), BatchTarget.of(cost=1.0), "wff")
+    assert 8 * 10_000**2 * 8 <= plan.forecast.strategy_bytes < plan.forecast.memory_bytes
+    limits = BatchLimits.of(domain, "4GB")
+    with pytest.raises(ResourceExceeded, match="residualplanner"):
+        limits.check_forecast(plan.forecast)
+    plain = plan_batch(plan.workload, plan.target, "residualplanner")
+    assert plain.forecast.strategy_bytes == 0
+    limits.check_forecast(plain.forecast)

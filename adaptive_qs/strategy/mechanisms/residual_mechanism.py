@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.strategy.integers.grid import on_grid
+from adaptive_qs.strategy.matrix import Strategy
 from adaptive_qs.strategy.mechanisms.cache import ArrayCache
 from adaptive_qs.strategy.mechanisms.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.mechanisms.residual_variance import (
     Pieces,
     ResidualVariance,
-    largest,
     multiply,
 )
 from adaptive_qs.strategy.objective import total_variance
@@ -148,22 +148,29 @@ class ResidualMechanism:
                 if budget >= 0:
                     top = max(top, float(self.variances(number, index).max()))
                 else:
-                    bound = sum(v * largest(p) for p, v in self._pieces(number, index))
+                    bound = 0.0
+                    for kept, strategy, noise_variance in self._inside(number, index):
+                        queries = part.queries(index)
+                        bound += noise_variance * self._variance.bound(queries, kept, strategy)
                     exact, top = exact and bound <= top, max(top, bound)
         return top, exact
 
     def _pieces(self, part: int, index: int) -> list[tuple[Pieces, float]]:
         """For each residual inside: what multiplies to its variance, and its noise variance."""
-        clique = self._clique(part, index)
         queries = self.workload.parts[part].queries(index)
-        found = []
+        return [
+            (self._variance.pieces(queries, kept, strategy), noise_variance)
+            for kept, strategy, noise_variance in self._inside(part, index)
+        ]
+
+    def _inside(self, part: int, index: int) -> Iterator[tuple[tuple[int, ...], Strategy, float]]:
+        """For each residual inside: its axes of the set, its strategy and its noise variance."""
+        clique = self._clique(part, index)
         for residual in self.needed(part, index):
             inner = self.decomposition.residuals[residual]
             kept = tuple(axis for axis, i in enumerate(clique) if i in inner)
             strategy = self.solutions[int(self.decomposition.class_of[residual])].strategy
-            pieces = self._variance.pieces(queries, kept, strategy)
-            found.append((pieces, 1 / float(self.shares[residual])))
-        return found
+            yield kept, strategy, 1 / float(self.shares[residual])
 
     def _signature(self, part: int, index: int) -> tuple[object, ...]:
         """Equal for attribute sets whose variances are equal."""

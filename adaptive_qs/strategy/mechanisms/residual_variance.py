@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.strategy.matrix import Factor, Strategy
+from adaptive_qs.strategy.mechanisms.arcs import arc_lengths, arc_variances
 from adaptive_qs.strategy.mechanisms.cache import ArrayCache
 from adaptive_qs.workload.products import squares_product
 from adaptive_qs.workload.queries import Queries
@@ -53,6 +54,32 @@ class ResidualVariance:
             pieces.append((axes, self._block(tuple(queries[axis] for axis in axes), block)))
         return pieces
 
+    def bound(self, queries: Sequence[Queries], kept: tuple[int, ...], strategy: Strategy) -> float:
+        """At least the variance of any query; the largest one where one axis decides it.
+
+        Queries are not told apart where their length is all that counts, so that families of many
+        millions of queries take no memory.
+        """
+        if len(queries[0].shape) > 1:
+            return float(self._joint(queries[0], kept, strategy).max())
+        total, start = 1.0, 0
+        for axis, factor in enumerate(queries):
+            if axis not in kept:
+                lengths = arc_lengths(factor)
+                means = factor.sums() if lengths is None else lengths
+                total *= float((means / factor.shape[0]).max() ** 2)
+        for block in strategy.factors:
+            axes = kept[start : start + len(block.shape)]
+            start += len(block.shape)
+            inner = tuple(queries[axis] for axis in axes)
+            lengths = arc_lengths(inner[0]) if len(inner) == 1 else None
+            by_length = None if lengths is None else arc_variances(block)
+            if lengths is None or by_length is None:
+                total *= float(self._block(inner, block).max())
+            else:
+                total *= float(by_length[lengths].max())
+        return total
+
     def _mean(self, queries: Queries) -> Array:
         return self._cache.get((queries,), lambda: (queries.sums() / queries.shape[0]) ** 2)
 
@@ -60,6 +87,10 @@ class ResidualVariance:
         shape = block.shape
 
         def make() -> Array:
+            if len(queries) == 1 and arc_lengths(queries[0]) is not None:
+                by_length = arc_variances(block)
+                if by_length is not None:
+                    return by_length[queries[0].sums().astype(np.int64)]
             return squares_product(queries, block.covariance.reshape(shape + shape))
 
         return self._cache.get((queries, id(block)), make)
@@ -84,8 +115,3 @@ def multiply(pieces: Pieces, counts: Sequence[int]) -> Array:
     for axes, array in pieces:
         total = total * array.reshape([m if k in axes else 1 for k, m in enumerate(counts)])
     return np.broadcast_to(total, counts)
-
-
-def largest(pieces: Pieces) -> float:
-    """The largest entry of the product of pieces."""
-    return float(np.prod([array.max() for _, array in pieces]))

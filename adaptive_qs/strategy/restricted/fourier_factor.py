@@ -46,12 +46,17 @@ class FourierFactor:
     @cached_property
     def covariance(self) -> Array:
         """V⁺, block circulant: entry (j, k) depends on j − k alone."""
-        h = self.weights
-        reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
-        kernel = np.fft.ifftn(reciprocal).real
+        kernel = self.kernel
         cells = np.indices(self.shape).reshape(len(self.shape), -1)
         differences = (cells[:, :, None] - cells[:, None, :]) % np.array(self.shape)[:, None, None]
         return kernel[tuple(differences)]
+
+    @cached_property
+    def kernel(self) -> Array:
+        """V⁺ by difference of cells, of the factor's shape: its first row."""
+        h = self.weights
+        reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
+        return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
 
     @cached_property
     def _frequencies(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
