@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
@@ -24,6 +25,9 @@ from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.strategy.matrix import Factor
+from adaptive_qs.strategy.mechanisms.residual_choice import Bases
+from adaptive_qs.strategy.restricted.planner import strategy_basis
 from adaptive_qs.strategy.settings import SolverSettings
 
 DEFAULT_GAP = SolverSettings().gap
@@ -41,6 +45,7 @@ def plan(
     gap: float = DEFAULT_GAP,
     jobs: int | None = None,
     max_memory: int | str | None = None,
+    bases: Mapping[str, Any] | None = None,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
     """What a batch of answers would look like; needs no data and spends nothing.
@@ -59,6 +64,8 @@ def plan(
         jobs: threads that solve, by default one for every core.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
             of the machine's.
+        bases: for residualplanner+ only: by column name a strategy matrix, shape (rows, codes),
+            whose rows span all differences of codes; other columns get one chosen for them.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
@@ -70,7 +77,7 @@ def plan(
     target = BatchTarget.of(epsilon, delta, rho, cost)
     domain = resolve_schema(schema).domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
-    return _plan(domain, workload, target, mechanism, gap, limits, progress)
+    return _plan(domain, workload, target, mechanism, gap, limits, bases, progress)
 
 
 def answer(
@@ -86,6 +93,7 @@ def answer(
     gap: float = DEFAULT_GAP,
     jobs: int | None = None,
     max_memory: int | str | None = None,
+    bases: Mapping[str, Any] | None = None,
     insecure_seed: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> Answers:
@@ -98,8 +106,8 @@ def answer(
         data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
             :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
-        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, progress: as for
-            :func:`plan`, but exactly one of epsilon, rho and cost must be given.
+        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
+            for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
 
@@ -124,7 +132,7 @@ def answer(
     clock.start("plan")
     domain = described.domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
-    planned = _plan(domain, workload, target, mechanism, gap, limits, clock)
+    planned = _plan(domain, workload, target, mechanism, gap, limits, bases, clock)
     limits.check_forecast(planned.forecast)
     planned = _on_grid(planned, limits.most_rows)
     table = read_table(data, described, clock.steps("read"), limits.check_rows)
@@ -140,13 +148,27 @@ def _plan(
     mechanism: str,
     gap: float,
     limits: BatchLimits,
+    bases: Mapping[str, Any] | None,
     progress: PhaseProgress | None,
 ) -> BatchPlan:
     if isinstance(gap, bool) or not isinstance(gap, Real) or not 0 < float(gap) < math.inf:
         raise InputError(f"gap is {gap!r}: give a positive number such as {DEFAULT_GAP:g}")
     settings = SolverSettings(gap=float(gap), max_bytes=limits.solver_bytes)
     queries = resolve_queries(workload, domain)
-    return plan_batch(queries, target, mechanism, settings, jobs=limits.jobs, progress=progress)
+    factors = None if bases is None else _factors(bases, domain)
+    return plan_batch(queries, target, mechanism, settings, factors, limits.jobs, progress)
+
+
+def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:
+    """Bases by name as factors by position; columns that share a matrix share the factor."""
+    known: dict[int, Factor] = {}
+    factors: dict[int, Factor] = {}
+    for name, matrix in bases.items():
+        (attribute,) = domain.clique([name])
+        if id(matrix) not in known:
+            known[id(matrix)] = strategy_basis(matrix)
+        factors[attribute] = known[id(matrix)]
+    return factors
 
 
 def _on_grid(plan: BatchPlan, most_rows: int) -> BatchPlan:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 fail(_usage_line(error))
             return 2
         except MemoryError as error:
-            mend = "lower --max-memory, ask for fewer ways, or declare coarser bins"
+            mend = "ask for fewer ways, declare coarser bins, or give a --max-memory that is free"
             return _failed(error, f"out of memory: {mend}", ResourceExceeded.exit_code)
         except Stopped as stop:
             fail(f"stopped before the end: {spent(stop) or 'no output was written'}")
