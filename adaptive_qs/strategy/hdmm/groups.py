@@ -45,6 +45,24 @@ def nested(workload: ProductWorkload) -> Groups:
     return tuple(sorted(tuple(sorted(sets)) for sets in members.values()))
 
 
+def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
+    """The same groups, sets whose queries are all zero beside sets that share most with them.
+
+    Nothing needs to be measured for such sets, so that none of them makes a group.
+    """
+    asked = set(workload.asked.tolist())
+    if len(asked) == len(workload):
+        return groups
+    kept = [[j for j in sets if j in asked] for sets in groups]
+    kept = [sets for sets in kept if sets]
+    mentioned = [_attributes(workload, tuple(sets)) for sets in kept]
+    for j in sorted(set(range(len(workload))) - asked):
+        own = _attributes(workload, (j,))
+        home = max(range(len(kept)), key=lambda g: (own & mentioned[g]).bit_count())
+        kept[home].append(j)
+    return tuple(tuple(sorted(sets)) for sets in kept)
+
+
 def merged(
     workload: ProductWorkload,
     start: Groups,

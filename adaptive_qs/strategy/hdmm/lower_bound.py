@@ -30,6 +30,7 @@ def lower_bound(workload: ProductWorkload, noise: Noise, settings: SolverSetting
     one product, up to the gap of the settings; else the largest of several bounds. A column's L2
     norm is at most its L1 norm, so all of them hold for Laplace noise too.
     """
+    workload = workload.only_asked()
     bounds = [sum_of_sets(workload, settings)]
     whole = workload.factorised()
     if whole is not None:

@@ -69,7 +69,8 @@ def optimize_product(
 
     With the other strategies fixed, the error is that of one attribute on the surrogate Gram
     matrix Σ_j w_j (Π_{k≠i} error_k) G_ij: McKenna et al., definition 18 and equation 5. A union
-    that is itself one product is solved one attribute at a time, exactly (theorem 4).
+    that is itself one product is solved one attribute at a time, exactly (theorem 4). Sets whose
+    queries are all zero have no say.
 
     Args:
         workload: the sets.
@@ -78,12 +79,13 @@ def optimize_product(
         rng: starting points; nothing private depends on it.
         restarts: starting points; the first is the identity on every attribute.
     """
-    whole = workload.factorised()
+    asked = workload.only_asked()
+    whole = asked.factorised()
     if whole is not None:
         axes = tuple(optimize_axis(gram, noise, settings, rng, restarts) for gram in whole)
         return ProductStrategy(workload, axes, noise)
-    found = [_descend(workload, noise, settings, rng, first=r == 0) for r in range(restarts)]
-    return min(found, key=lambda product: product.total_error)
+    found = [_descend(asked, noise, settings, rng, first=r == 0) for r in range(restarts)]
+    return replace(min(found, key=lambda product: product.total_error), workload=workload)
 
 
 def _descend(

@@ -56,6 +56,29 @@ class ProductWorkload:
             self, kinds=self.kinds[chosen], weights=self.weights[chosen], num_queries=counts
         )
 
+    @cached_property
+    def asked(self) -> IntArray:
+        """The sets whose queries are not all zero; the others have no error, whatever is measured.
+
+        Raises:
+            WorkloadError: there is none.
+        """
+        zero = [np.array([not gram.any() for gram in grams]) for grams in self.grams]
+        void = np.zeros(len(self), dtype=bool)
+        for i, of in enumerate(zero):
+            void |= of[self.kinds[:, i]]
+        if void.all():
+            raise WorkloadError("every query of the workload is zero: ask for something")
+        return np.flatnonzero(~void)
+
+    def only_asked(self) -> ProductWorkload:
+        """The sets whose queries are not all zero, in order.
+
+        Raises:
+            WorkloadError: there is none.
+        """
+        return self if len(self.asked) == len(self) else self.subset(self.asked.tolist())
+
     def set_values(self, axis_values: Sequence[Array]) -> Array:
         """Π_i values[i][kinds[j, i]] for every set j, given one value per factor and attribute."""
         product = np.ones(len(self))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.strategy.hdmm.axis import AxisStrategy, optimize_axis
-from adaptive_qs.strategy.hdmm.groups import Groups, merged, nested, singletons
+from adaptive_qs.strategy.hdmm.groups import Groups, merged, nested, singletons, with_zeros
 from adaptive_qs.strategy.hdmm.noise import Noise
 from adaptive_qs.strategy.hdmm.product import ProductStrategy, optimize_product
 from adaptive_qs.strategy.hdmm.products import ProductWorkload
@@ -67,27 +67,33 @@ def optimize_union(
         rng: starting points; nothing private depends on it.
         groups: which sets to optimise together. Without it the best of: every set alone (the
             paper's default), every set beside a larger one that contains it, and both of these
-            with groups joined where an estimate says that it saves.
+            with groups joined where an estimate says that it saves. Sets whose queries are all
+            zero are placed anew.
     """
     if groups is None:
-        choices = {singletons(workload), nested(workload)}
-        choices |= {merged(workload, start, noise, settings, rng) for start in sorted(choices)}
-        found = [
-            optimize_union(workload, noise, settings, rng, choice) for choice in sorted(choices)
-        ]
+        asked = workload.only_asked()
+        choices = {singletons(asked), nested(asked)}
+        choices |= {merged(asked, start, noise, settings, rng) for start in sorted(choices)}
+        number = workload.asked.tolist()
+        found = []
+        for choice in sorted(choices):
+            groups = tuple(tuple(number[j] for j in sets) for sets in choice)
+            found.append(optimize_union(workload, noise, settings, rng, groups))
         return min(found, key=lambda union: union.total_error)
+    groups = with_zeros(workload, groups)
     solved: dict[tuple[int, int], AxisStrategy] = {}
     parts = []
     for sets in groups:
         part = workload.subset(sets)
-        if len(sets) > 1:
+        asked = part.only_asked()
+        if len(asked) > 1:
             parts.append(optimize_product(part, noise, settings, rng, restarts=1))
             continue
-        for i, kind in enumerate(part.kinds[0]):
+        for i, kind in enumerate(asked.kinds[0]):
             if (i, int(kind)) not in solved:
                 gram = workload.grams[i][kind]
                 solved[i, int(kind)] = optimize_axis(gram, noise, settings, rng, restarts=3)
-        axes = tuple(solved[i, int(kind)] for i, kind in enumerate(part.kinds[0]))
+        axes = tuple(solved[i, int(kind)] for i, kind in enumerate(asked.kinds[0]))
         parts.append(ProductStrategy(part, axes, noise))
     scales = noise.shares(np.array([part.total_error for part in parts]))
     return UnionStrategy(workload, groups, tuple(parts), scales, noise)
