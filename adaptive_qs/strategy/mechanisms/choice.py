@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from adaptive_qs.errors import InputError
 from adaptive_qs.progress import StepProgress
-from adaptive_qs.strategy.mechanisms import full_problem, residual_choice
+from adaptive_qs.strategy.mechanisms import full_problem, product_candidates, residual_choice
 from adaptive_qs.strategy.mechanisms.direct import DirectMechanism
+from adaptive_qs.strategy.mechanisms.grouped import GroupedMechanism
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
+from adaptive_qs.strategy.mechanisms.product_candidates import Candidate
 from adaptive_qs.strategy.mechanisms.residual_choice import Bases
 from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.mechanisms.whole_bound import any_mechanism_bound
@@ -80,14 +84,44 @@ def choose_mechanism(
 
 
 def _auto(request: _Request) -> MechanismChoice:
-    """QuerySmasher as far as it goes; on a small domain the better of it and the full problem."""
-    d, settings = request.decomposition, request.settings
+    """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
+
+    Where no mechanism at all could be better nothing else is tried.
+    """
+    d, settings, workload = request.decomposition, request.settings, request.workload
     split = residual_choice.best_affordable(d, settings, request.jobs, request.progress)
-    if full_problem.is_small(request.workload):
-        full = full_problem.solve_full(request.workload, settings)
-        if full.total_error < split.total_error:
-            return MechanismChoice("hdmm", full, 1, 1 + len(d.subworkloads))
-    return _residual("querysmasher", split)
+    best, problems = _residual("querysmasher", split), len(d.subworkloads)
+    small = full_problem.is_small(workload)
+    products = product_candidates.has_candidates(workload, settings)
+    if not small and not products:
+        return best
+    bound = any_mechanism_bound(d, settings)
+    if split.total_error <= bound * (1 + settings.gap):
+        return best
+    if products:
+        for found in product_candidates.product_candidates(workload, bound, settings):
+            problems += found.num_measurements
+            best = _better(best, found, problems)
+    certified = best.mechanism.total_error <= best.mechanism.lower_bound * (1 + settings.gap)
+    if small and (best.mechanism is split or not certified):
+        best = _better(best, full_problem.solve_full(workload, settings), problems + 1)
+    return best
+
+
+def _better(best: MechanismChoice, found: Candidate, problems: int) -> MechanismChoice:
+    """The candidate where its error is smaller and can be trusted."""
+    if not (found.total_error < best.mechanism.total_error and _is_sound(found)):
+        return best
+    return MechanismChoice("hdmm", found, found.num_measurements, problems)
+
+
+def _is_sound(found: Candidate) -> bool:
+    """Whether errors are positive and finite; those of an ill-conditioned strategy need not be."""
+    groups = found.groups if isinstance(found, GroupedMechanism) else (found,)
+    diagonals = [np.diag(f.covariance) for group in groups for f in group.strategy.factors]
+    largest, _ = found.largest_variance()
+    figures = np.concatenate([*diagonals, [largest, found.total_error]])
+    return bool(np.isfinite(figures).all() and (figures > 0).all())
 
 
 def _querysmasher(request: _Request) -> MechanismChoice:

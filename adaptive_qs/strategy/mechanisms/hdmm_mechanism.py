@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -41,8 +42,8 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
     if isinstance(strategy, MarginalStrategy):
         return _of_marginals(decomposition, strategy)
     if isinstance(strategy, UnionStrategy):
-        return _of_union(workload, strategy, bound)
-    return _of_product(workload, strategy, range(workload.num_sets), bound)
+        return of_union(workload, strategy, bound)
+    return _of_product(workload, strategy, range(workload.num_sets), bound, settings.gap)
 
 
 def _of_marginals(decomposition: Decomposition, strategy: MarginalStrategy) -> ResidualMechanism:
@@ -60,7 +61,8 @@ def _of_marginals(decomposition: Decomposition, strategy: MarginalStrategy) -> R
     return ResidualMechanism(decomposition, solutions, shares / shares.sum())
 
 
-def _of_union(workload: QueryWorkload, strategy: UnionStrategy, bound: float) -> GroupedMechanism:
+def of_union(workload: QueryWorkload, strategy: UnionStrategy, bound: float) -> GroupedMechanism:
+    """OPT_+: one product strategy for each group of sets; ``bound`` is for all of them."""
     make = partial(_of_product, workload, bound=bound)
     groups = tuple(make(part, group) for part, group in zip(strategy.parts, strategy.groups))
     number = np.empty(workload.num_sets, dtype=np.int64)
@@ -74,12 +76,27 @@ def _of_union(workload: QueryWorkload, strategy: UnionStrategy, bound: float) ->
 
 
 def _of_product(
-    workload: QueryWorkload, strategy: ProductStrategy, sets: Sequence[int], bound: float
+    workload: QueryWorkload,
+    strategy: ProductStrategy,
+    sets: Sequence[int],
+    bound: float,
+    gap: float | None = None,
 ) -> WholeDomainMechanism:
-    """A product strategy on the attributes that some of the sets use."""
+    """A product strategy on the attributes that some of the sets use.
+
+    Args:
+        workload: what is answered.
+        strategy: over all attributes of the domain.
+        sets: what the strategy answers; all of them where a gap is given.
+        bound: on the total error of the whole workload.
+        gap: within which of the bound the strategy counts as optimal; None for never.
+    """
     clique = _used(workload, sets)
     factors = tuple(strategy.strategy.factors[i] for i in clique)
-    return WholeDomainMechanism(workload, clique, Strategy(factors), bound, Status.RESTRICTED)
+    made = WholeDomainMechanism(workload, clique, Strategy(factors), bound, Status.RESTRICTED)
+    if gap is not None and made.total_error <= bound * (1 + gap):
+        return replace(made, status=Status.OPTIMAL)
+    return made
 
 
 def _used(workload: QueryWorkload, sets: Sequence[int]) -> Clique:

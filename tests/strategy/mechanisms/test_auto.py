@@ -1,0 +1,157 @@
+"""What the automatic choice takes, and what it leaves alone."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.strategy.mechanisms import choice as choice_module
+from adaptive_qs.strategy.mechanisms import product_candidates
+from adaptive_qs.strategy.mechanisms.choice import choose_mechanism
+from adaptive_qs.strategy.mechanisms.product_candidates import has_candidates
+from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.solution import Status
+from adaptive_qs.workload.axis_queries import Prefix
+from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+
+from .oracles import summed_variances
+
+
+def domain(*sizes):
+    return Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
+
+
+def workload(sizes, ways, family="prefix"):
+    parts = [part for k in ways for part in all_ways_queries(domain(*sizes), k, family).parts]
+    return QueryWorkload(domain(*sizes), tuple(parts))
+
+
+def rmse(asked, name):
+    return math.sqrt(choose_mechanism(asked, name).mechanism.total_error / asked.num_queries)
+
+
+CASES = {
+    "two large attributes": ((100, 100), [2], 4.998),
+    "a square": ((40, 40), [2], 3.836),
+    "a cube": ((20, 20, 20), [3], 5.397),
+    "all degrees of a cube": ((10, 10, 10), [1, 2, 3], 3.837),
+    "five attributes": ((7, 4, 2, 50, 100), [1, 2, 3, 4, 5], 10.19),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_auto_is_as_good_as_hdmm_and_as_querysmasher(case):
+    sizes, ways, most = CASES[case]
+    asked = workload(sizes, ways)
+    found = choose_mechanism(asked, "auto")
+    error = math.sqrt(found.mechanism.total_error / asked.num_queries)
+    assert error <= most
+    assert error <= rmse(asked, "hdmm") * (1 + 1e-4)
+    assert error < rmse(asked, "querysmasher")
+    assert found.mechanism.lower_bound <= found.mechanism.total_error
+    assert found.mechanism.workload is asked
+
+
+@pytest.mark.parametrize("name", ["auto", "hdmm"])
+def test_a_single_product_is_certified(name):
+    mechanism = choose_mechanism(workload((40, 40), [2]), name).mechanism
+    assert mechanism.statuses == {Status.OPTIMAL: 1}
+    assert mechanism.total_error <= mechanism.lower_bound * (1 + 1e-4)
+
+
+def test_a_product_without_a_certificate_is_restricted():
+    mechanism = choose_mechanism(workload((10, 10, 10), [1, 2, 3]), "hdmm").mechanism
+    assert mechanism.total_error > mechanism.lower_bound * (1 + 1e-4)
+    assert set(mechanism.statuses) == {Status.RESTRICTED}
+
+
+def test_unused_attributes_do_not_count():
+    """A column of a million values that no query mentions changes nothing."""
+    part = QueryPart(np.array([[1, 2]], np.int32), {1: Prefix(40), 2: Prefix(40)}, None, np.ones(1))
+    asked = QueryWorkload(domain(1_000_000, 40, 40), (part,))
+    found = choose_mechanism(asked, "auto")
+    assert found.name == "hdmm"
+    assert found.mechanism.measurement(0).clique == (1, 2)
+    small = choose_mechanism(workload((40, 40), [2]), "auto")
+    assert found.mechanism.total_error == pytest.approx(small.mechanism.total_error, rel=1e-9)
+
+
+def test_groups_answer_on_the_attributes_they_use(monkeypatch):
+    """OPT_+ on an unused first attribute: errors are those of the whole matrices."""
+    sets = [np.array([[1], [2]], np.int32), np.array([[1, 2]], np.int32)]
+    axis = {1: Prefix(3), 2: Prefix(4)}
+    parts = tuple(QueryPart(s, axis, None, np.full(len(s), 2.0)) for s in sets)
+    asked = QueryWorkload(domain(3, 3, 4), parts)
+    groups = ((0,), (1, 2))
+    monkeypatch.setattr(product_candidates, "_groupings", lambda *_: [groups])
+    *_, union = product_candidates.product_candidates(asked, 0.0, SolverSettings())
+    assert [union.measurement(k).clique for k in (0, 1)] == [(1,), (1, 2)]
+    assert [union.needed(p, i) for p, i in ((0, 0), (0, 1), (1, 0))] == [[0], [1], [1]]
+    assert union.total_error == pytest.approx(summed_variances(union), rel=1e-12)
+    product = next(product_candidates.product_candidates(asked, 0.0, SolverSettings()))
+    assert product.total_error == pytest.approx(summed_variances(product), rel=1e-12)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -1.0, 0.0])
+def test_candidates_with_impossible_errors_are_never_taken(broken, monkeypatch):
+    asked = workload((20, 20), [2])
+    real = product_candidates.product_candidates
+
+    def spoilt(*arguments):
+        for found in real(*arguments):
+            factor = found.strategy.factors[0]
+            covariance = factor.covariance.copy()
+            covariance[3, 3] = broken
+            spoiled = replace(factor, gram_inverse=covariance)
+            strategy = replace(found.strategy, factors=(spoiled, *found.strategy.factors[1:]))
+            yield replace(found, strategy=strategy)
+
+    assert choose_mechanism(asked, "auto").name == "hdmm"
+    monkeypatch.setattr(choice_module.product_candidates, "product_candidates", spoilt)
+    monkeypatch.setattr(choice_module.full_problem, "is_small", lambda _: False)
+    assert choose_mechanism(asked, "auto").name == "querysmasher"
+
+
+def test_tables_that_cannot_be_measured_are_not_tried():
+    settings = SolverSettings()
+    assert has_candidates(workload((100, 100, 100), [3]), settings)
+    assert not has_candidates(workload((100, 100, 100), [3]), SolverSettings(max_bytes=2**25))
+    assert not has_candidates(workload((300, 300, 300), [3]), settings)
+    assert not has_candidates(workload((2,) * 12, [3, 4]), settings)
+    assert not has_candidates(workload((10, 10), [2], "affine"), settings)
+
+
+@pytest.mark.parametrize("family", ["marginal", "circular"])
+def test_nothing_is_tried_where_nothing_can_be_better(family, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a search without a purpose")
+
+    monkeypatch.setattr(choice_module.product_candidates, "product_candidates", refuse)
+    monkeypatch.setattr(choice_module.full_problem, "solve_full", refuse)
+    found = choose_mechanism(workload((7, 4, 6), [1, 2], family), "auto")
+    assert found.name == "querysmasher"
+
+
+def test_many_attributes_are_planned_at_once():
+    """161,700 sets: far below the time any search would take."""
+    asked = workload((20,) * 100, [3], "marginal")
+    begun = time.perf_counter()
+    assert choose_mechanism(asked, "auto").name == "querysmasher"
+    assert time.perf_counter() - begun < 10
+
+
+def test_the_error_of_a_taken_candidate_is_that_of_its_matrices():
+    found = choose_mechanism(workload((6, 5), [2]), "auto")
+    assert found.name == "hdmm"
+    assert found.mechanism.total_error == pytest.approx(dense_error_of(found.mechanism), rel=1e-6)
+
+
+def dense_error_of(mechanism):
+    """tr(W V⁺ Wᵀ) on a table of 30 cells with one measurement."""
+    b = np.kron(*[factor.matrix for factor in mechanism.measurement(0).strategy.factors])
+    w = np.kron(Prefix(6).matrix(), Prefix(5).matrix())
+    return float(np.trace(w @ np.linalg.inv(b.T @ b) @ w.T))
