@@ -19,8 +19,9 @@ from adaptive_qs.strategy.integers.grid import on_grid
 from adaptive_qs.strategy.matrix import Factor, Strategy
 from adaptive_qs.strategy.mechanisms.cache import ArrayCache
 from adaptive_qs.strategy.mechanisms.mechanism import StrategyMeasurement
+from adaptive_qs.strategy.mechanisms.squares import block_squares, joint_squares
 from adaptive_qs.strategy.solution import Status
-from adaptive_qs.workload.products import answer_product, squares_product
+from adaptive_qs.workload.products import answer_product
 from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import QueryWorkload
 
@@ -131,27 +132,8 @@ class WholeDomainMechanism:
         return pieces
 
     def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
-        shape = factor.shape
-
-        def make() -> Array:
-            return squares_product(queries, factor.covariance.reshape(shape + shape))
-
-        return self._cache.get((queries, id(factor)), make)
+        return self._cache.get((queries, id(factor)), lambda: block_squares(queries, factor))
 
     def _joint(self, queries: Queries, axes: tuple[int, ...]) -> Array:
-        """diag(Q C Qᵀ) for a joint family, C the covariance of the marginal over ``axes``."""
-
-        def make() -> Array:
-            covariance = np.ones((1, 1))
-            start = 0
-            for factor in self.strategy.factors:
-                degree, shape = len(factor.shape), factor.shape
-                outside = tuple(k for k in range(degree) if start + k not in axes)
-                block = factor.covariance.reshape(shape + shape)
-                block = block.sum(axis=outside + tuple(k + degree for k in outside))
-                cells = int(np.prod([n for k, n in enumerate(shape) if k not in outside]))
-                covariance = np.kron(covariance, block.reshape(cells, cells))
-                start += degree
-            return queries.squares(covariance)
-
-        return self._cache.get((queries, axes), make)
+        factors = self.strategy.factors
+        return self._cache.get((queries, axes), lambda: joint_squares(queries, axes, factors))

@@ -1,0 +1,110 @@
+"""Variances of queries under the noise of one factor, with digits to spare.
+
+diag(Q C Qᵀ) from the covariance C = B⁺(B⁺)ᵀ takes few steps for each query and cancels where C is
+ill-conditioned. No unbiased answer at privacy cost 1 has a variance below the square of its query's
+largest coefficient, and what cancels is at most that square times the sum of all |C|: this tells
+before where the steps would lose too many digits. There ‖row · B⁺‖² is taken, which cannot be
+negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.strategy.matrix import Factor
+from adaptive_qs.workload.products import squares_product
+from adaptive_qs.workload.queries import Queries
+
+Array = NDArray[np.float64]
+
+MOST_LOST = 1e-3
+"""Share of a variance that rounding may take at worst; it takes far less."""
+BLOCK = 2**23
+"""Answers to columns of B⁺ that are held at once."""
+
+
+def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
+    """Variances of a product of queries on the axes of one factor, one axis for each family.
+
+    Args:
+        queries: one family of one attribute for each axis; None sums the axis out.
+        factor: the strategy on these axes.
+    """
+    shape = factor.shape
+    if not _cancels(_magnitude(factor.covariance), sum(shape)):
+        return squares_product(queries, factor.covariance.reshape(shape + shape))
+    outside = tuple(k for k, of in enumerate(queries) if of is None)
+    root = _summed(factor.inverse, shape, outside)
+    return root_squares([of for of in queries if of is not None], root)
+
+
+def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Factor]) -> Array:
+    """Variances of a joint family, shape (m,).
+
+    Args:
+        queries: over ``axes``.
+        axes: ascending axes of the table; the others are summed out.
+        factors: the strategy on all axes of the table.
+    """
+    roots, covariances, start = [], [], 0
+    for factor in factors:
+        shape, degree = factor.shape, len(factor.shape)
+        outside = tuple(k for k in range(degree) if start + k not in axes)
+        start += degree
+        root = _summed(factor.inverse, shape, outside)
+        root = root.reshape(-1, root.shape[-1])
+        roots.append(root)
+        block = factor.covariance.reshape(shape + shape)
+        block = block.sum(axis=outside + tuple(k + degree for k in outside))
+        covariances.append(block.reshape(len(root), len(root)))
+    summing = any(_cancels(_magnitude(of.covariance), sum(of.shape)) for of in factors)
+    if not summing and not _cancels(
+        math.prod(map(_magnitude, covariances)), math.prod(queries.shape)
+    ):
+        return queries.squares(_kron(covariances))
+    narrow = [np.asarray(np.linalg.qr(root.T, mode="r")).T for root in roots]  # of the same C
+    return root_squares([queries], _kron(narrow).reshape(*queries.shape, -1))
+
+
+def root_squares(queries: Sequence[Queries], root: Array) -> Array:
+    """Σ over the last axis of (⊗Q root)², one axis for each family.
+
+    Args:
+        queries: families that together cover the axes but the last.
+        root: shape (*axes, columns).
+    """
+    counts = tuple(of.num_queries for of in queries)
+    total = np.zeros(counts)
+    step = max(1, BLOCK // max(1, math.prod(counts)))
+    for first in range(0, root.shape[-1], step):
+        answers = np.ascontiguousarray(root[..., first : first + step])
+        for of in queries:
+            answers = np.moveaxis(of.answer(answers), 0, -1)
+        total += (answers**2).sum(axis=0)
+    return total
+
+
+def _summed(inverse: Array, shape: tuple[int, ...], outside: tuple[int, ...]) -> Array:
+    """B⁺ with some axes of its tables summed out, shape (*the others, rows)."""
+    return inverse.reshape(*shape, -1).sum(axis=outside)
+
+
+def _magnitude(covariance: Array) -> float:
+    return float(np.abs(covariance).sum())
+
+
+def _cancels(magnitude: float, cells: int) -> bool:
+    """Whether sums over a covariance may lose more than ``MOST_LOST`` of a variance."""
+    steps = 2 * cells + 8
+    return not magnitude * steps * float(np.finfo(np.float64).eps) < MOST_LOST
+
+
+def _kron(matrices: Sequence[Array]) -> Array:
+    product: Array = np.ones((1, 1))
+    for matrix in matrices:
+        product = np.kron(product, matrix).astype(np.float64, copy=False)
+    return product
