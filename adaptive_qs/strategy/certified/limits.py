@@ -7,6 +7,8 @@ import math
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.certified.symmetry import SymmetricBlocks
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.spectra import known_eigenvalues
+from adaptive_qs.workload.queries import CenteredQueries
 from adaptive_qs.workload.subworkload import Subworkload
 
 DENSE_CELLS = 4_096
@@ -23,7 +25,11 @@ _ROW_COPIES = 6
 _INTERLEAVED_COPIES = 3
 """Matrices over all cells of an interleaved factor: B, V⁺ and one in another order."""
 
-_ADVICE = "use --mechanism residualplanner+ or fewer values"
+_MEASURED_COPIES = 6
+"""Matrices over all its cells that a dense factor needs when it is rounded and measured."""
+
+_QUERY_COPIES = 2
+"""Matrices of all queries over all cells that are held at once to find a strategy's error."""
 
 
 def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
@@ -32,26 +38,63 @@ def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
     return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
 
 
-def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
+def factor_fits(cells: int, settings: SolverSettings) -> bool:
+    """Whether a dense factor over so many cells can be measured within memory."""
+    return _MEASURED_COPIES * 8 * cells**2 <= settings.max_bytes
+
+
+def is_joint(subworkload: Subworkload) -> bool:
+    """Whether some queries ask about several attributes at once."""
+    return any(len(term.factors) < len(subworkload.shape) for term in subworkload.terms)
+
+
+def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
+    """Before the error of any strategy is computed from the queries themselves.
+
+    Raises:
+        ResourceExceeded: even that does not fit; no solver is cheaper.
+    """
+    needed = max(
+        (_query_bytes(part) for term in subworkload.terms for part in term.factors), default=0
+    )
+    if needed > settings.max_bytes:
+        raise ResourceExceeded(
+            f"queries over attributes of {_sizes(subworkload.shape)} values "
+            f"({subworkload.cells:,} cells) need {_bytes(needed)} to be looked at, above the "
+            f"ceiling of {_bytes(settings.max_bytes)}: raise --max-memory, use fewer values, or "
+            "--mechanism gaussian"
+        )
+
+
+def check_dense(shape: tuple[int, ...], settings: SolverSettings, joint: bool = False) -> None:
     """Before a Gram matrix is made.
+
+    Args:
+        shape: of its cells.
+        settings: memory ceiling.
+        joint: whether its queries are no products; it decides what is advised instead.
 
     Raises:
         ResourceExceeded: it does not fit, or no symmetry could make it small enough.
     """
     cells = math.prod(shape)
-    _check_bytes(_DENSE_COPIES * 8 * cells**2, shape, settings)
+    advice = _advice(shape, joint, settings)
+    _check_bytes(_DENSE_COPIES * 8 * cells**2, shape, settings, advice)
     if cells > DENSE_CELLS * 2 ** len(shape):
-        raise _too_slow(shape, cells)
+        raise _too_slow(shape, cells, advice)
 
 
-def check_blocks(blocks: SymmetricBlocks, subworkload: Subworkload) -> None:
+def check_blocks(
+    blocks: SymmetricBlocks, subworkload: Subworkload, settings: SolverSettings
+) -> None:
     """Once the symmetries of a Gram matrix are known.
 
     Raises:
         ResourceExceeded: its largest block is too large.
     """
     if blocks.largest > DENSE_CELLS:
-        raise _too_slow(subworkload.shape, blocks.largest)
+        advice = _advice(subworkload.shape, is_joint(subworkload), settings)
+        raise _too_slow(subworkload.shape, blocks.largest, advice)
 
 
 def check_interleaved(cells: int, subworkload: Subworkload, settings: SolverSettings) -> None:
@@ -65,21 +108,43 @@ def check_interleaved(cells: int, subworkload: Subworkload, settings: SolverSett
     Raises:
         ResourceExceeded: it does not fit.
     """
-    _check_bytes(_INTERLEAVED_COPIES * 8 * cells**2, subworkload.shape, settings)
+    advice = _advice(subworkload.shape, is_joint(subworkload), settings)
+    _check_bytes(_INTERLEAVED_COPIES * 8 * cells**2, subworkload.shape, settings, advice)
 
 
-def _check_bytes(needed: int, shape: tuple[int, ...], settings: SolverSettings) -> None:
+def _advice(shape: tuple[int, ...], joint: bool, settings: SolverSettings) -> str:
+    """A cheaper mechanism: its basis fits attributes that are small, Fourier queries the others."""
+    if not joint and max(shape) <= DENSE_CELLS:
+        mechanism = "residualplanner+"
+    elif factor_fits(math.prod(shape) if joint else max(shape), settings):
+        mechanism = "wff"
+    else:
+        mechanism = "auto"
+    return f"use --mechanism {mechanism} or fewer values"
+
+
+def _query_bytes(part: CenteredQueries) -> int:
+    cells = math.prod(part.shape)
+    if known_eigenvalues(part) is not None:
+        return 0
+    queries = getattr(getattr(part, "queries", None), "num_queries", cells)
+    return _QUERY_COPIES * 8 * min(int(queries), cells) * cells
+
+
+def _check_bytes(
+    needed: int, shape: tuple[int, ...], settings: SolverSettings, advice: str
+) -> None:
     if needed > settings.max_bytes:
         raise ResourceExceeded(
             f"queries over attributes of {_sizes(shape)} values ({math.prod(shape):,} cells) need "
-            f"{_gib(needed)}, above the ceiling of {_gib(settings.max_bytes)}: {_ADVICE}"
+            f"{_bytes(needed)}, above the ceiling of {_bytes(settings.max_bytes)}: {advice}"
         )
 
 
-def _too_slow(shape: tuple[int, ...], largest: int) -> ResourceExceeded:
+def _too_slow(shape: tuple[int, ...], largest: int, advice: str) -> ResourceExceeded:
     return ResourceExceeded(
         f"queries over attributes of {_sizes(shape)} values ({math.prod(shape):,} cells) need "
-        f"eigenvectors of {largest:,} cells, above the limit of {DENSE_CELLS:,}: {_ADVICE}"
+        f"eigenvectors of {largest:,} cells, above the limit of {DENSE_CELLS:,}: {advice}"
     )
 
 
@@ -87,5 +152,5 @@ def _sizes(shape: tuple[int, ...]) -> str:
     return " x ".join(f"{n:,}" for n in shape)
 
 
-def _gib(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB"
+def _bytes(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{math.ceil(count / 2**20):,} MB"

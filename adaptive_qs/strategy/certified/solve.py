@@ -97,10 +97,11 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > limits.DENSE_CELLS):
         return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
-    limits.check_dense(subworkload.shape, settings)
+    limits.check_dense(subworkload.shape, settings, limits.is_joint(subworkload))
     gram = subworkload.gram()
     if cells > limits.DENSE_CELLS:
-        limits.check_blocks(symmetric_blocks(lambda x: gram @ x, subworkload.shape), subworkload)
+        blocks = symmetric_blocks(lambda x: gram @ x, subworkload.shape)
+        limits.check_blocks(blocks, subworkload, settings)
     return solve_dense(gram, subworkload.shape, settings)
 
 

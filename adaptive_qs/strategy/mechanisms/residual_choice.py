@@ -9,6 +9,7 @@ import numpy as np
 
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.progress import StepProgress
+from adaptive_qs.strategy.certified import limits
 from adaptive_qs.strategy.certified.solve import solve
 from adaptive_qs.strategy.certified.solve_cache import SolveCache
 from adaptive_qs.strategy.certified.superadditive import superadditive_bound
@@ -18,6 +19,7 @@ from adaptive_qs.strategy.mechanisms.smasher import smash
 from adaptive_qs.strategy.restricted.attribute_basis import attribute_bases
 from adaptive_qs.strategy.restricted.eigen import solve_eigen
 from adaptive_qs.strategy.restricted.fourier import solve_fourier
+from adaptive_qs.strategy.restricted.fourier_product import solve_fourier_product
 from adaptive_qs.strategy.restricted.planner import solve_residual_planner, solve_with_basis
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Solution
@@ -62,9 +64,19 @@ def best_affordable(
 
 
 def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveCache) -> Solution:
-    """The best of the strategies that are cheap to find."""
-    found = [solve_fourier(subworkload), solve_residual_planner(subworkload)]
-    if all(len(term.factors) == len(subworkload.shape) for term in subworkload.terms):
+    """The best of the strategies that are cheap to find and can be measured within memory.
+
+    A Fourier factor over several axes, or over one huge axis, is a dense matrix when it is
+    measured: it is taken only where that fits. Products of one-axis factors nearly always do.
+
+    Raises:
+        ResourceExceeded: even the queries themselves do not fit.
+    """
+    limits.check_queries(subworkload, settings)
+    found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
+    if limits.factor_fits(subworkload.cells, settings):
+        found.append(solve_fourier(subworkload))
+    if not limits.is_joint(subworkload):
         try:
             factors = tuple(
                 _axis_optimum(subworkload, axis, settings, cache)
@@ -85,6 +97,8 @@ def _axis_optimum(
 ) -> Factor:
     """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
+    if not limits.factor_fits(size, settings):
+        return CenteringFactor(size)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)

@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 
 ROUNDING = 1e-13
 """Coefficients below this share of the largest are zero: the transform rounds there."""
+CHUNK_CELLS = 2**22
+"""Numbers of queries that are transformed at a time."""
 
 
 def solve_fourier(subworkload: Subworkload) -> Solution:
@@ -47,12 +49,17 @@ def solve_fourier(subworkload: Subworkload) -> Solution:
         strategy = Strategy(tuple(FourierFactor(c.shape, _best_weights(c)) for c in spectra))
         objective = terms[0].scale * math.prod(_objective(c) for c in spectra)
     else:
-        c = sum((_term_spectrum(term) for term in terms), np.zeros(subworkload.shape))
+        c = subworkload_spectrum(subworkload)
         strategy = Strategy((FourierFactor(c.shape, _best_weights(c)),))
         objective = _objective(c)
     bound = min(svd_bound(subworkload), objective)
     proven = objective <= bound * (1 + PROVEN)
     return Solution(strategy, objective, bound, Status.OPTIMAL if proven else Status.RESTRICTED)
+
+
+def subworkload_spectrum(subworkload: Subworkload) -> Array:
+    """c_f of all terms together, of the subworkload's shape."""
+    return sum(map(_term_spectrum, subworkload.terms), np.zeros(subworkload.shape))
 
 
 @lru_cache(maxsize=1_024)
@@ -79,8 +86,12 @@ def _raw_spectrum(queries: CenteredQueries) -> Array:
     rows = queries.rows()
     if rows is not None:
         axes = tuple(range(1, len(queries.shape) + 1))
-        waves = np.fft.fftn(rows.reshape(-1, *queries.shape), axes=axes)
-        return (waves.real**2 + waves.imag**2).sum(axis=0) / math.prod(queries.shape)
+        step = max(1, CHUNK_CELLS // rows.shape[1])
+        total = np.zeros(queries.shape)
+        for start in range(0, len(rows), step):
+            waves = np.fft.fftn(rows[start : start + step].reshape(-1, *queries.shape), axes=axes)
+            total += (waves.real**2 + waves.imag**2).sum(axis=0)
+        return total / math.prod(queries.shape)
     return np.fft.fftn(_wrapped_means(queries.gram(), queries.shape)).real
 
 

@@ -89,7 +89,7 @@ def test_memory_is_refused_before_it_is_taken():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     message = str(refused.value)
-    for words in ("200 x 200", "40,000", "107.3 GiB", "4.0 GiB", "--mechanism residualplanner+"):
+    for words in ("200 x 200", "40,000", "107.3 GiB", "4.0 GiB", "--mechanism auto"):
         assert words in message
     assert "\n" not in message
     assert peak < 2**24  # one prefix Gram of 320 kB, a few times over; the whole has 12.8 GB
