@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_qs.errors import InputError
 
@@ -26,7 +26,9 @@ def read_json(path: str | Path, refusal: type[InputError]) -> Any:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        content = json.loads(text, object_pairs_hook=_distinct, parse_constant=_Constant)
+        _refuse_constants(content)
+        return content
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
         raise refusal(f"{path}: {reason}: check the path") from None
@@ -79,12 +81,20 @@ def first_complaint(error: ValidationError) -> Complaint:
     where = [key for key in first["loc"] if isinstance(key, int) or "[" not in key]
     message = first["msg"].removeprefix("Value error, ")
     words = _WORDS.get(first["type"])
-    return Complaint(
-        where, first["type"], words.format(**first.get("ctx", {})) if words else message
-    )
+    if words:
+        message = words.format(**{key: _plain(of) for key, of in first.get("ctx", {}).items()})
+        if first["type"] in _BOUNDS:
+            message += f", not {first['input']}"
+    return Complaint(where, first["type"], message)
+
+
+def _plain(value: Any) -> Any:
+    """A bound as people write it: 0 rather than 0.0."""
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() else value
 
 
 _URGENCY = {"extra_forbidden": 1, "union_tag_invalid": 1, "missing": 3, "too_short": 4}
+_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 _WORDS = {
     "missing": "is required: add it",
     "extra_forbidden": "is not a known key: check the spelling or remove it",
@@ -125,5 +135,36 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that JSON can hold: give a finite one")
+class _Constant(float):
+    """NaN or an infinity, and how it was written."""
+
+    def __new__(cls, name: str) -> _Constant:
+        constant = super().__new__(cls, name)
+        constant.name = name
+        return constant
+
+    name: str
+
+
+def _refuse_constants(content: Any) -> None:
+    """Raise ValueError for the first constant found, saying where it is."""
+    pending: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
+    while pending:
+        where, value = pending.pop()
+        if isinstance(value, _Constant):
+            place = _place(where)
+            raise ValueError(
+                f"{place}{value.name} is not a number that JSON can hold: give a finite one"
+            )
+        if isinstance(value, dict):
+            pending += [((*where, key), inner) for key, inner in reversed(value.items())]
+        elif isinstance(value, list):
+            pending += [((*where, k), inner) for k, inner in reversed(list(enumerate(value)))]
+
+
+def _place(where: tuple[str | int, ...]) -> str:
+    """Such as "part 2: weight: " for the keys parts, 1 and weight."""
+    if len(where) > 1 and isinstance(where[1], int):
+        keys = ".".join(map(str, where[2:]))
+        return f"{str(where[0]).removesuffix('s')} {where[1] + 1}: " + (f"{keys}: " if keys else "")
+    return f"{'.'.join(map(str, where))}: " if where else ""

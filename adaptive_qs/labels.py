@@ -39,8 +39,10 @@ def from_to(name: str, first: str, last: str) -> str:
 
 
 def around(name: str, first: str, last: str) -> str:
-    """An arc of a circle of cells, such as "hour from 22 through 3 around"."""
+    """An arc over the end of a circle of cells, such as "hour from 22 to 3, around the end"."""
     start = first.first if isinstance(first, BinLabel) else first
     if isinstance(last, BinLabel):
-        return f"{name} from {start} {'to below' if last.open else 'through'} {last.last} around"
-    return f"{name} from {start} through {last} around"
+        to = f"{'to below' if last.open else 'to'} {last.last}"
+    else:
+        to = f"to {last}"
+    return f"{name} from {start} {to}, around the end"

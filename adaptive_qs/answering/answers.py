@@ -84,7 +84,7 @@ class Answers:
         return self.batches()
 
     def batches(self, confidence: float = 0.95) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of a size that does not grow with the workload.
+        """Arrow record batches of a size that does not grow with the workload, each stamped.
 
         Args:
             confidence: probability with which each interval holds the true answer by itself.
@@ -104,8 +104,8 @@ class Answers:
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
         with self._noting():
-            table = pa.Table.from_batches(list(self.batches(confidence)), COLUMNS)
-            return table.unify_dictionaries().replace_schema_metadata({STAMP_KEY: self.stamp})
+            table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
+            return table.unify_dictionaries()
 
     def to_pandas(self, confidence: float = 0.95) -> Any:
         """All answers as a pandas data frame; ``attrs`` says where they are not private."""
@@ -141,7 +141,7 @@ class Answers:
             for batch in answer_batches(sets, self._schema, confidence):
                 done += batch.num_rows
                 report(done, total)
-                yield batch
+                yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
             self.seconds = self._clock.stop()
 
     @contextmanager

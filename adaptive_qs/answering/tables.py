@@ -50,13 +50,15 @@ def answer_batches(
         confidence: probability with which each interval holds the true answer by itself.
 
     Raises:
-        InputError: the confidence is not between 0 and 1.
+        InputError: the confidence is not between 0 and 1, or an answer is no number or has no
+            variance because its strategy is too ill-conditioned.
     """
     half_width = interval_factor(confidence)
     texts = QueryTexts(schema)
     gathered = _Gathered(half_width)
     for answers in sets:
         name = texts.attributes(answers.clique)
+        _check_finite(name, answers)
         words = texts.queries(answers.clique, answers.queries)
         start, total = 0, len(answers.estimates)
         while start < total:
@@ -84,6 +86,22 @@ def interval_factor(confidence: Any) -> float:
     if not number or not 0 < float(confidence) < 1:
         raise InputError(f"confidence is {confidence!r}: give a number between 0 and 1, as 0.95")
     return float(ndtri((1 + float(confidence)) / 2))
+
+
+def _check_finite(name: str, answers: SetAnswers) -> None:
+    """Refuse answers that are not numbers: they would be written as NaN.
+
+    Raises:
+        InputError: there is one.
+    """
+    variances = answers.variances
+    sound = np.isfinite(answers.estimates).all() and np.isfinite(variances).all()
+    if not (sound and (variances >= 0).all()):
+        raise InputError(
+            f"the answers on {name} have no finite variance: its queries are too nearly dependent "
+            "for this mechanism, or too different in size: scale them alike or use mechanism "
+            "gaussian"
+        )
 
 
 class _Gathered:

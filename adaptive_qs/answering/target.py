@@ -87,9 +87,16 @@ class BatchTarget:
                 2 * positive_number("rho", rho) if cost is None else positive_number("cost", cost)
             )
         if not MIN_COST <= beta <= MAX_COST:
+            (name,) = named
+            means = "" if name == "cost" else f", which is a privacy cost of {beta:.3g}"
+            less = beta < MIN_COST
+            limit = MIN_COST if less else MAX_COST
+            do, side, leaves = "lower", "above", "no noise"
+            if less:
+                do, side, leaves = "raise", "below", "nothing but noise"
             raise InputError(
-                f"the privacy cost is {beta:.3g}: give one from {MIN_COST:g}, below which there is "
-                f"nothing but noise, to {MAX_COST:g}, above which there is none"
+                f"{name} is {float(given[name] or 0):.6g}{means}: {do} it, "
+                f"as a cost {side} {limit:g} leaves {leaves}"
             )
         if epsilon is None:
             epsilon = gaussian_epsilon_of(

@@ -258,13 +258,14 @@ class Circular(OrderedQueries):
         return variances.reshape(n * n, *s.shape[2:])
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "hour from 22 through 3 around"; the last cell is part of the arc."""
-        cells = values[0]
-        return (
-            around(names[0], cells[start], cells[(start + more) % self.size])
-            for start in range(self.size)
-            for more in range(self.size)
-        )
+        """Such as "hour in [3, 9]" or "hour from 22 to 3, around the end", both ends included."""
+        name, cells, n = names[0], values[0], self.size
+        for start in range(n):
+            for stop in range(start, n - (start == 0)):
+                yield from_to(name, cells[start], cells[stop])
+            for stop in range(start - 1):
+                yield around(name, cells[start], cells[stop])
+            yield f"{name} anywhere"
 
 
 def _cumulate(table: Array) -> Array:

@@ -18,7 +18,7 @@ from adaptive_qs.workload.building import all_sets, listed_sets, make_part
 from adaptive_qs.workload.families import QueryMaker
 from adaptive_qs.workload.family_spec import QuerySpec, family_names
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
-from adaptive_qs.workload.workload import MAX_CLIQUES, Workload
+from adaptive_qs.workload.workload import LEAST_WEIGHT, MAX_CLIQUES, MOST_WEIGHT, Workload
 
 Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -35,7 +35,7 @@ class Part(BaseModel):
     """Sets of attributes by name, instead of `ways`."""
     queries: QuerySpec = "marginal"
     """The queries on every attribute of a set, or on each attribute by name."""
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)] = 1.0
     """How much the error of each query counts (its square, for plan and answer).
     Weights of repeated sets add up."""
 
@@ -104,7 +104,7 @@ class WorkloadFile(BaseModel):
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
-                ways than attributes, or a matrix that does not fit.
+                ways than attributes, a matrix that does not fit, or only queries that are zero.
             ResourceExceeded: too many sets of attributes, or too many coefficients.
         """
         maker = QueryMaker(domain, None if folder is None else Path(folder))
@@ -117,6 +117,11 @@ class WorkloadFile(BaseModel):
                         f"brings the sets of attributes to {sets:,}, more than {MAX_CLIQUES:,}: "
                         "ask for fewer"
                     )
+        if all(part.is_zero for part in parts):
+            which = "part 1" if len(self.parts) == 1 else f"parts 1 to {len(self.parts)}"
+            raise WorkloadError(
+                f"{source}: {which}: every query is zero: raise p or count, or change the seed"
+            )
         return QueryWorkload(domain, tuple(parts))
 
 
@@ -185,6 +190,12 @@ def _naming(source: str, number: int) -> Iterator[None]:
         raise kind(f"{source}: part {number}: {error}") from None
 
 
+_EMPTY = {
+    "parts": "is empty: give at least one part",
+    "ways": "is empty: give a number of attributes, as [2]",
+}
+
+
 def _refuse(error: ValidationError, source: str) -> NoReturn:
     """Turn the first of pydantic's complaints into one line that names the part."""
     complaint = first_complaint(error)
@@ -194,6 +205,8 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
         place += f": part {int(where[1]) + 1}"
         where = where[2:]
     if complaint.kind == "too_short":
-        complaint = complaint._replace(message="is empty: name at least one set of attributes")
+        key = str(complaint.where[-1])
+        message = _EMPTY.get(key, "is empty: name at least one set of attributes")
+        complaint = complaint._replace(message=message)
     keys = where if where[:1] == ["queries"] else where[:1]
     raise WorkloadError(complaint.line(place, keys)) from None

@@ -193,9 +193,9 @@ class Custom(MatrixQueries):
         return hash(self.digest)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age, sex: custom query 7", counted from 1."""
-        of = ", ".join(names)
-        return (f"{of}: custom query {row + 1}" for row in range(self.num_queries))
+        """Such as "custom query 7", counted from 1; on one attribute "age: custom query 7"."""
+        of = name_of_one(names)
+        return (f"{of}custom query {row + 1}" for row in range(self.num_queries))
 
 
 class CustomAxis(Custom):
@@ -211,8 +211,8 @@ def _checked(values: ArrayLike, width: int) -> Array:
     raw = np.asarray(values)
     if raw.ndim != 2 or raw.dtype.kind not in "biuf":
         raise WorkloadError(
-            f"the matrix has {raw.ndim} dimensions of type {raw.dtype}: "
-            "give two, of real numbers, with one row for each query"
+            f"the matrix has {raw.ndim} dimension{'' if raw.ndim == 1 else 's'} of type "
+            f"{raw.dtype}, not 2 of real numbers: give one row for each query"
         )
     if not raw.shape[0]:
         raise WorkloadError("the matrix has no rows: give one for each query")
@@ -231,6 +231,14 @@ def _checked(values: ArrayLike, width: int) -> Array:
         )
     matrix.flags.writeable = False
     return matrix
+
+
+def name_of_one(names: tuple[str, ...]) -> str:
+    """What a label starts with: the attribute, which a product of queries has to tell apart.
+
+    Of several attributes the label says nothing: the matrix may have them in another order.
+    """
+    return f"{names[0]}: " if len(names) == 1 else ""
 
 
 def check_size(rows: int, cells: int, advice: str) -> None:

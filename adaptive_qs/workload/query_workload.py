@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import WorkloadError
+from adaptive_qs.workload.matrix_queries import MatrixQueries
 from adaptive_qs.workload.queries import AxisQueries, Queries
+from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT
 
 Array = NDArray[np.float64]
 CliqueArray = NDArray[np.int32]
@@ -30,10 +32,11 @@ class QueryPart:
         axis: the queries on each attribute, which a set combines by their product; empty where
             ``joint`` is given.
         joint: for each set, queries on all its attributes at once; None for products.
-        weights: shape (sets,): how much the squared error of each query of a set counts.
+        weights: shape (sets,): how much the squared error of each query of a set counts, from
+            ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
 
     Raises:
-        WorkloadError: no sets, or a weight that is not positive and finite.
+        WorkloadError: no sets, or a weight out of its range.
     """
 
     cliques: CliqueArray
@@ -44,8 +47,12 @@ class QueryPart:
     def __post_init__(self) -> None:
         if not self.cliques.size:
             raise WorkloadError("the workload has a part without attributes: name some")
-        if not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
-            raise WorkloadError("the workload has a weight that is not a positive finite number")
+        bad = ~((self.weights >= LEAST_WEIGHT) & (self.weights <= MOST_WEIGHT))  # NaN as well
+        if bad.any():
+            raise WorkloadError(
+                f"the workload has weight {float(self.weights[bad][0])!r}: give a number from "
+                f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            )
 
     def __len__(self) -> int:
         return len(self.cliques)
@@ -60,6 +67,20 @@ class QueryPart:
         if self.joint is not None:
             return (self.joint[index],)
         return tuple(self.axis[int(i)] for i in self.cliques[index])
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every coefficient of every query is zero."""
+        known: dict[Queries, bool] = {}
+
+        def is_zero(queries: Queries) -> bool:
+            if not isinstance(queries, MatrixQueries):
+                return False
+            if queries not in known:
+                known[queries] = not queries.coefficients.any()
+            return known[queries]
+
+        return all(any(map(is_zero, self.queries(index))) for index in range(len(self)))
 
     @cached_property
     def num_queries(self) -> int:

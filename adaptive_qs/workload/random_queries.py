@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import WorkloadError
-from adaptive_qs.workload.matrix_queries import BLOCK, MatrixQueries, check_size
+from adaptive_qs.workload.matrix_queries import BLOCK, MatrixQueries, check_size, name_of_one
 
 RANDOM_QUERIES_PER_CELL = 3
 """Random queries on N cells where their number is not given: with it the numbers of queries of
@@ -74,11 +74,9 @@ class Random(MatrixQueries):
         return _draw(self.shape, self.probability, self.num_queries, self.seed)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age, sex: random query 7 of seed 0", counted from 1."""
-        of = ", ".join(names)
-        return (
-            f"{of}: random query {row + 1} of seed {self.seed}" for row in range(self.num_queries)
-        )
+        """Such as "random query 7 of seed 0", from 1; on one attribute with its name before."""
+        of, seed = name_of_one(names), self.seed
+        return (f"{of}random query {row + 1} of seed {seed}" for row in range(self.num_queries))
 
 
 @lru_cache(maxsize=2)

@@ -13,6 +13,8 @@ from adaptive_qs.errors import ResourceExceeded, WorkloadError
 
 MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
+LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
+"""Weights beyond these say no more, and their products with errors would leave the floats."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,10 @@ class Workload:
 
     Attributes:
         domain: the attributes the cliques refer to.
-        weights: weight of each workload clique.
+        weights: weight of each workload clique, from ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
 
     Raises:
-        WorkloadError: no cliques, an empty clique, or a weight that is not positive and finite.
+        WorkloadError: no cliques, an empty clique, or a weight out of its range.
     """
 
     domain: Domain
@@ -36,8 +38,11 @@ class Workload:
         for clique, weight in self.weights.items():
             if not clique:
                 raise WorkloadError("the workload has a part without attributes: name some")
-            if not (math.isfinite(weight) and weight > 0):
-                raise WorkloadError(f"the workload has weight {weight!r}: give a positive number")
+            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+                raise WorkloadError(
+                    f"the workload has weight {weight!r}: give a number from {LEAST_WEIGHT:g} to "
+                    f"{MOST_WEIGHT:g}"
+                )
 
     @classmethod
     def all_ways(cls, domain: Domain, ways: int | Iterable[int]) -> Workload:

@@ -237,6 +237,14 @@ def test_files_say_whether_they_are_private(suffix, tmp_path):
             assert pq.read_schema(path).metadata[STAMP_KEY].decode() == stamp
 
 
+def test_batches_and_tables_say_whether_they_are_private():
+    for seed, stamp in ((1, NOT_PRIVATE), (None, PRIVATE)):
+        batches = list(answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed))
+        assert {batch.schema.metadata[STAMP_KEY].decode() for batch in batches} == {stamp}
+        table = answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed).to_arrow()
+        assert table.schema.metadata[STAMP_KEY].decode() == stamp
+
+
 def test_frames_say_whether_they_are_private():
     insecure = answer(FRAME, SCHEMA, 1, cost=1, insecure_seed=1)
     assert insecure.to_pandas().attrs[STAMP_KEY.decode()] == NOT_PRIVATE

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -117,6 +118,21 @@ def test_csv_and_parquet_hold_the_same(suffix, tmp_path, monkeypatch):
     same(written, expected(8), rtol=1e-12)
     csv = pacsv.read_csv(tmp_path / f"a{suffix}").to_pandas()
     same(csv, written, rtol=0)
+
+
+@pytest.mark.parametrize("column", ["estimates", "variances"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e-12])
+def test_answers_without_a_variance_are_never_written(column, value):
+    of = answers(0)
+    numbers = getattr(of, column).copy()
+    numbers[-1] = value
+    bad = answer_batches([answers(1), replace(of, **{column: numbers})], SCHEMA)
+    if column == "estimates" and value < 0:
+        assert sum(batch.num_rows for batch in bad) > 0
+        return
+    with pytest.raises(InputError, match="the answers on age have no finite variance") as caught:
+        list(bad)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_failure_leaves_no_file(tmp_path):

@@ -223,7 +223,7 @@ BAD = {
     "two budgets": ([*PLAN, "--epsilon", "1", "--cost", "1"], "epsilon and cost were given"),
     "cost 0": ([*PLAN, "--cost", "0"], "cost is 0"),
     "cost nan": ([*PLAN, "--cost", "nan"], "cost is nan"),
-    "tiny cost": ([*PLAN, "--cost", "1e-300"], "the privacy cost is 1e-300"),
+    "tiny cost": ([*PLAN, "--cost", "1e-300"], "cost is 1e-300: raise it"),
     "delta": ([*PLAN, "--delta", "1"], "delta is 1"),
     "mechanism": ([*PLAN, "--mechanism", "best"], "mechanism is 'best': give one of auto"),
     "gap": ([*PLAN, "--gap", "0"], "gap is 0"),
@@ -288,8 +288,8 @@ MATRICES = {
 WORKLOADS = {
     "range on a category": ({"attributes": [["job"]], "queries": "range"}, "'job' is not ordered"),
     "affine of three": ({"ways": [3], "queries": "affine"}, "'affine' queries compare two"),
-    "weight 0": ({"ways": [1], "weight": 0}, "part 1: weight: must be above 0"),
-    "weight -1": ({"ways": [1], "weight": -1}, "part 1: weight: must be above 0"),
+    "weight 0": ({"ways": [1], "weight": 0}, "part 1: weight: must be at least 1e-12, not 0"),
+    "weight -1": ({"ways": [1], "weight": -1}, "part 1: weight: must be at least 1e-12, not -1"),
     "twice": ({"attributes": [["age", "age"]]}, "name one column twice"),
     "unknown": ({"attributes": [["agee"]]}, "'agee' is not in the schema"),
     **{

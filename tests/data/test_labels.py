@@ -98,6 +98,7 @@ def test_unknown_and_missing_values_come_last():
 
 
 AGES = {"type": "integer", "min": 20, "max": 39, "bins": 2, "missing": ["?"]}
+THIRDS = {"type": "numeric", "edges": [0, 1, 2, 3]}
 WEIGHTS = {"type": "numeric", "edges": [0, 1.5, 3]}
 
 
@@ -112,8 +113,11 @@ WEIGHTS = {"type": "numeric", "edges": [0, 1.5, 3]}
         (WEIGHTS, Prefix(2), ["x < 1.5", "x <= 3"]),
         (WEIGHTS, Range(2), ["x in [0, 1.5)", "x in [0, 3]", "x in [1.5, 3]"]),
         (WEIGHTS, Circular(2), [
-            "x from 0 to below 1.5 around", "x from 0 through 3 around",
-            "x from 1.5 through 3 around", "x from 1.5 to below 1.5 around",
+            "x in [0, 1.5)", "x anywhere", "x in [1.5, 3]", "x anywhere",
+        ]),
+        (THIRDS, Circular(3), [
+            "x in [0, 1)", "x in [0, 2)", "x anywhere", "x in [1, 2)", "x in [1, 3]", "x anywhere",
+            "x in [2, 3]", "x from 2 to below 1, around the end", "x anywhere",
         ]),
     ],
 )  # fmt: skip

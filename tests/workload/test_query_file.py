@@ -240,7 +240,10 @@ BAD = {
     "mapping of unknown": (AGES | {"queries": {"age": "range", "x": "range"}}, "'x' is not in"),
     "empty mapping": (AGES | {"queries": {}}, "do not say what is asked of attribute 'age'"),
     "p": (AGES | {"queries": {"family": "random", "p": 1.5}}, "queries.p: must be at most 1"),
-    "p zero": (AGES | {"queries": {"family": "random", "p": 0}}, "queries.p: must be above 0"),
+    "p zero": (
+        AGES | {"queries": {"family": "random", "p": 0}},
+        "queries.p: must be above 0, not 0",
+    ),
     "count": (AGES | {"queries": {"family": "random", "count": 0}}, "queries.count: must be at"),
     "count float": (AGES | {"queries": {"family": "random", "count": 1.5}}, "queries.count"),
     "seed": (AGES | {"queries": {"family": "random", "seed": -1}}, "queries.seed: must be at"),
@@ -253,7 +256,13 @@ BAD = {
     "list": (AGES | {"queries": ["range"]}, "queries: must be"),
     "no matrix": (AGES | {"queries": "custom"}, "'custom' queries need a matrix"),
     "no file": (AGES | {"queries": {"family": "custom"}}, "queries.matrix: is required"),
-    "weight": (AGES | {"queries": "range", "weight": 0}, "weight: must be above 0"),
+    "weight": (AGES | {"queries": "range", "weight": 0}, "weight: must be at least 1e-12, not 0"),
+    "large weight": (AGES | {"weight": 1e308}, "weight: must be at most 1e+12, not 1e+308"),
+    "tiny weight": (AGES | {"weight": 1e-320}, "weight: must be at least 1e-12, not 1e-320"),
+    "NaN weight": (AGES | {"weight": math.nan}, "weight: NaN is not a number that JSON can"),
+    "infinite p": (AGES | {"queries": {"family": "random", "p": -math.inf}}, "queries.p: -Infin"),
+    "no ways": ({"ways": []}, "ways: is empty: give a number"),
+    "no sets": ({"attributes": []}, "attributes: is empty: name at least one set"),
     "ways": ({"ways": [6], "queries": "hybrid"}, "ways is 6: give a number from 1 to 5"),
 }
 
@@ -268,6 +277,20 @@ def test_bad_parts_are_refused_in_one_line(case, tmp_path):
     assert message.startswith(f"{path}: part 2: ")
     assert hint in message
     assert "\n" not in message
+
+
+def test_no_parts(tmp_path):
+    with pytest.raises(WorkloadError, match=r"w.json: parts: is empty: give at least one part$"):
+        load_query_workload(write(tmp_path), DOMAIN)
+
+
+def test_only_zero_queries_are_refused_and_some_are_not(tmp_path):
+    rare = {"attributes": [["age"], ["age", "sex"]], "queries": {"family": "random", "p": 1e-9}}
+    with pytest.raises(WorkloadError, match=r"w.json: part 1: every query is zero: raise p"):
+        load_query_workload(write(tmp_path, rare), DOMAIN)
+    with pytest.raises(WorkloadError, match=r"w.json: parts 1 to 2: every query is zero"):
+        load_query_workload(write(tmp_path, rare, rare), DOMAIN)
+    assert load_query_workload(write(tmp_path, rare, {"ways": [1]}), DOMAIN).num_sets == 7
 
 
 @pytest.mark.parametrize("case", ["p", "count", "seed", "of attribute", "count float", "list"])
@@ -295,7 +318,7 @@ BAD_MATRICES = {
     "huge": (save("m.npy", EYE * 1e300), "m.npy", "row 1 of the matrix"),
     "no rows": (save("m.npy", np.empty((0, 5))), "m.npy", "no rows"),
     "zeros": (save("m.npy", np.diag([1, 1, 0, 1, 1])), "m.npy", "row 3 is all zeros"),
-    "vector": (save("m.npy", np.ones(5)), "m.npy", "1 dimensions"),
+    "vector": (save("m.npy", np.ones(5)), "m.npy", "has 1 dimension of type float64, not 2"),
     "complex": (save("m.npy", EYE * 1j), "m.npy", "type complex128"),
     "text": (save("m.npy", EYE.astype(str)), "m.npy", "save real numbers"),
     "objects": (save("m.npy", EYE.astype(object)), "m.npy", "not a complete .npy file"),

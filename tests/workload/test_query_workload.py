@@ -23,10 +23,16 @@ def test_weights_too_far_apart_are_refused():
             QueryWorkload(DOMAIN, tuple(parts))
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf, 1e-320, 9e-13, 1e308])
 def test_bad_weights_are_refused(weight):
-    with pytest.raises(WorkloadError, match="not a positive finite number"):
+    with pytest.raises(WorkloadError, match=r"from 1e-12 to 1e\+12") as caught:
         part([1.0, weight])
+    assert f"weight {weight!r}: give" in str(caught.value)
+
+
+@pytest.mark.parametrize("weight", [1e-12, 1e12])
+def test_the_ends_of_the_range_are_weights(weight):
+    assert part([weight, weight]).weights.tolist() == [weight, weight]
 
 
 def test_no_parts_and_no_sets_are_refused():
