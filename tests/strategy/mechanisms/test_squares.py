@@ -21,7 +21,7 @@ from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
 
 RNG = np.random.default_rng(0)
 NEARLY_SINGULAR = np.tril(np.ones((12, 12))) * 10.0 ** np.arange(-11, 1)[:, None]
-"""Short prefixes measured with factors from 1e-11: (BᵀB)⁻¹ has entries to 1e22, totals little noise."""
+"""Short prefixes measured with factors from 1e-11: (BᵀB)⁻¹ has entries to 1e22, totals do not."""
 FAMILIES = {
     "prefix": (Prefix(12),),
     "range": (Range(12),),
