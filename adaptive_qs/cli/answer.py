@@ -82,6 +82,7 @@ def answer(
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if TAKEN_FROM_DATA in described.description:
         warn(f"{schema}: was taken from the data and reveals parts of it: review it")
+    wanted = api.DEFAULT_GAP if gap is None else gap
     with progress_bars() as bars:
         answers = api.answer(
             data,
@@ -92,13 +93,13 @@ def answer(
             rho=rho,
             cost=cost,
             mechanism=mechanism,
-            gap=api.DEFAULT_GAP if gap is None else gap,
+            gap=wanted,
             jobs=jobs,
             max_memory=max_memory,
             insecure_seed=insecure_seed,
             progress=bars,
         )
-        tell_limits(answers.plan)
+        tell_limits(answers.plan, mechanism, wanted)
         rows = answers.write(out, confidence)
     if as_json:
         emit_json(_json(answers, out, rows, confidence))

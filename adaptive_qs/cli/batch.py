@@ -10,6 +10,13 @@ from adaptive_qs.cli.output import Row, counted, figure, note, warn
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
 
+ROUNDING = 1e-6
+"""Relative error of a gap: a gap this far below zero is none."""
+GRID_GAP = 1e-3
+"""Most that strategies in integers add to the gap without a word."""
+MOST_MEASURED = 2**31
+"""Cells of the largest table that can be counted and measured."""
+
 
 def plan_json(plan: BatchPlan) -> dict[str, Any]:
     """The fields that scripts rely on, and more."""
@@ -27,6 +34,7 @@ def plan_json(plan: BatchPlan) -> dict[str, Any]:
         "seconds": round(plan.seconds, 3),
         "max_variance_exact": exact,
         "gap": gap_of(plan),
+        "weighted": is_weighted(plan),
         "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
         "epsilon": plan.target.epsilon,
         "delta": plan.target.delta,
@@ -83,8 +91,10 @@ def mechanism_line(plan: BatchPlan) -> Row:
     statuses = plan.mechanism.statuses
     if statuses[Status.STOPPED]:
         words = "stopped before the gap asked for"
+    elif statuses[Status.RESTRICTED] and plan.choice.name == "querysmasher":
+        words = f"not certified in {_uncertified(plan)}"
     elif statuses[Status.RESTRICTED]:
-        words = "the best of its family of strategies"
+        words = "the best found of its family of strategies"
     else:
         words = "optimal within the gap"
     return ("mechanism", f"{plan.choice.name}: {words}")
@@ -100,34 +110,134 @@ def privacy_line(plan: BatchPlan) -> Row:
     )
 
 
+def is_weighted(plan: BatchPlan) -> bool:
+    """Whether some query counts more or less than once."""
+    return any(bool((part.weights != 1).any()) for part in plan.workload.parts)
+
+
+def rmse_words(plan: BatchPlan) -> str:
+    """What the expected error is called."""
+    return "expected weighted RMSE" if is_weighted(plan) else "expected RMSE"
+
+
 def error_line(plan: BatchPlan) -> Row:
     """The error to expect of one answer."""
-    return ("error", f"expected RMSE {figure(plan.rmse)} rows")
+    text = f"{rmse_words(plan)} {figure(plan.rmse)}"
+    if is_weighted(plan):
+        return ("error", f"{text}: the root of weight x variance summed, divided by all queries")
+    return ("error", f"{text} rows")
 
 
 def gap_of(plan: BatchPlan) -> float:
     """The relative gap of the squared error, without what rounding adds below zero."""
-    return max(0.0, plan.gap)
+    return 0.0 if -ROUNDING < plan.gap < 0 else plan.gap
 
 
-def tell_limits(plan: BatchPlan) -> None:
-    """Say on stderr what a reader of the figures may overlook."""
-    from adaptive_qs.strategy.solution import Status
+def tell_limits(plan: BatchPlan, mechanism: str, gap: float) -> None:
+    """Say on stderr what a reader of the figures may overlook.
 
-    statuses = plan.mechanism.statuses
-    if stopped := statuses[Status.STOPPED]:
+    Args:
+        plan: what was planned.
+        mechanism: the name that was asked for.
+        gap: the one asked for.
+    """
+    _tell_size(plan)
+    found = gap_of(plan)
+    if found < 0:
         warn(
-            f"the solver stopped before its gap in {stopped:,} of "
-            f"{counted(sum(statuses.values()), 'problem')}: the squared error is proven to be "
-            f"within {_percent(gap_of(plan))} of the least, no closer"
+            f"the error is {_percent(-found)} below the bound that holds for it, which cannot be: "
+            "do not trust either, and report the workload"
         )
+    elif mechanism in ("auto", "querysmasher") and found > gap + _slack(plan, gap):
+        _tell_gap(plan, found)
+
+
+def tell_largest(plan: BatchPlan) -> None:
+    """Say on stderr where the largest error is only a bound."""
     if not plan.max_variance[1]:
         note("the largest standard error is an upper bound: no query has a larger one")
 
 
+def _tell_gap(plan: BatchPlan, gap: float) -> None:
+    from adaptive_qs.strategy.solution import Status
+
+    statuses, share = plan.mechanism.statuses, _percent(gap)
+    if not _is_split(plan):
+        note(
+            f"a strategy for the whole table has less error than residual spaces measured "
+            f"separately; its squared error is proven to be within {share} of the least of all "
+            "matrix mechanisms, no closer"
+        )
+    elif statuses[Status.STOPPED]:
+        warn(
+            f"the solver stopped before its gap in {_uncertified(plan)}: the squared error is "
+            f"proven to be within {share} of the least, no closer: declare coarser bins, or accept "
+            f"it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+        )
+    elif statuses[Status.RESTRICTED]:
+        warn(
+            f"the certified solver could not take on {_uncertified(plan)}, which got cheaper "
+            f"strategies: the squared error is proven to be within {share} of the least, no "
+            "closer: raise --max-memory, declare coarser bins or ask for fewer ways"
+        )
+    else:
+        warn(
+            f"strategies in integers leave the squared error within {share} of the least, no "
+            "closer: declare coarser bins or ask for fewer ways"
+        )
+
+
+def _tell_size(plan: BatchPlan) -> None:
+    if plan.forecast.noise_draws <= MOST_MEASURED:
+        return
+    mechanism = plan.mechanism
+    measurements = map(mechanism.measurement, range(mechanism.num_measurements))
+    largest = max(math.prod(plan.workload.domain.shape(m.clique)) for m in measurements)
+    if largest > MOST_MEASURED:
+        cells = f"{largest:,}" if largest < 10**15 else f"1e{len(str(largest)) - 1}"
+        warn(
+            f"this plan cannot be answered: {plan.choice.name} measures a table of {cells} cells, "
+            f"and {MOST_MEASURED:,} is the most: use --mechanism auto, fewer ways or coarser bins"
+        )
+
+
+def _slack(plan: BatchPlan, gap: float) -> float:
+    """What rounding adds to a gap that was reached."""
+    from adaptive_qs.strategy.solution import Status
+
+    reached = set(plan.mechanism.statuses) == {Status.OPTIMAL}
+    return GRID_GAP if reached else ROUNDING * gap
+
+
+def _is_split(plan: BatchPlan) -> bool:
+    """Whether residual spaces are measured separately, which the bound is then limited to."""
+    from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
+
+    return isinstance(plan.mechanism, ResidualMechanism)
+
+
+def _uncertified(plan: BatchPlan) -> str:
+    """How many subworkloads have no certified strategy, of how many."""
+    from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
+    from adaptive_qs.strategy.solution import Status
+
+    mechanism, whole = plan.mechanism, plan.choice.subworkloads
+    count = whole
+    if isinstance(mechanism, ResidualMechanism):
+        proven = [solution.status is Status.OPTIMAL for solution in mechanism.solutions]
+        count = sum(not proven[number] for number in mechanism.decomposition.class_of.tolist())
+    return f"{count:,} of {counted(whole, 'subworkload')}"
+
+
 def _bound(plan: BatchPlan) -> str:
     bound, gap = figure(plan.lower_bound_rmse), _percent(gap_of(plan))
-    return f"no mechanism of this kind is below RMSE {bound}; the gap is {gap} of the squared error"
+    kind = (
+        "mechanism that measures residual spaces separately"
+        if _is_split(plan)
+        else ("matrix mechanism")
+    )
+    words = rmse_words(plan).removeprefix("expected ")
+    return f"no {kind} is below {words} {bound}; the gap is {gap} of the squared error"
 
 
 def _largest(plan: BatchPlan) -> str:
@@ -136,4 +246,4 @@ def _largest(plan: BatchPlan) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 100 else "far"
+    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.batch import epsilon_rows, plan_json, plan_lines, tell_limits, title
+from adaptive_qs.cli.batch import (
+    epsilon_rows,
+    plan_json,
+    plan_lines,
+    rmse_words,
+    tell_largest,
+    tell_limits,
+    title,
+)
 from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, progress_bars
 from adaptive_qs.errors import InputError
 
@@ -40,6 +48,7 @@ def plan(
 
     from adaptive_qs.answering import api
 
+    wanted = api.DEFAULT_GAP if gap is None else gap
     with progress_bars() as bars:
         planned = api.plan(
             schema,
@@ -49,17 +58,18 @@ def plan(
             rho=rho,
             cost=cost,
             mechanism=mechanism,
-            gap=api.DEFAULT_GAP if gap is None else gap,
+            gap=wanted,
             jobs=jobs,
             max_memory=max_memory,
             progress=bars,
         )
-    tell_limits(planned)
+    tell_limits(planned, mechanism, wanted)
+    tell_largest(planned)
     if as_json:
         emit_json(plan_json(planned))
         return
     emit_rows(title(planned), plan_lines(planned))
-    emit_columns(["epsilon", "privacy cost", "expected RMSE"], epsilon_rows(planned))
+    emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
 
 
 def demo_schema() -> Path:

@@ -13,8 +13,11 @@ import pytest
 from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import api
 from adaptive_qs.answering.answers import LOST
+from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.cli import entry
+from adaptive_qs.cli.batch import plan_json
 from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.strategy.certified import limits
 
 answer_module = import_module("adaptive_qs.cli.answer")
 CANARY = "c4n4ry"
@@ -107,6 +110,94 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     content = json.loads(outcome.out)
     assert content["statuses"]["stopped"] > 0
     assert content["gap"] > 1e-12
+
+
+def test_subworkloads_without_certificate_are_told(run, monkeypatch):
+    """A fallback of `auto` is not silent: its gap, how many subworkloads, and what to do."""
+    monkeypatch.setattr(limits, "DENSE_CELLS", 4)
+    Path("pair.json").write_text('{"a": 24, "b": 23}')
+    arguments = ["plan", "--schema", "pair.json", "--queries", "affine"]
+    outcome = done(run(*arguments, "--json"))
+    content = json.loads(outcome.out)
+    assert content["statuses"]["restricted"] == 3
+    assert content["gap"] > 0.01
+    assert outcome.err.startswith("warning: the certified solver could not take on 3 of 4 subwork")
+    assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
+    assert "raise --max-memory, declare coarser bins" in outcome.err
+    assert "querysmasher: not certified in 3 of 4 subworkloads" in done(run(*arguments)).out
+    assert done(run(*arguments, "--gap", "100")).err == ""
+    assert done(run(*arguments, "--mechanism", "wff")).err == ""
+
+
+def test_bounds_say_for_which_mechanisms_they_hold(run):
+    pairs = "no mechanism that measures residual spaces separately is below RMSE"
+    for mechanism in ("querysmasher", "residualplanner", "residualplanner+", "wff", "eigen"):
+        assert pairs in done(run(*PLAN, "--mechanism", mechanism)).out
+    for mechanism in ("identity", "gaussian"):
+        assert "no matrix mechanism is below RMSE" in done(run(*PLAN, "--mechanism", mechanism)).out
+
+
+def test_a_strategy_for_the_whole_table_says_what_is_known(run):
+    Path("cube.json").write_text('{"a": 10, "b": 10, "c": 10}')
+    outcome = done(run("plan", "--schema", "cube.json", "--queries", "prefix", "--ways", "1,2,3"))
+    assert outcome.err.startswith("a strategy for the whole table has less error")
+    assert "within 18 % of the least of all matrix mechanisms" in outcome.err
+    assert "hdmm: the best found of its family" in outcome.out
+    assert "no matrix mechanism is below RMSE" in outcome.out
+
+
+def test_an_error_below_its_bound_is_shown(run, monkeypatch):
+    monkeypatch.setattr(BatchPlan, "lower_bound_rmse", property(lambda plan: 2 * plan.rmse))
+    outcome = done(run(*PLAN, "--json"))
+    assert json.loads(outcome.out)["gap"] == pytest.approx(-0.75)
+    assert outcome.err.startswith("warning: the error is 75 % below the bound that holds for it")
+    rounding = property(lambda plan: (1 + 1e-9) * plan.rmse)
+    monkeypatch.setattr(BatchPlan, "lower_bound_rmse", rounding)
+    outcome = done(run(*PLAN, "--json"))
+    assert (json.loads(outcome.out)["gap"], outcome.err) == (0.0, "")
+
+
+def test_weighted_errors_are_called_so(run):
+    write_workload({"ways": [1]}, {"ways": [2], "weight": 3})
+    arguments = [*PLAN, "--workload", "w.json"]
+    outcome = done(run(*arguments))
+    assert "expected weighted RMSE" in outcome.out
+    assert "expected RMSE" not in outcome.out
+    assert " rows" not in next(line for line in outcome.out.splitlines() if "error  " in line)
+    assert json.loads(done(run(*arguments, "--json")).out)["weighted"] is True
+    assert json.loads(done(run(*PLAN, "--json")).out)["weighted"] is False
+    assert "expected weighted RMSE" in done(run(*ANSWER, "--workload", "w.json")).out
+
+
+def test_answer_does_not_look_for_the_largest_variance(run, monkeypatch):
+    def refuse(_):
+        raise AssertionError("nobody asked")
+
+    monkeypatch.setattr(BatchPlan, "max_variance", property(refuse))
+    done(run(*ANSWER))
+    with pytest.raises(AssertionError, match="nobody asked"):
+        plan_json(api.plan({"a": 3, "b": 2}))
+
+
+@pytest.mark.parametrize("mechanism", ["identity", "hdmm"])
+def test_tables_that_cannot_be_measured_are_told(mechanism, run):
+    """Eight attributes of 20 values: 2.56e10 cells, and 2**31 can be measured."""
+    Path("wide.json").write_text(json.dumps({f"a{i}": 20 for i in range(8)}))
+    write_workload({"attributes": [[f"a{i}" for i in range(8)]], "queries": "prefix"})
+    arguments = ["plan", "--schema", "wide.json", "--workload", "w.json", "--mechanism", mechanism]
+    outcome = done(run(*arguments, "--json"))
+    assert f"cannot be answered: {mechanism} measures a table of 25,600,000,000" in outcome.err
+    assert all(math.isfinite(v) for v in json.loads(outcome.out).values() if type(v) is float)
+
+
+def test_errors_beyond_any_number_are_refused(run):
+    Path("wide.json").write_text(json.dumps({f"a{i}": 100 for i in range(200)}))
+    refused(
+        run,
+        ["plan", "--schema", "wide.json", "--ways", "1", "--mechanism", "identity"],
+        4,
+        "beyond any",
+    )
 
 
 def test_answer_writes_a_file_and_says_what_it_cost(run):

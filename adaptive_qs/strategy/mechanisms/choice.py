@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.strategy.mechanisms import full_problem, product_candidates, residual_choice
 from adaptive_qs.strategy.mechanisms.direct import DirectMechanism
@@ -73,14 +74,22 @@ def choose_mechanism(
 
     Raises:
         InputError: there is no such mechanism, or it cannot answer such queries.
-        ResourceExceeded: a subworkload is too large for the mechanism's solver.
+        ResourceExceeded: a subworkload is too large for the mechanism's solver, or the table of
+            the whole domain for any number.
     """
     if name not in MECHANISMS:
         raise InputError(f"mechanism is {name!r}: give one of {', '.join(MECHANISMS)}")
     if bases and name != "residualplanner+":
         raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
     request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)
-    return MECHANISMS[name](request)
+    with np.errstate(over="ignore"):
+        choice = MECHANISMS[name](request)
+        if not math.isfinite(choice.mechanism.total_error):
+            raise ResourceExceeded(
+                f"the error of mechanism {choice.name} on all cells of so many attributes is "
+                "beyond any number: use the mechanism auto"
+            )
+    return choice
 
 
 def _auto(request: _Request) -> MechanismChoice:

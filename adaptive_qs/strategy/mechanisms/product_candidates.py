@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
@@ -79,11 +80,16 @@ def product_candidates(
     if max(products.sizes) > SEARCHED_AXIS:
         return
     noise, rng = Noise.GAUSSIAN, np.random.default_rng(0)
-    found = optimize_product(products, noise, settings, rng, restarts=1)
+    with threadpool_limits(1):  # many small solves
+        found = optimize_product(products, noise, settings, rng, restarts=1)
     yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
     if 1 < len(products) <= MOST_GROUPED:
-        for groups in _groupings(products, settings, rng):
-            union = optimize_union(products, noise, settings, rng, groups)
+        with threadpool_limits(1):
+            unions = [
+                optimize_union(products, noise, settings, rng, groups)
+                for groups in _groupings(products, settings, rng)
+            ]
+        for union in unions:
             made = of_union(narrowed, union, bound)
             yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
 

@@ -34,13 +34,15 @@ def products(*queries):
 
 SUMS = {
     "affine": Subworkload((7, 6), (joint(Affine(7, 6)),)),
-    "joint and products": Subworkload((6, 5), (joint(AbsDiff(6, 5), 2.0), products(Prefix(6), Prefix(5)))),
+    "joint and products": Subworkload(
+        (6, 5), (joint(AbsDiff(6, 5), 2.0), products(Prefix(6), Prefix(5)))
+    ),
     "products": Subworkload(
         (4, 5, 3),
         (products(Prefix(4), Range(5), Prefix(3)), products(Circular(4), Prefix(5), Range(3))),
     ),
     "one axis": Subworkload((9,), (products(Prefix(9)),)),
-}  # fmt: skip
+}
 
 
 def dense_error(subworkload, strategy):
