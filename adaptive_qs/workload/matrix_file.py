@@ -14,6 +14,9 @@ from adaptive_qs.workload.matrix_queries import MAX_COEFFICIENTS
 MAX_CSV_BYTES = 2**28
 """Largest CSV file of a matrix; a binary file holds as much in far fewer bytes."""
 
+ROW_RANGE = 1e4
+"""Largest ratio of the largest entries of two rows."""
+
 
 def read_matrix(path: Path) -> NDArray[Any]:
     """The matrix in a file, one row for each query, checked for its size before it is read.
@@ -33,7 +36,21 @@ def read_matrix(path: Path) -> NDArray[Any]:
     empty = np.flatnonzero(~matrix.any(axis=1)) if matrix.ndim == 2 else np.empty(0)
     if empty.size:
         raise WorkloadError(f"{path}: row {empty[0] + 1} is all zeros and asks nothing: remove it")
+    _check_scales(path, matrix)
     return matrix
+
+
+def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
+    """Refuse rows beside which others would pass for rounding errors."""
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        return  # refused elsewhere
+    largest = np.abs(matrix.astype(np.float64)).max(axis=1)
+    if largest.max() > ROW_RANGE * largest.min():
+        raise WorkloadError(
+            f"{path}: the largest entries of rows {largest.argmin() + 1:,} and "
+            f"{largest.argmax() + 1:,} differ by more than a factor of {ROW_RANGE:,.0f}: scale the "
+            "rows alike, and say with weights in parts of their own what matters more"
+        )
 
 
 def _read_npy(path: Path) -> NDArray[Any]:

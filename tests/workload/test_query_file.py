@@ -318,6 +318,7 @@ BAD_MATRICES = {
     "huge": (save("m.npy", EYE * 1e300), "m.npy", "row 1 of the matrix"),
     "no rows": (save("m.npy", np.empty((0, 5))), "m.npy", "no rows"),
     "zeros": (save("m.npy", np.diag([1, 1, 0, 1, 1])), "m.npy", "row 3 is all zeros"),
+    "scales": (save("m.npy", np.diag([1, 1, 1, 1, 1e-5])), "m.npy", "rows 5 and 1 differ"),
     "vector": (save("m.npy", np.ones(5)), "m.npy", "has 1 dimension of type float64, not 2"),
     "complex": (save("m.npy", EYE * 1j), "m.npy", "type complex128"),
     "text": (save("m.npy", EYE.astype(str)), "m.npy", "save real numbers"),
