@@ -12,18 +12,12 @@ from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.moments import MomentColumn
 from adaptive_qs.data.periods import starts_of
 from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
-from adaptive_qs.data.schema import Schema
 from adaptive_qs.labels import BinLabel
 
 MISSING = "(missing)"
 """Label of missing values; in more brackets where that is a declared value."""
 
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
-
-
-def code_labels(schema: Schema) -> tuple[tuple[str, ...], ...]:
-    """For each column, :func:`column_labels`."""
-    return tuple(column_labels(column) for column in schema.columns)
 
 
 def column_labels(column: ColumnBase) -> tuple[str, ...]:

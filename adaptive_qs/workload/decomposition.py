@@ -260,8 +260,3 @@ def _unique_rows(rows: NDArray[np.integer]) -> tuple[NDArray[np.integer], Indice
         return rows[sample], position.ravel()
     found, position = np.unique(rows, axis=0, return_inverse=True)
     return found, position.ravel()
-
-
-def subset_of(clique: Clique, mask: int) -> Clique:
-    """The attributes of a set whose bits are set: what column ``mask`` of ``inside`` means."""
-    return tuple(attribute for k, attribute in enumerate(clique) if mask >> k & 1)

@@ -6,8 +6,7 @@ The queries of a product are ordered row-major: those of the last attribute vary
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,16 +59,3 @@ def squares_product(queries: Sequence[Queries | None], covariance: Array) -> Arr
                 pairs = (pairs + pairs.swapaxes(0, 1)) / 2
             pairs = np.moveaxis(factor.squares(pairs), 0, -1)
     return pairs
-
-
-def label_product(
-    queries: Sequence[Queries], names: tuple[str, ...], values: tuple[tuple[str, ...], ...]
-) -> Iterator[str]:
-    """A sentence for each query of a product, in the order of its answers."""
-    parts: list[list[str]] = []
-    start = 0
-    for factor in queries:
-        stop = start + len(factor.shape)
-        parts.append(list(factor.labels(names[start:stop], values[start:stop])))
-        start = stop
-    return (" and ".join(labels) for labels in product(*parts))

@@ -3,6 +3,7 @@
 import math
 import statistics
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,13 @@ from adaptive_qs.answering import tables, texts
 from adaptive_qs.answering.run import SetAnswers
 from adaptive_qs.answering.tables import COLUMNS, REPEATING, answer_batches, interval_factor
 from adaptive_qs.data.batches import write_batches
-from adaptive_qs.data.labels import code_labels
+from adaptive_qs.data.labels import column_labels
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.joint_queries import Affine
 from adaptive_qs.workload.matrix_queries import Custom
-from adaptive_qs.workload.products import count_queries, label_product
+from adaptive_qs.workload.products import count_queries
 
 SCHEMA = Schema.parse(
     {
@@ -52,9 +53,13 @@ def answers(number):
 
 
 def sentences(clique, queries):
-    values = code_labels(SCHEMA)
-    names = tuple(SCHEMA.names[i] for i in clique)
-    return list(label_product(queries, names, tuple(values[i] for i in clique)))
+    """One by one: what the batches build from labels of factors."""
+    left = [(SCHEMA.names[i], column_labels(SCHEMA.columns[i])) for i in clique]
+    parts = []
+    for factor in queries:
+        mine, left = left[: len(factor.shape)], left[len(factor.shape) :]
+        parts.append(list(factor.labels(*map(tuple, zip(*mine)))))
+    return [" and ".join(labels) for labels in product(*parts)]
 
 
 def expected(count):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.data.encode import encode_table
-from adaptive_qs.data.labels import MISSING, code_labels
+from adaptive_qs.data.labels import MISSING, column_labels
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.labels import BinLabel
 from adaptive_qs.workload.axis_queries import Circular, Prefix, Range
@@ -16,7 +16,7 @@ def schema_of(**column):
 
 
 def labels_of(**column):
-    (labels,) = code_labels(schema_of(**column))
+    labels = column_labels(*schema_of(**column).columns)
     return labels
 
 
@@ -44,7 +44,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_label_of_a_value_is_the_value(kind):
     schema = schema_of(**VALUES[kind])
-    (labels,) = code_labels(schema)
+    labels = column_labels(*schema.columns)
     assert not any(isinstance(label, BinLabel) for label in labels)
     assert codes_of(schema, labels) == list(range(len(labels)))
 
@@ -61,7 +61,7 @@ BINS = {
 @pytest.mark.parametrize("kind", BINS)
 def test_the_ends_of_a_bin_have_its_code(kind):
     schema = schema_of(**BINS[kind])
-    (labels,) = code_labels(schema)
+    labels = column_labels(*schema.columns)
     assert len(set(labels)) == len(labels)
     for code, label in enumerate(labels):
         if not isinstance(label, BinLabel):

@@ -12,7 +12,7 @@ from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload import decomposition as module
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.decomposition import decompose_workload, subset_of
+from adaptive_qs.workload.decomposition import decompose_workload
 from adaptive_qs.workload.joint_queries import AbsDiff, Affine
 from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
@@ -82,7 +82,7 @@ def check(asked):
         assert inside.shape == (len(part), 2**part.degree)
         for clique, row in zip(part.cliques.tolist(), inside):
             for mask, position in enumerate(row):
-                residual = subset_of(tuple(clique), mask)
+                residual = tuple(i for k, i in enumerate(clique) if mask >> k & 1)
                 if position >= 0:
                     assert found.residuals[position] == residual
     return found

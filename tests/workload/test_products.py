@@ -11,7 +11,6 @@ from adaptive_qs.workload.matrix_queries import CustomAxis
 from adaptive_qs.workload.products import (
     answer_product,
     count_queries,
-    label_product,
     squares_product,
 )
 
@@ -58,17 +57,6 @@ def test_variances_are_those_of_the_kronecker_product(name):
         found = squares_product(asked, covariance.reshape(sizes + sizes))
         assert found.shape == tuple(q.num_queries for q in asked if q is not None)
         np.testing.assert_allclose(found.ravel(), expected, rtol=1e-10)
-
-
-def test_labels_are_in_the_order_of_the_answers():
-    queries = QUERIES["two"]
-    values = (("x", "y", "z"), ("1", "2", "3", "4"))
-    found = list(label_product(queries, ("a", "b"), values))
-    assert len(found) == count_queries(queries)
-    first = list(queries[0].labels(("a",), values[:1]))
-    second = list(queries[1].labels(("b",), values[1:]))
-    assert found[1] == f"{first[0]} and {second[1]}"
-    assert found[4] == f"{first[1]} and {second[0]}"
 
 
 def test_a_joint_family_on_some_axes_is_a_mistake():

@@ -21,7 +21,7 @@ from adaptive_qs.workload.query_workload import QueryWorkload
 
 FULL_CELLS = 512
 """Largest domain of several attributes for which the full problem is tried."""
-FULL_AXIS = 2_048
+FULL_AXIS = 1_024
 """Largest single attribute for which the full problem is tried."""
 
 

@@ -41,8 +41,9 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-CERTIFIED_AXIS = 3_000
-"""Largest attribute of a single product: one solve of that size takes a minute on one core."""
+CERTIFIED_AXIS = 1_024
+"""Largest attribute of a single product: one solve of that size takes seconds on one core, and time
+grows with the cube."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
 

@@ -216,7 +216,7 @@ def test_auto_takes_the_better_of_the_split_and_the_full_problem():
 
 def test_large_domains_are_not_solved_as_a_whole():
     assert is_small(WORKLOADS["range"])
-    domain = Domain.from_sizes({"a": 2048, "b": 2049, "c": 2})
+    domain = Domain.from_sizes({"a": 1024, "b": 1025, "c": 2})
     one = {i: Marginal(n) for i, n in enumerate(domain.sizes)}
     for sets, small in (([[0]], True), ([[1]], False), ([[0, 2]], False)):
         part = QueryPart(np.array(sets, np.int32), one, None, np.ones(1))
