@@ -15,23 +15,17 @@ from typing import Any
 
 import typer
 
+from adaptive_qs.cli import stopping
 from adaptive_qs.cli.app import app
 from adaptive_qs.cli.output import PipeClosed, fail
 from adaptive_qs.cli.receipt import spent
+from adaptive_qs.cli.stopping import Stopped
 from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded
 
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
-
-
-class Stopped(BaseException):
-    """A signal asked the command to stop."""
-
-    def __init__(self, number: int) -> None:
-        """Remember the number of the signal."""
-        self.exit_code = 128 + number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,8 +90,10 @@ def _signals() -> Iterator[None]:
     A SIGINT that is ignored, as that of background jobs may be, stays ignored.
     """
 
+    stopping.forget()
+
     def stop(number: int, _: FrameType | None) -> None:
-        raise Stopped(number)
+        stopping.request(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield

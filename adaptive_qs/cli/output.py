@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from adaptive_qs.cli.stopping import check
 from adaptive_qs.errors import InputError
 from adaptive_qs.progress import PhaseProgress
 
@@ -116,9 +117,12 @@ def fail(text: str) -> None:
 
 @contextmanager
 def progress_bars() -> Iterator[PhaseProgress]:
-    """Bars on stderr, one for each phase; silent where stderr is no terminal."""
+    """Bars on stderr, one for each phase; silent where stderr is no terminal.
+
+    Every report also stops the command where a signal has asked for it.
+    """
     if not sys.stderr.isatty():
-        yield lambda phase, done, total: None
+        yield lambda phase, done, total: check()
         return
     from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -130,6 +134,7 @@ def progress_bars() -> Iterator[PhaseProgress]:
     with Bars(*columns, console=_console(error=True), transient=True) as bars:
 
         def report(phase: str, done: int, total: int) -> None:
+            check()
             if phase not in tasks:
                 for earlier in tasks.values():
                     bars.update(earlier, visible=False)

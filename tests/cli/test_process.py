@@ -63,13 +63,19 @@ def test_the_demo_of_answers(tmp_path):
         assert abs(row.estimate - count) < 6 * row.standard_error
 
 
+def size(path):
+    """Bytes of a temporary file; 0 where it has gone, as that of the check for writing has."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_leave_no_answers_and_say_what_was_spent(number, tmp_path):
     process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "gaussian")
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not any(
-        part.stat().st_size for part in tmp_path.glob(".*.part")
-    ):
+    while time.monotonic() < deadline and not any(map(size, tmp_path.glob(".*.part"))):
         time.sleep(0.02)
     assert process.poll() is None
     process.send_signal(number)
@@ -136,3 +142,27 @@ def test_terminals_that_know_ascii_only(tmp_path):
         check=True,
     )
     assert "fits the schema" in process.stdout
+
+
+def test_a_stop_whose_exception_got_lost_is_raised_again_by_progress():
+    code = (
+        "import os, signal, weakref\n"
+        "from adaptive_qs.cli import entry, output, stopping\n"
+        "class Lost:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"  # what it raises here is dropped
+        "        for _ in range(1000): pass\n"
+        "def command(*_, **__):\n"
+        "    with output.progress_bars() as report:\n"
+        "        thing = Lost()\n"
+        "        del thing\n"
+        "        print('went on', flush=True)\n"
+        "        report('fit', 1, 2)\n"
+        "        print('too far')\n"
+        "entry.app = command\n"
+        "raise SystemExit(entry.main([]))\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT)
+    assert process.stdout == b"went on\n"
+    assert process.returncode == 143
+    assert process.stderr.strip().endswith(b"error: stopped before the end: no output was written")
