@@ -29,8 +29,14 @@ def start(folder, *arguments, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_hear_interrupts,
         **options,
     )
+
+
+def _hear_interrupts():
+    """A suite that runs in the background may have inherited that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
