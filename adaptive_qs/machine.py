@@ -11,6 +11,8 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 
 MEMORY_SHARE = 0.75
 """Part of the machine's memory used when no ceiling is given."""
+PROCESS_BYTES = 350 * 2**20
+"""Interpreter, libraries and compiled kernels."""
 ROWS_SHARE = 0.25
 """Part of the ceiling set aside for rows, whose number is private and must not steer a plan."""
 

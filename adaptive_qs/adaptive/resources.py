@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from adaptive_qs.adaptive.loop import measurable_cliques
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.workload.workload import Workload
 
-PROCESS_BYTES = 350 * 2**20
-"""Interpreter, libraries and compiled kernels."""
 CLIQUE_BYTES = 1024
 """Bookkeeping of one clique of the workload's closure."""
 SCORED_CELL_BYTES = 40

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.strategy.integers.grid import GridFactor
 from adaptive_qs.strategy.matrix import CenteringFactor, DenseFactor, Factor, IdentityFactor
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.workload.products import count_queries
 
-PROCESS_BYTES = 350 * 2**20
-"""Interpreter, libraries and compiled kernels."""
 TABLE_BYTES = 96 * 2**20
 """Batches of answers in words on their way to a file, whatever their number."""
 HELD_MATRICES, PASSING_MATRICES = 3, 5

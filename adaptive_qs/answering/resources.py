@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptive_qs.adaptive.resources import CODE_BYTES
-from adaptive_qs.answering.forecast import PROCESS_BYTES, Forecast
+from adaptive_qs.answering.forecast import Forecast
 from adaptive_qs.answering.measure import MAX_ROWS
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.machine import ROWS_SHARE, memory_bytes, plan_workers, refuse_rows
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes, plan_workers, refuse_rows
 
 
 @dataclass(frozen=True)

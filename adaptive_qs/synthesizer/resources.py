@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from adaptive_qs.adaptive.resources import (
     CODE_BYTES,
-    PROCESS_BYTES,
     SYNTHETIC_CODE_BYTES,
     plan_memory,
 )
 from adaptive_qs.data.counts import MAX_ROWS
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.machine import ROWS_SHARE, memory_bytes, plan_workers, refuse_rows
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes, plan_workers, refuse_rows
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.workload.workload import Workload
 

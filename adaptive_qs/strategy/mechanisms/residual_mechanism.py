@@ -23,7 +23,7 @@ from adaptive_qs.strategy.mechanisms.residual_variance import (
 from adaptive_qs.strategy.objective import total_variance
 from adaptive_qs.strategy.solution import Solution, Status
 from adaptive_qs.workload.decomposition import Decomposition
-from adaptive_qs.workload.products import answer_product
+from adaptive_qs.workload.products import answer_product, count_queries
 from adaptive_qs.workload.query_workload import QueryWorkload
 
 Array = NDArray[np.float64]
@@ -143,8 +143,7 @@ class ResidualMechanism:
         top, exact, budget = 0.0, True, EXACT_QUERIES
         for number, part in enumerate(self.workload.parts):
             for index in self._distinct_sets(number):
-                size = int(np.prod([float(q.num_queries) for q in part.queries(index)]))
-                budget -= size
+                budget -= count_queries(part.queries(index))
                 if budget >= 0:
                     top = max(top, float(self.variances(number, index).max()))
                 else:
