@@ -19,8 +19,9 @@ from adaptive_qs.answering.run import answer_sets
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import EntropySource, SystemEntropy
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.workload.products import answer_product
 from adaptive_qs.workload.query_workload import QueryWorkload
@@ -68,7 +69,7 @@ def assemble(workload: QueryWorkload, entropy: EntropySource | None = None) -> d
         "answers_checked": checked,
         "squared_error_over_variance": ratios / checked,
         "rmse_on_grid": float(np.sqrt(mechanism.total_error / workload.num_queries)),
-        "rho_left": budget.remaining_rho,
+        "rho_left": float((budget.limit - budget.spent).rho),
     }
 
 

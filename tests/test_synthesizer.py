@@ -23,7 +23,7 @@ from adaptive_qs.data.counts import MAX_ROWS
 from adaptive_qs.data.inputs import read_table
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer import pipeline
+from adaptive_qs.synthesizer import estimator, pipeline
 from adaptive_qs.synthesizer.resources import RunPlan, check_sample_rows, plan_run
 
 SCHEMA = {
@@ -217,13 +217,13 @@ def test_a_workload_over_other_attributes_is_refused():
 
 
 def test_memory_is_refused_before_anything_is_drawn(monkeypatch):
-    monkeypatch.setattr(pipeline, "Mechanisms", None)
+    monkeypatch.setattr(estimator, "Mechanisms", None)
     with pytest.raises(ResourceExceeded):
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
 
 
 def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypatch):
-    monkeypatch.setattr(pipeline, "Mechanisms", None)
+    monkeypatch.setattr(estimator, "Mechanisms", None)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
     plan = plan_run(domain, workload, "600MB", 1)
@@ -232,7 +232,7 @@ def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypa
     schema = Schema.parse({"a": 2})
     settings = pipeline.RunSettings(pipeline.PrivacyTarget.of(rho=1))
     with pytest.raises(ResourceExceeded) as caught:
-        pipeline.measure(table, schema, workload, settings, plan, PhaseClock())
+        pipeline.measure(table, schema, workload, settings, plan, None, PhaseClock())
     assert f"{rows:,}" not in str(caught.value)
 
 

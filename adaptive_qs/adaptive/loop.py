@@ -21,7 +21,7 @@ from adaptive_qs.adaptive.measure import measure_residual, measurement_cost
 from adaptive_qs.adaptive.select import Selector
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel
 from adaptive_qs.strategy.conditional import ConditionalPlanner

@@ -19,7 +19,8 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamped
 from adaptive_qs.data.writers import check_table_path
 from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.privacy.budget import Event
+from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
 
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
@@ -69,7 +70,7 @@ class Answers:
     @property
     def rho_spent(self) -> float:
         """zCDP spent so far; all of the plan's after the last answer."""
-        return self._mechanisms.ledger.spent_rho
+        return float_above(self._mechanisms.ledger.spent.rho)
 
     @property
     def arrow_schema(self) -> pa.Schema:

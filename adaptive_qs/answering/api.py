@@ -21,8 +21,9 @@ from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.strategy.matrix import Factor

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.integers.grid import integer_answers, squared_sensitivity, table_estimate
 from adaptive_qs.strategy.integers.integer_queries import answer_scale, integer_queries

@@ -19,7 +19,7 @@ from adaptive_qs.answering.measure import check_noise, estimate, measure
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
 from adaptive_qs.workload.queries import Queries

@@ -35,7 +35,7 @@ from typing import Self
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import gaussian_epsilon_of, gaussian_mu_of
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.parameters import chosen_delta, positive_number
 
 SLACK = 2.0**-20

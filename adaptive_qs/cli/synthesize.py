@@ -79,6 +79,8 @@ def synthesize(
     from adaptive_qs.data.inputs import read_table
     from adaptive_qs.data.review import TAKEN_FROM_DATA
     from adaptive_qs.data.schema import Schema
+    from adaptive_qs.privacy.budget import Budget
+    from adaptive_qs.privacy.mechanisms import Mechanisms
     from adaptive_qs.release.release import check_rows, check_seed
     from adaptive_qs.synthesizer import pipeline
     from adaptive_qs.synthesizer.resources import plan_run
@@ -102,7 +104,8 @@ def synthesize(
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         table = read_table(data, described, clock.steps("read"), plan.check_rows)
-        released = pipeline.measure(table, described, wanted, settings, plan, clock)
+        mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
+        released = pipeline.measure(table, described, wanted, settings, plan, mechanisms, clock)
         with paid() as receipt:
             del table
             if release is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.faults import NAMED, SYNCED, WRITTEN, reach
 
 
 @contextlib.contextmanager
@@ -25,8 +26,11 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
         with temporary.open("wb") as file:
             yield file
             file.flush()
+            reach(WRITTEN)
             os.fsync(file.fileno())
+        reach(SYNCED)
         temporary.replace(target)
+        reach(NAMED)
         _sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None

@@ -1,94 +1,25 @@
-"""What was released (events), what it costs (zCDP), and the ledger that refuses to overspend.
-
-Costs are exact fractions, rounded up to whole units of 2⁻⁶⁰ ρ; limits are rounded down. So the
-sum of the costs is at most ρ with no tolerance, and no float takes part in the comparison.
-"""
+"""The ledger that every release passes: charged first, then drawn, then handed out."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from threading import Lock
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from adaptive_qs.errors import BudgetExceeded, InputError
+from adaptive_qs.privacy.events import Cost, Event
 
-UNITS_PER_RHO = 2**60
-
-
-@dataclass(frozen=True)
-class GaussianEvent:
-    """Discrete or continuous Gaussian noise on integer values, by its exact parameters.
-
-    Attributes:
-        label: what was released, in public words.
-        squared_sensitivity: largest squared L2 change of the values by one row, Δ².
-        noise_variance: parameter σ² of the noise.
-
-    Raises:
-        InputError: an empty label, or a parameter that is not a positive rational number.
-    """
-
-    label: str
-    squared_sensitivity: Fraction | int
-    noise_variance: Fraction | int
-
-    def __post_init__(self) -> None:
-        """Refuse bad parameters."""
-        _check_label(self.label)
-        _check_positive("squared sensitivity", self.squared_sensitivity)
-        _check_positive("noise variance", self.noise_variance)
-
-    @property
-    def rho(self) -> Fraction:
-        """zCDP cost Δ²/(2σ²). Canonne, Kamath, Steinke 2020, Theorem 14."""
-        return Fraction(self.squared_sensitivity) / (2 * self.noise_variance)
-
-
-@dataclass(frozen=True)
-class SelectionEvent:
-    """One draw of the exponential mechanism.
-
-    Attributes:
-        label: what was selected, in public words.
-        epsilon: ε of the mechanism; a float stands for its exact binary value.
-
-    Raises:
-        InputError: an empty label, or an epsilon that is not positive and finite.
-    """
-
-    label: str
-    epsilon: Fraction | float
-
-    def __post_init__(self) -> None:
-        """Refuse bad parameters."""
-        _check_label(self.label)
-        if not 0 < self.epsilon < math.inf:
-            raise InputError(f"selection epsilon is {self.epsilon!r}: give a positive number")
-
-    @property
-    def rho(self) -> Fraction:
-        """zCDP cost ε²/8 by bounded range: Cesar and Rogers 2021; Fuentes et al., Prop. B.3."""
-        return Fraction(self.epsilon) ** 2 / 8
-
-
-Event = GaussianEvent | SelectionEvent
-
-
-def zcdp_units(event: Event) -> int:
-    """Cost of an event in units of 2**-60 rho, rounded up.
-
-    Raises:
-        InputError: an event of unknown kind, whose cost would be a guess.
-    """
-    if type(event) not in (GaussianEvent, SelectionEvent):
-        raise InputError(f"cannot price an event of type {type(event).__name__}: use a known one")
-    return math.ceil(event.rho * UNITS_PER_RHO)
+Output = NDArray[np.int64] | int | tuple[str, ...]
+"""Noisy counts, the position selected, or the values discovered."""
 
 
 class Ledger(Protocol):
-    """A zCDP budget that records every charge before the noise is drawn."""
+    """A privacy budget through which every release passes."""
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -96,22 +27,28 @@ class Ledger(Protocol):
         ...
 
     @property
-    def total_rho(self) -> float:
-        """The budget ρ, rounded down."""
+    def limit(self) -> Cost:
+        """The budget."""
         ...
 
     @property
-    def spent_rho(self) -> float:
-        """Sum of all charges, rounded up."""
+    def spent(self) -> Cost:
+        """The sum of all charges."""
         ...
 
-    @property
-    def remaining_rho(self) -> float:
-        """What may still be charged, rounded down."""
-        ...
+    def release(
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+    ) -> Sequence[Output]:
+        """Charge all the events or none, draw, and hand out what was drawn once it is safe.
 
-    def charge(self, event: Event) -> None:
-        """Record the event, or raise BudgetExceeded and record nothing."""
+        Args:
+            events: what is about to be drawn.
+            draw: one output for each event; called after the charge, or not at all where these
+                events were released before and their outputs are known.
+
+        Raises:
+            BudgetExceeded: they cost more than what remains; nothing is recorded or drawn.
+        """
         ...
 
 
@@ -122,12 +59,15 @@ class Budget:
         InputError: the budget is not positive and finite, or below one unit.
     """
 
-    def __init__(self, rho: Fraction | float) -> None:
-        """A budget of ``rho``-zCDP; a float stands for its exact binary value."""
-        if not 0 < rho < math.inf or (units := math.floor(Fraction(rho) * UNITS_PER_RHO)) < 1:
+    def __init__(self, rho: Fraction | float, delta: Fraction | float = 0) -> None:
+        """A budget of ``rho``-zCDP and a share ``delta`` of δ for partition selection.
+
+        Floats stand for their exact binary values.
+        """
+        if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
-        self._limit = units
-        self._spent = 0
+        self.limit = limit
+        self._spent = Cost()
         self._events: list[Event] = []
         self._lock = Lock()
 
@@ -137,50 +77,53 @@ class Budget:
         return tuple(self._events)
 
     @property
-    def total_rho(self) -> float:
-        """The budget ρ, rounded down."""
-        return _rho_below(self._limit)
+    def spent(self) -> Cost:
+        """The sum of all charges."""
+        return self._spent
 
-    @property
-    def spent_rho(self) -> float:
-        """Sum of all charges, rounded up."""
-        return -_rho_below(-self._spent)
-
-    @property
-    def remaining_rho(self) -> float:
-        """What may still be charged, rounded down."""
-        return _rho_below(self._limit - self._spent)
-
-    def charge(self, event: Event) -> None:
-        """Record the event.
+    def release(
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+    ) -> Sequence[Output]:
+        """Charge all the events or none, then draw; see :class:`Ledger`.
 
         Raises:
-            BudgetExceeded: its cost exceeds what remains; nothing is recorded.
+            BudgetExceeded: they cost more than what remains; nothing is recorded or drawn.
             InputError: an event of unknown kind.
         """
-        units = zcdp_units(event)
+        cost = Cost.of(events)
         with self._lock:
-            if self._spent + units > self._limit:
-                raise BudgetExceeded(
-                    f"{event.label}: cost rho {units / UNITS_PER_RHO:.4g} exceeds the remaining "
-                    f"{self.remaining_rho:.4g}: lower the accuracy or raise the budget"
-                )
-            self._spent += units
-            self._events.append(event)
+            check_fits(events, cost, self.limit - self._spent)
+            self._spent += cost
+            self._events += events
+        return draw()
 
 
-def _rho_below(units: int) -> float:
-    """The largest float that is not above this many units."""
-    rho = Fraction(units, UNITS_PER_RHO)
-    nearest = float(rho)
-    return nearest if Fraction(nearest) <= rho else math.nextafter(nearest, -math.inf)
+def check_fits(events: Sequence[Event], cost: Cost, remaining: Cost) -> None:
+    """Refuse events that cost more than what remains.
+
+    Raises:
+        BudgetExceeded: they do.
+    """
+    if cost.fits(remaining):
+        return
+    what = events[0].label + (f" and {len(events) - 1} more" if len(events) > 1 else "")
+    if cost.rho_units > remaining.rho_units:
+        raise BudgetExceeded(
+            f"{what}: cost rho {float(cost.rho):.4g} exceeds the remaining "
+            f"{float(remaining.rho):.4g}: lower the accuracy or raise the budget"
+        )
+    raise BudgetExceeded(
+        f"{what}: a share {float(cost.delta):.4g} of delta exceeds the remaining "
+        f"{float(remaining.delta):.4g}: discover fewer columns or raise delta"
+    )
 
 
-def _check_label(label: str) -> None:
-    if not isinstance(label, str) or not label:
-        raise InputError("an event has no label: say in public words what is released")
+def float_below(value: Fraction) -> float:
+    """The largest float that is not above the value."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
-def _check_positive(name: str, value: Fraction | int) -> None:
-    if not isinstance(value, int | Fraction) or value <= 0:
-        raise InputError(f"{name} is {value!r}: give a positive int or Fraction")
+def float_above(value: Fraction) -> float:
+    """The smallest float that is not below the value."""
+    return -float_below(-value)

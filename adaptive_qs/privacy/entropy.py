@@ -21,6 +21,10 @@ class EntropySource(Protocol):
         """Whether the stream can be predicted, so that nothing drawn from it is private."""
         ...
 
+    def begin(self, release: int) -> None:
+        """Say that words are now drawn for the release with this number in its run."""
+        ...
+
     def words(self, count: int) -> Words:
         """The next ``count`` words."""
         ...
@@ -35,6 +39,9 @@ class SystemEntropy:
 
     insecure = False
 
+    def begin(self, release: int) -> None:
+        """Nothing to do: words are never repeated."""
+
     def words(self, count: int) -> Words:
         """The next ``count`` words, from ``os.urandom``."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
@@ -44,7 +51,8 @@ class InsecureSeed:
     """A reproducible stream for tests: whoever knows the seed can subtract the noise.
 
     The stream (Philox 4x64, counter mode) depends on the seed alone, not on how it is cut into
-    calls.
+    calls. Each release has a stream of its own, so that a run that is resumed draws what an
+    undisturbed one would.
 
     Raises:
         InputError: the seed is not a non-negative integer.
@@ -56,7 +64,12 @@ class InsecureSeed:
         """The stream of ``seed``, from its start."""
         if not isinstance(seed, int) or seed < 0:
             raise InputError(f"insecure seed is {seed!r}: give a non-negative integer")
+        self._seed = seed
         self._generator = np.random.Philox(seed)
+
+    def begin(self, release: int) -> None:
+        """Go to the start of the release's own stream."""
+        self._generator = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(release,)))
 
     def words(self, count: int) -> Words:
         """The next ``count`` words of the seed's stream."""

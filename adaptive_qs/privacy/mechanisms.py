@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Event, GaussianEvent, Ledger, SelectionEvent
+from adaptive_qs.privacy.budget import Ledger, Output
 from adaptive_qs.privacy.entropy import EntropySource
+from adaptive_qs.privacy.events import Event, GaussianEvent, SelectionEvent
 from adaptive_qs.privacy.noise import NOISE_LIMIT, checked_variance, discrete_gaussian
 from adaptive_qs.privacy.selection import checked_rate, checked_scores, exponential_mechanism
 
@@ -36,6 +37,36 @@ class PrimitiveCall:
     output: Counts | int
 
 
+@dataclass(frozen=True)
+class CountsRequest:
+    """Values to release with noise.
+
+    Attributes:
+        label: what is released, in public words.
+        values: exact integers of any shape, private.
+        squared_sensitivity: largest squared L2 change of ``values`` by one row.
+        noise_variance: parameter σ² of the noise.
+    """
+
+    label: str
+    values: Counts
+    squared_sensitivity: Fraction | int
+    noise_variance: Fraction | int
+
+    @property
+    def event(self) -> GaussianEvent:
+        """What is charged.
+
+        Raises:
+            InputError: a parameter out of range.
+        """
+        return GaussianEvent(self.label, self.squared_sensitivity, self.noise_variance)
+
+
+MISMATCH = InputError(
+    "the ledger holds a release of another shape: this is not the run that it recorded"
+)
+
 Observer = Callable[[PrimitiveCall], None]
 
 
@@ -52,6 +83,7 @@ class Mechanisms:
         self.ledger = ledger
         self.entropy = entropy
         self._observer = observer
+        self._releases = 0
 
     def release_counts(
         self,
@@ -75,13 +107,34 @@ class Mechanisms:
             InputError: a parameter out of range; nothing is charged.
             BudgetExceeded: the ledger refuses; nothing is drawn.
         """
-        values = _checked_counts(values)
-        checked_variance(noise_variance)
-        event = GaussianEvent(label, squared_sensitivity, noise_variance)
-        self.ledger.charge(event)
-        output = self._draw_counts(event, values)
-        self._tell(PrimitiveCall(event, values, None, output))
-        return output
+        request = CountsRequest(label, values, squared_sensitivity, noise_variance)
+        return self.release_together([request])[0]
+
+    def release_together(self, requests: Sequence[CountsRequest]) -> list[Counts]:
+        """Several releases that do not wait for each other's outcome, charged all or none.
+
+        Args:
+            requests: as for :meth:`release_counts`.
+
+        Returns:
+            Noisy integers for each request, of the shape of its values.
+
+        Raises:
+            InputError: a parameter out of range; nothing is charged.
+            BudgetExceeded: the ledger refuses; nothing is drawn.
+        """
+        values = [_checked_counts(request.values) for request in requests]
+        for request in requests:
+            checked_variance(request.noise_variance)
+        events = [r.event for r in requests]
+        outputs = self._release(
+            events,
+            lambda: [self._draw_counts(event, exact) for event, exact in zip(events, values)],
+        )
+        noisy = [self._checked_output(output, exact) for output, exact in zip(outputs, values)]
+        for event, exact, output in zip(events, values, noisy):
+            self._tell(PrimitiveCall(event, exact, None, output))
+        return noisy
 
     def select(
         self,
@@ -108,10 +161,27 @@ class Mechanisms:
         scores = checked_scores(scores)
         checked_rate(sensitivity, epsilon)
         event = SelectionEvent(label, epsilon)
-        self.ledger.charge(event)
-        output = self._draw_selection(event, scores, sensitivity)
+        (output,) = self._release(
+            [event], lambda: [self._draw_selection(event, scores, sensitivity)]
+        )
+        if not isinstance(output, int) or not 0 <= output < scores.size:
+            raise MISMATCH
         self._tell(PrimitiveCall(event, scores, sensitivity, output))
         return output
+
+    def _release(
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+    ) -> Sequence[Output]:
+        self.entropy.begin(self._releases)
+        self._releases += 1
+        return self.ledger.release(events, draw)
+
+    def _checked_output(self, output: Output, values: Counts) -> Counts:
+        """Outputs that come back from a ledger must be of the kind that was asked for."""
+        array = np.asarray(output)
+        if array.dtype != np.int64 or array.size != values.size:
+            raise MISMATCH
+        return array.reshape(values.shape)
 
     def _draw_counts(self, event: GaussianEvent, values: Counts) -> Counts:
         noise = discrete_gaussian(Fraction(event.noise_variance), values.size, self.entropy)

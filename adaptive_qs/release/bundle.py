@@ -15,15 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.privacy.budget import Event
+from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.transcript import Transcript
 from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
-from adaptive_qs.release.events import Transcript, cost
 from adaptive_qs.release.manifest import (
     FORMAT_VERSION,
     Manifest,
     Positive,
     RoundRecord,
-    float_above,
 )
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.file import WorkloadFile
@@ -76,7 +76,7 @@ class Bundle:
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
             raise ValueError("the schema is not the one of the manifest")
-        if float_above(cost(self.events)) != self.manifest.rho_spent:
+        if float_above(Cost.of(self.events).rho) != self.manifest.rho_spent:
             raise ValueError("the charges do not add up to what the manifest says")
         if self.manifest.rho_spent > self.manifest.rho:
             raise ValueError("the charges exceed the budget")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from adaptive_qs.data.stamps import PRIVATE, Stamp
-from adaptive_qs.privacy.budget import Event, SelectionEvent
-from adaptive_qs.release.events import cost
+from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.events import Cost, Event, SelectionEvent
 
 FORMAT_VERSION = 1
 UNIT = "one row"
@@ -126,10 +124,4 @@ def facts_of(events: Iterable[Event], schema_note: str = "") -> tuple[Fact, ...]
 
 
 def _paid(fact: str, events: list[Event]) -> Fact:
-    return Fact(fact=fact, basis="paid for", rho=float_above(cost(tuple(events))))
-
-
-def float_above(value: Fraction) -> float:
-    """The smallest float that is not below the value."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+    return Fact(fact=fact, basis="paid for", rho=float_above(Cost.of(events).rho))

@@ -17,15 +17,15 @@ from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.events import cost
 from adaptive_qs.release.manifest import (
     Manifest,
     RoundRecord,
     facts_of,
-    float_above,
     package_version,
 )
 from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
@@ -68,7 +68,7 @@ class Release(Bundle):
             package_version=package_version(),
             stamp=NOT_PRIVATE if insecure else PRIVATE,
             rho=rho,
-            rho_spent=float_above(cost(events)),
+            rho_spent=float_above(Cost.of(events).rho),
             epsilon=epsilon,
             delta=delta,
             entropy="insecure seed" if insecure else "operating system CSPRNG",

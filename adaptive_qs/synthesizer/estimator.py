@@ -13,6 +13,8 @@ from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.machine import plan_workers
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
@@ -117,7 +119,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             )
         clock = PhaseClock(self.progress)
         coded = read_table(table, described, clock.steps("read"), plan.check_rows)
-        release = measure(coded, described, workload, settings, plan, clock)
+        mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
+        release = measure(coded, described, workload, settings, plan, mechanisms, clock)
         self._kind = kind_of(table)
         self.seconds_ = clock.stop()
         self._set_release(release)

@@ -14,7 +14,6 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SpentNote, WorkloadError
-from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
@@ -94,9 +93,19 @@ def measure(
     workload: Workload,
     settings: RunSettings,
     plan: RunPlan,
+    mechanisms: Mechanisms,
     clock: PhaseClock,
 ) -> Release:
     """Spend the budget on a table; the only step that costs privacy.
+
+    Args:
+        table: the private rows.
+        schema: their public description.
+        workload: the marginals that matter.
+        settings: how to spend the budget.
+        plan: ceilings of memory and threads.
+        mechanisms: charges, then draws; its ledger must hold the budget of ``settings``.
+        clock: told about the phase "loop".
 
     Whatever is raised after the first charge carries the note ``SPENT_IN_VAIN``.
 
@@ -107,7 +116,6 @@ def measure(
     clock.start("loop")
     target = settings.target
     loop = LoopSettings(settings.fill, measured_cells=plan.measured_cells)
-    mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
 
     def on_round(_: Round, part: float) -> None:
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)

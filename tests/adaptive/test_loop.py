@@ -10,8 +10,9 @@ from adaptive_qs.adaptive.annealing import RoundBudget
 from adaptive_qs.adaptive.loop import LoopSettings, measurable_cliques, run_loop
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.privacy.budget import Budget, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.workload.workload import Workload
 

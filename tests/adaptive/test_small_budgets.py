@@ -21,7 +21,7 @@ def test_many_attributes_do_not_overdraw_a_tiny_budget(rho):
     budget = Budget(rho)
     mechanisms = Mechanisms(budget, InsecureSeed(0))
     run_loop(MarginalCounter(table), Workload.all_ways(domain, 2), mechanisms, rho)
-    assert 0.999 * rho < budget.spent_rho <= rho
+    assert 0.999 * rho < budget.spent.rho <= rho
 
 
 @pytest.mark.parametrize("rho", [1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e12])
@@ -33,4 +33,4 @@ def test_a_tiny_budget_is_spent_without_a_refusal(rho, seed):
     budget = Budget(rho)
     mechanisms = Mechanisms(budget, InsecureSeed(seed))
     run_loop(MarginalCounter(table), Workload.all_ways(domain, 3), mechanisms, rho)
-    assert 0.999 * rho < budget.spent_rho <= rho
+    assert 0.999 * rho < budget.spent.rho <= rho

@@ -13,8 +13,9 @@ from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.choice import MECHANISMS, choose_mechanism
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range

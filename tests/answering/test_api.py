@@ -18,7 +18,7 @@ from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.workload.building import all_ways_queries
 
 SCHEMA = {

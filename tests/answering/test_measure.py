@@ -13,8 +13,9 @@ from adaptive_qs.answering.run import LEAST_UNITS, answer_sets, divide_units
 from adaptive_qs.answering.target import MAX_COST, BatchTarget
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.choice import choose_mechanism
 from adaptive_qs.strategy.mechanisms.direct import DirectMechanism

@@ -14,8 +14,9 @@ import pytest
 from scipy.stats import chi2
 
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import discrete_gaussian
 from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism

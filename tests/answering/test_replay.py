@@ -12,8 +12,9 @@ import pytest
 
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 
 from .batches import SIZES, WORKLOADS, batch, pairs

@@ -11,8 +11,9 @@ from adaptive_qs.answering import run as module
 from adaptive_qs.answering.run import SETS_AHEAD, answer_sets
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.privacy.budget import UNITS_PER_RHO, Budget
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 
 from .batches import WORKLOADS, batch, pairs, table

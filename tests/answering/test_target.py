@@ -13,7 +13,7 @@ from adaptive_qs.answering.measure import FINE_NOISE
 from adaptive_qs.answering.target import MAX_COST, MIN_COST, SLACK, BatchTarget
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
-from adaptive_qs.privacy.budget import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO
 
 TABLE = [
     (1, 1e-9, 0.03311483),

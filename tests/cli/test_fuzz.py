@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from adaptive_qs.answering import api
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.synthesizer import pipeline
 
 FUZZ = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -24,7 +23,7 @@ def command(run, monkeypatch):
     def refuse(*_):
         raise BudgetExceeded("the first charge")
 
-    monkeypatch.setattr(pipeline, "Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.privacy.mechanisms.Mechanisms", refuse)
     files = sorted(Path.cwd().iterdir())
 
     def call(*arguments):

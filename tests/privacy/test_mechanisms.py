@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import BudgetExceeded, InputError
-from adaptive_qs.privacy.budget import Budget, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 
 
@@ -20,9 +21,12 @@ class Journal:
         self._budget = Budget(rho)
         self._seed = InsecureSeed(1)
 
-    def charge(self, event) -> None:
+    def release(self, events, draw):
         self.steps.append("charge")
-        self._budget.charge(event)
+        return self._budget.release(events, draw)
+
+    def begin(self, release) -> None:
+        self._seed.begin(release)
 
     def words(self, count: int):
         self.steps.append("draw")

@@ -58,7 +58,7 @@ def test_lazy_answers_equal_those_formed_afresh(task, noise):
 @pytest.mark.parametrize("noise", [Conditional, Isotropic])
 def test_the_whole_budget_is_spent(task, noise):
     _, ledger = measure(task, noise, Lazy)
-    assert task.rho * (1 - 1e-6) <= ledger.spent_rho <= task.rho
+    assert task.rho * (1 - 1e-6) <= ledger.spent.rho <= task.rho
 
 
 def test_every_three_way_marginal_is_measured_once(task):

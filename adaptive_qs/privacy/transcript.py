@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from adaptive_qs.privacy.budget import (
-    UNITS_PER_RHO,
-    Event,
-    GaussianEvent,
-    SelectionEvent,
-    zcdp_units,
-)
+from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 
 
 def _check_ratio(text: str) -> str:
@@ -58,7 +53,27 @@ class SelectionRecord(BaseModel):
         return SelectionEvent(self.label, Fraction(self.epsilon))
 
 
-Record = Annotated[GaussianRecord | SelectionRecord, Field(discriminator="mechanism")]
+class PartitionRecord(BaseModel):
+    """Partition selection: zCDP cost 1 / (2 noise_variance), and ``delta`` of δ."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: Literal["partition selection"] = "partition selection"
+    label: str
+    noise_variance: Ratio
+    threshold: int
+    delta: Ratio
+
+    def event(self) -> Event:
+        """The event as it was charged."""
+        return PartitionEvent(
+            self.label, Fraction(self.noise_variance), self.threshold, Fraction(self.delta)
+        )
+
+
+Record = Annotated[
+    GaussianRecord | SelectionRecord | PartitionRecord, Field(discriminator="mechanism")
+]
 
 
 class Transcript(BaseModel):
@@ -69,7 +84,7 @@ class Transcript(BaseModel):
     events: tuple[Record, ...]
 
     @classmethod
-    def of(cls, events: tuple[Event, ...]) -> Self:
+    def of(cls, events: Iterable[Event]) -> Self:
         """The records of a ledger's events."""
         return cls(events=tuple(map(_record, events)))
 
@@ -78,19 +93,23 @@ class Transcript(BaseModel):
         return tuple(record.event() for record in self.events)
 
 
-def cost(events: tuple[Event, ...]) -> Fraction:
-    """zCDP of these events together, each rounded up to the ledger's unit."""
-    return Fraction(sum(map(zcdp_units, events)), UNITS_PER_RHO)
-
-
-def _record(event: Event) -> GaussianRecord | SelectionRecord:
-    if isinstance(event, GaussianEvent):
-        return GaussianRecord(
-            label=event.label,
-            squared_sensitivity=_ratio(event.squared_sensitivity),
-            noise_variance=_ratio(event.noise_variance),
-        )
-    return SelectionRecord(label=event.label, epsilon=_ratio(event.epsilon))
+def _record(event: Event) -> GaussianRecord | SelectionRecord | PartitionRecord:
+    match event:
+        case GaussianEvent():
+            return GaussianRecord(
+                label=event.label,
+                squared_sensitivity=_ratio(event.squared_sensitivity),
+                noise_variance=_ratio(event.noise_variance),
+            )
+        case SelectionEvent():
+            return SelectionRecord(label=event.label, epsilon=_ratio(event.epsilon))
+        case PartitionEvent():
+            return PartitionRecord(
+                label=event.label,
+                noise_variance=_ratio(event.noise_variance),
+                threshold=event.threshold,
+                delta=_ratio(event.delta),
+            )
 
 
 def _ratio(value: Fraction | float) -> str:
