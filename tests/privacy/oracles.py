@@ -106,3 +106,11 @@ def gaussian_cells(variance: Fraction | int, cells: int) -> tuple[np.ndarray, np
         reach = math.ceil(12 * sigma) + 2
         below = np.r_[0.0, np.cumsum(gaussian_pmf(float(variance), reach))][edges + reach]
     return edges, np.diff(np.r_[0.0, below, 1.0])
+
+
+def gaussian_std(variance: Fraction | int) -> float:
+    """Standard deviation of the discrete Gaussian; from σ = 10 on it is σ up to exp(-2π²σ²)."""
+    if variance >= 100:
+        return math.sqrt(variance)
+    pmf = gaussian_pmf(float(variance), 130)
+    return math.sqrt(pmf @ np.arange(-130.0, 131.0) ** 2)

@@ -1,0 +1,263 @@
+"""Every way by which noise reaches a release, drawn with the operating system's entropy.
+
+``paths()`` draws; ``figures()`` of what was drawn measures it against the exact law; ``faults``
+names the figures that no honest noise has. Nothing here needs pytest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+from scipy import stats
+
+from adaptive_qs.adaptive.measure import measure_residual
+from adaptive_qs.adaptive.select import Selector
+from adaptive_qs.answering.measure import measure
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.domain import Domain
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.entropy import SystemEntropy
+from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.strategy.integers.grid import on_grid
+from adaptive_qs.strategy.integers.integer_queries import answer_scale
+from adaptive_qs.strategy.matrix import DenseFactor, IdentityFactor, Strategy
+from adaptive_qs.strategy.mechanisms.mechanism import QueryMeasurement, StrategyMeasurement
+from adaptive_qs.workload.axis_queries import Prefix
+from adaptive_qs.workload.matrix_queries import CustomAxis
+
+from . import oracles
+
+MEASUREMENTS = 4
+CELLS = 1000
+RESIDUES = 16
+LARGEST = {"std_error": 0.01, "returned_std_error": 0.01, "correlation": 7.5}
+LEAST = {"p_value": 1e-10, "low_digits_p_value": 1e-10}
+"""At 200,000 draws a standard deviation within 1 % is 6.3 of its standard errors (3e-10), and a
+correlation of 7.5 standard errors has probability 6e-14."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Draws of one path.
+
+    Attributes:
+        drawn: (measurements, cells) integers added to the exact ones.
+        variance: σ² that was declared for them.
+        returned: (measurements, cells) error of what the caller gets, over its declared standard
+            deviation.
+    """
+
+    drawn: np.ndarray
+    variance: Fraction
+    returned: np.ndarray
+
+    def figures(self) -> dict[str, float]:
+        """How far the draws are from independent ones of the discrete Gaussian.
+
+        Returns:
+            ``draws``, relative errors of standard deviations, p-values of chi-square tests of all
+            values and of their low digits, and the largest correlation of two measurements, or of
+            neighbours in one, in standard errors.
+        """
+        edges, probabilities = oracles.gaussian_cells(self.variance, CELLS)
+        flat = self.drawn.ravel()
+        observed = np.bincount(np.searchsorted(edges, flat, "right"), minlength=probabilities.size)
+        sigma = oracles.gaussian_std(self.variance)
+        found = {
+            "draws": flat.size,
+            "std_error": abs(float(np.std(flat / sigma)) - 1),
+            "returned_std_error": abs(float(np.std(self.returned)) - 1),
+            "p_value": float(stats.chisquare(observed, flat.size * probabilities).pvalue),
+            "correlation": self._correlation(),
+        }
+        if sigma >= RESIDUES:  # there residues are uniform up to 2 exp(-2π²)
+            residues = np.bincount(flat % RESIDUES, minlength=RESIDUES)
+            found["low_digits_p_value"] = float(stats.chisquare(residues).pvalue)
+        return found
+
+    def _correlation(self) -> float:
+        pairs = [*combinations(self.drawn, 2), *((row[:-1], row[1:]) for row in self.drawn)]
+        return max(abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(a.size) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Selections:
+    """Draws of the exponential mechanism.
+
+    Attributes:
+        chosen: (draws,) positions.
+        probabilities: (candidates,) of each position, exactly.
+    """
+
+    chosen: np.ndarray
+    probabilities: np.ndarray
+
+    def figures(self) -> dict[str, float]:
+        """``draws``, chi-square of the frequencies, correlation of successive choices."""
+        first, second = self.chosen[:-1], self.chosen[1:]
+        observed = np.bincount(self.chosen, minlength=self.probabilities.size)
+        expected = self.chosen.size * self.probabilities
+        return {
+            "draws": self.chosen.size,
+            "p_value": float(stats.chisquare(observed, expected).pvalue),
+            "correlation": abs(np.corrcoef(first, second)[0, 1]) * math.sqrt(first.size),
+        }
+
+
+def faults(figures: dict[str, float]) -> list[str]:
+    """The figures beyond their limits."""
+    too_large = [name for name, most in LARGEST.items() if figures.get(name, 0) > most]
+    return too_large + [name for name, least in LEAST.items() if figures.get(name, 1) < least]
+
+
+def paths() -> dict[str, Callable[[int], Noise | Selections]]:
+    """Each path by name: a function that makes at least so many draws."""
+    deviations = ["4/5", "7/2", "10001/2", "70000", str(2**32 + 1)]
+    return {
+        **{f"counts, sigma {text}": partial(_counts, Fraction(text)) for text in deviations},
+        "residual, scaled": partial(_residual, None),
+        "residual, plain": partial(_residual, (2**10, 2**10 + 1)),
+        "strategy, rounded matrix": _rounded_strategy,
+        "strategy, cells": _cells_strategy,
+        "queries, counts": partial(_queries, False),
+        "queries, rounded matrix": partial(_queries, True),
+        "selection, scores": _score_selection,
+        "selection, marginals": _marginal_selection,
+    }
+
+
+class Recorder(Mechanisms):
+    """Mechanisms as users have them, which keep the noise they added."""
+
+    def __init__(self) -> None:
+        self.added: list[np.ndarray] = []
+        self.variance = Fraction(0)
+        super().__init__(Budget(10**12), SystemEntropy(), self._keep)
+
+    def _keep(self, call) -> None:
+        self.variance = Fraction(call.event.noise_variance)
+        self.added.append(np.ravel(call.output - call.inputs))
+
+    def noise(self, errors: list[np.ndarray], declared: float) -> Noise:
+        """What was recorded, and what reached the caller with this declared variance."""
+        returned = np.array([e.ravel() for e in errors]) / math.sqrt(declared)
+        return Noise(np.array(self.added), self.variance, returned)
+
+
+def _counter(sizes: tuple[int, ...]) -> MarginalCounter:
+    """A thousand rows at random."""
+    random = np.random.default_rng(0)
+    domain = Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
+    columns = [random.integers(0, n, 1000) for n in sizes]
+    return MarginalCounter(CodedTable.from_codes(domain, columns))
+
+
+def _side(count: int) -> int:
+    """Length of a square of which MEASUREMENTS hold so many cells."""
+    return math.isqrt(-(-count // MEASUREMENTS) - 1) + 1
+
+
+def _counts(sigma: Fraction, count: int) -> Noise:
+    mechanisms = Recorder()
+    values = np.arange(_side(count) ** 2)
+    errors = [
+        mechanisms.release_counts("counts", values, 1, sigma**2) - values
+        for _ in range(MEASUREMENTS)
+    ]
+    return mechanisms.noise(errors, oracles.gaussian_std(sigma**2) ** 2)
+
+
+def _residual(sizes: tuple[int, int] | None, count: int) -> Noise:
+    """Released in centered form, which has (n - 1)/n of the variance for each axis."""
+    sizes = sizes or (_side(count), _side(count) + 1)
+    counter, mechanisms, variance = _counter(sizes), Recorder(), 30.25
+    truth = counter.count((0, 1)).astype(float)
+    for axis in (0, 1):
+        truth -= truth.mean(axis=axis, keepdims=True)
+    errors = [
+        measure_residual(counter, mechanisms, (0, 1), variance) - truth for _ in range(MEASUREMENTS)
+    ]
+    return mechanisms.noise(errors, variance * math.prod((n - 1) / n for n in sizes))
+
+
+def _measured(counter, measurement, matrices: list[np.ndarray], units: int) -> Noise:
+    """Noise of integer answers by the Kronecker product of two matrices."""
+    first, second = matrices
+    truth = first @ counter.count((0, 1)) @ second.T
+    squared = math.prod((m.astype(float) ** 2).sum(axis=0).max() for m in matrices)
+    mechanisms = Recorder()
+    errors = [measure(counter, mechanisms, measurement, units) - truth for _ in range(MEASUREMENTS)]
+    return mechanisms.noise(errors, squared * UNITS_PER_RHO / (2 * units))
+
+
+def _rounded_strategy(count: int) -> Noise:
+    """Noise of σ ≈ 2³⁰ on coefficients of 15 bits, added as it is."""
+    rows, random = _side(count), np.random.default_rng(1)
+    factors = tuple(DenseFactor(random.normal(size=(rows, n)), (n,)) for n in (7, 5))
+    strategy = on_grid(Strategy(factors), 30)
+    matrices = [factor.integers for factor in strategy.factors]
+    measurement = StrategyMeasurement((0, 1), strategy, 1.0)
+    return _measured(_counter((7, 5)), measurement, matrices, UNITS_PER_RHO // 2)
+
+
+def _cells_strategy(count: int) -> Noise:
+    """Noise of σ = √0.5, so that answers are multiplied by a power of two before it is added."""
+    n = _side(count)
+    strategy = Strategy((IdentityFactor(n), IdentityFactor(n)))
+    measurement = StrategyMeasurement((0, 1), strategy, 1.0)
+    matrices = [np.eye(n, dtype=np.int64)] * 2
+    return _measured(_counter((n, n)), measurement, matrices, UNITS_PER_RHO)
+
+
+def _queries(rounded: bool, count: int) -> Noise:
+    """Prefixes along one axis, and along the other prefixes or queries with real coefficients."""
+    n = _side(count)
+    custom = CustomAxis(np.random.default_rng(2).normal(size=(n, 6)).tolist())
+    queries = (custom if rounded else Prefix(n), Prefix(n))
+    scale = answer_scale(queries)  # of the first: prefixes are not multiplied
+    matrices = [np.rint(q.matrix() * s).astype(np.int64) for q, s in zip(queries, (scale, 1.0))]
+    counter = _counter((matrices[0].shape[1], n))
+    measurement = QueryMeasurement((0, 1), queries, 1.0, 1.0)
+    return _measured(counter, measurement, matrices, UNITS_PER_RHO // 3)
+
+
+def _score_selection(count: int) -> Selections:
+    scores, sensitivity, epsilon = np.array([0, 5, 9, 10, -3]), 4, 1.7
+    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
+    chosen = [mechanisms.select("x", scores, sensitivity, epsilon) for _ in range(count)]
+    return Selections(np.array(chosen), _softmax(epsilon * scores / (2 * sensitivity)))
+
+
+def _marginal_selection(count: int) -> Selections:
+    """Scores w (‖μ - μ̂‖₁ - expected error), of sensitivity max w, against a uniform estimate."""
+    sizes, total = (2, 3, 4), 940.0
+    counter, cliques = _counter(sizes), [(0, 1), (0, 2), (1, 2), (0, 1, 2)]
+    model = ReferenceModel(counter.domain, uniform_reference(counter.domain))
+    model.update((), np.array(total), 1.0)
+    weights, expected = np.array([1.0, 0.5, 2.0, 1.5]), np.array([40.0, 20.0, 50.0, 100.0])
+    counts = [counter.count(clique) for clique in cliques]
+    errors = np.array([np.abs(c - total / c.size).sum() for c in counts])
+    scores = weights * (errors - expected)
+    epsilon = 4.0 / np.ptp(scores)
+    selector = Selector(counter, cliques, weights.tolist())
+    selector.refresh(model)
+    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
+    every = np.ones(len(cliques), dtype=bool)
+    chosen = [
+        cliques.index(selector.select(mechanisms, expected, epsilon, every)) for _ in range(count)
+    ]
+    return Selections(np.array(chosen), _softmax(epsilon * scores / (2 * weights.max())))
+
+
+def _softmax(exponents: np.ndarray) -> np.ndarray:
+    weights = np.exp(exponents - exponents.max())
+    return weights / weights.sum()
