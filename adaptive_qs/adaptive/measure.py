@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.privacy.labels import Purpose, measurement_label
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.arrays import decompose
 from adaptive_qs.residual.basis import CenteredBasis
@@ -60,7 +61,7 @@ def measure_residual(
             values = n * values - values.sum(axis=axis, keepdims=True)
             squared_sensitivity *= n * (n - 1)
         scale = domain.size(residual)
-    label = "residual " + "x".join(domain.clique_names(residual)) if residual else "total"
+    label = measurement_label(Purpose.RESIDUAL, domain.clique_names(residual))
     noisy = mechanisms.release_counts(
         label, values, squared_sensitivity, Fraction(noise_variance) * scale**2
     )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique
+from adaptive_qs.privacy.labels import SELECTION
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel
 from adaptive_qs.synthesis.parallel import over_items
@@ -104,7 +105,7 @@ class Selector:
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        row = mechanisms.select("select", scores[offered], sensitivity, Fraction(epsilon))
+        row = mechanisms.select(SELECTION, scores[offered], sensitivity, Fraction(epsilon))
         return self.candidates[np.flatnonzero(offered)[row]]
 
 

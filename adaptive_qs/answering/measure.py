@@ -19,6 +19,7 @@ from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.labels import Purpose, measurement_label
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.integers.grid import integer_answers, squared_sensitivity, table_estimate
 from adaptive_qs.strategy.integers.integer_queries import answer_scale, integer_queries
@@ -126,5 +127,6 @@ def _release(
 
 
 def _label(domain: Domain, measurement: Measurement) -> str:
-    what = "queries" if isinstance(measurement, QueryMeasurement) else "strategy"
-    return f"{what} {' x '.join(domain.clique_names(measurement.clique)) or 'total'}"
+    direct = isinstance(measurement, QueryMeasurement)
+    purpose = Purpose.QUERIES if direct else Purpose.STRATEGY
+    return measurement_label(purpose, domain.clique_names(measurement.clique))

@@ -128,4 +128,4 @@ def test_labels_name_the_attributes_and_nothing_else():
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 40, 2))
     for residual in [(), (0, 2)]:
         measure_residual(counter, mechanisms, residual, 50.0)
-    assert [e.label for e in mechanisms.budget.events] == ["total", "residual a0xa2"]
+    assert [e.label for e in mechanisms.budget.events] == ["total", "residual a0 x a2"]
