@@ -30,18 +30,17 @@ def read_json(path: str | Path, refusal: type[InputError]) -> Any:
         _refuse_constants(content)
         return content
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise refusal(f"{path}: {reason}: check the path") from None
+        problem = f"{(error.strerror or 'unreadable').lower()}: check the path"
     except UnicodeDecodeError:
-        raise refusal(f"{path}: not UTF-8 text: save the file as UTF-8") from None
+        problem = "not UTF-8 text: save the file as UTF-8"
     except json.JSONDecodeError as error:
-        raise refusal(
-            f"{path}: line {error.lineno}: not valid JSON ({error.msg}): mend it there"
-        ) from None
+        problem = f"line {error.lineno}: not valid JSON ({error.msg}): mend it there"
     except ValueError as error:
-        raise refusal(f"{path}: {error}") from None
+        problem = str(error)
     except RecursionError:
-        raise refusal(f"{path}: nested too deeply: is it a file of this kind?") from None
+        problem = "nested too deeply: is it a file of this kind?"
+    # Here, where no __context__ holds the text: it is private where a table came by mistake.
+    raise refusal(f"{path}: {problem}")
 
 
 class Complaint(NamedTuple):

@@ -13,6 +13,8 @@ MEMORY_SHARE = 0.75
 """Part of the machine's memory used when no ceiling is given."""
 PROCESS_BYTES = 350 * 2**20
 """Interpreter, libraries and compiled kernels."""
+MOST_WORKERS = 1_024
+"""Threads of a command: more only cost memory."""
 ROWS_SHARE = 0.25
 """Part of the ceiling set aside for rows, whose number is private and must not steer a plan."""
 
@@ -58,13 +60,15 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     """Threads to use: all cores by default.
 
     Raises:
-        InputError: not a positive integer.
+        InputError: not a positive integer, or more than any machine has use for.
     """
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
         return len(usable(0)) if usable else os.cpu_count() or 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InputError(f"{name} is {workers!r}: give a positive integer")
+    if workers > MOST_WORKERS:
+        raise InputError(f"{name} is {workers:,}: give at most {MOST_WORKERS:,}")
     return workers
 
 

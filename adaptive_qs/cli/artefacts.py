@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,12 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
     Raises:
         InputError: two of them are the same file.
     """
-    seen = {path.resolve() for path in inputs if path is not None}
+    seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in outputs:
-        if path is not None and path.resolve() in seen:
+        if path is not None and os.path.realpath(path) in seen:
             raise InputError(f"{path}: is also an input or another output: give another path")
         if path is not None:
-            seen.add(path.resolve())
+            seen.add(os.path.realpath(path))
 
 
 def write_stamped(table: Any, path: Path, release: Release) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,11 +63,9 @@ def check_writable(path: str | Path) -> None:
 
 def _temporary(target: Path) -> Path:
     """A new empty file beside the target, with the permissions of any new file."""
-    if target.is_dir():
-        raise InputError(f"{target}: is a folder: give the path of a file")
-    if target.exists() and not target.is_file():
-        raise InputError(f"{target}: is not a regular file: give another path")
     try:
+        with contextlib.suppress(FileNotFoundError):
+            _check_kind(target, target.stat().st_mode)
         handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -75,6 +74,13 @@ def _temporary(target: Path) -> Path:
     os.fchmod(handle, 0o666 & ~umask)
     os.close(handle)
     return Path(name)
+
+
+def _check_kind(target: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{target}: is a folder: give the path of a file")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{target}: is not a regular file: give another path")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Literal
 
 from adaptive_qs.data.ranges import RangeColumn
@@ -46,7 +47,7 @@ def read_moment(text: str, date_format: str | None) -> int | None:
         if date_format is None:
             return seconds_of(dt.datetime.fromisoformat(text))
         return seconds_of(dt.datetime.strptime(text, date_format))
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, re.error):  # a format may name a directive twice
         return None
 
 

@@ -5,6 +5,7 @@ For `propose` only: a profile is as private as the data.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.data import cells
+from adaptive_qs.data.moments import seconds_of
 
 MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 NUMERIC_MARKERS = (*MARKERS, "N")
@@ -25,6 +27,8 @@ PLAIN = r"^[+-]?[$€£]?[0-9]+(\.[0-9]+)?%?$"
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TRUTH = {"true", "false"}
+_FIRST, _LAST = seconds_of(dt.datetime.min), seconds_of(dt.datetime.max)
+"""Moments that a schema can name, in seconds since 1970."""
 _MAX_DISTINCT = 100_000
 _NO_DECIMALS = 99
 """Stands for decimals that cannot be counted."""
@@ -119,6 +123,7 @@ class Profile:
             self.moments = False
             return
         seconds, readable = cells.as_seconds(distinct, None)
+        readable &= (seconds >= _FIRST) & (seconds <= _LAST)
         self.moments = bool(readable.all())
         self.days &= not bool((seconds % 86_400).any())
         self.hours &= not bool((seconds % 3_600).any())

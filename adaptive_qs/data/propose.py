@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from adaptive_qs.data.readers import check_separator, open_file
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.review import TAKEN_FROM_DATA
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, SchemaError
 
 MAX_CATEGORIES = 1_000
 """Text columns with more distinct values are left out."""
@@ -92,7 +94,14 @@ def propose(path: str | Path) -> Proposal:
         "columns": [{"name": n, **draft} for n, draft in drafts.items() if isinstance(draft, dict)],
         "ignore": list(left_out),
     }
-    return Proposal(Schema.parse(content, str(path)), left_out)
+    return Proposal(_parsed(content, str(path)), left_out)
+
+
+def _parsed(content: dict[str, Any], label: str) -> Schema:
+    """The schema; what may be wrong with it is a cell, and is not quoted."""
+    with contextlib.suppress(SchemaError):
+        return Schema.parse(content, label)
+    raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
 def _grouped(left_out: Mapping[str, str]) -> tuple[str, ...]:
@@ -155,6 +164,8 @@ def _draft(profile: Profile) -> dict[str, Any] | str:
         draft = f"free text: more than {MAX_CATEGORIES} values"
     else:
         draft = {"type": "categorical", "values": values}
+    if any("\0" in value for value in values):
+        draft = "text with NUL characters: remove them"
     return draft if isinstance(draft, str) else {**draft, **missing}
 
 
@@ -178,7 +189,7 @@ def _integers(profile: Profile) -> dict[str, Any] | str:
     return {"type": "integer", "min": starts[0], "max": last, "bin_starts": starts}
 
 
-def _numbers(profile: Profile) -> dict[str, Any]:
+def _numbers(profile: Profile) -> dict[str, Any] | str:
     low, high = profile.low, profile.high
     values, rows = profile.values, profile.filled
     alike = len(values) > len(profile.points)
@@ -188,7 +199,11 @@ def _numbers(profile: Profile) -> dict[str, Any]:
     fine = (high - low) / NUMERIC_BINS > 2 * step
     exact = 0 < profile.decimals <= 6 and fine and max(abs(low), abs(high)) < MAX_WITH_DECIMALS
     decimals = profile.decimals if exact else None
-    draft = {"type": "numeric", "edges": propose_edges(_points(profile), profile.weights, decimals)}
+    edges = propose_edges(_points(profile), profile.weights, decimals)
+    ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
+    if not (ascending and edges[0] <= low and high <= edges[-1]):
+        return "numbers too large to bin: write the column by hand"
+    draft = {"type": "numeric", "edges": edges}
     return draft if decimals is None else {**draft, "decimals": decimals}
 
 

@@ -60,7 +60,7 @@ def _atoms(values: Floats, weights: Floats) -> list[int]:
     heavy = np.flatnonzero(weights >= max(3, ATOM_SHARE * rows))
     chosen = set(heavy[np.argsort(-weights[heavy], kind="stable")][:MAX_ATOMS].tolist())
     if len(values) > 2:
-        extent = values[-1] - values[0]
+        extent = float(values[-1]) - float(values[0])
         if weights[-1] >= 3 and values[-1] - values[-2] > extent / 2:
             chosen.add(len(values) - 1)
         if weights[0] >= 3 and values[1] - values[0] > extent / 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def open_file(path: str | Path) -> Iterator[Source]:
             reading, when the file is damaged.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
         raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
     magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
     if not magic:
@@ -158,7 +159,7 @@ def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iter
             ),
             explain,
         )
-        while batch := redacted(lambda: next(reader, None), explain):
+        while (batch := redacted(lambda: next(reader, None), explain)) is not None:
             if text.fault is not None:
                 break
             yield Chunk(tuple(batch.columns), min(text.position, total), total)
@@ -172,7 +173,7 @@ def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> It
         lambda: file.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)),
         lambda _: _damaged(path),
     )
-    while batch := redacted(lambda: next(batches, None), lambda _: _damaged(path)):
+    while (batch := redacted(lambda: next(batches, None), lambda _: _damaged(path))) is not None:
         done += batch.num_rows
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
 
