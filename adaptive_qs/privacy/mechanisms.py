@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Ledger, Output
 from adaptive_qs.privacy.entropy import EntropySource
-from adaptive_qs.privacy.events import Event, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.noise import NOISE_LIMIT, checked_variance, discrete_gaussian
+from adaptive_qs.privacy.partitions import check_values, released_values
 from adaptive_qs.privacy.selection import checked_rate, checked_scores, exponential_mechanism
 
 Counts = NDArray[np.int64]
@@ -28,13 +29,15 @@ class PrimitiveCall:
         inputs: the exact values or scores that went in.
         score_sensitivity: declared sensitivity of the scores; None for counts, whose
             sensitivity is in the event.
-        output: the noisy values, or the position selected.
+        output: the noisy values, the position selected, or the values discovered.
+        values: what the counts of a discovery belong to; empty otherwise.
     """
 
     event: Event
     inputs: Counts
     score_sensitivity: int | None
-    output: Counts | int
+    output: Output
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ Observer = Callable[[PrimitiveCall], None]
 class Mechanisms:
     """Noise and selection bound to one ledger and one source of entropy.
 
-    A replay overrides ``_draw_counts`` and ``_draw_selection``, which run after the charge.
+    A replay overrides ``_draw_counts``, ``_draw_selection`` and ``_draw_values``, which run after
+    the charge.
     """
 
     def __init__(
@@ -169,6 +173,37 @@ class Mechanisms:
         self._tell(PrimitiveCall(event, scores, sensitivity, output))
         return output
 
+    def discover_values(
+        self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
+    ) -> tuple[str, ...]:
+        """Which values occur in many rows; see :mod:`adaptive_qs.privacy.partitions`.
+
+        Args:
+            event: the label, noise, threshold and share of δ.
+            values: every value that occurs, distinct and ascending, private; a row has one of
+                them at most.
+            counts: shape (len(values),), rows with each value.
+            at_most: how many values are released, those of the largest noisy counts.
+
+        Returns:
+            Values whose noisy count passes the threshold, in ascending order.
+
+        Raises:
+            InputError: a parameter out of range; nothing is charged.
+            BudgetExceeded: the ledger refuses; nothing is drawn.
+        """
+        counts = _checked_counts(counts)
+        checked_variance(event.noise_variance)
+        check_values(values, counts, at_most)
+        (output,) = self._release(
+            [event], lambda: [self._draw_values(event, values, counts, at_most)]
+        )
+        if not isinstance(output, tuple) or len(output) > at_most:
+            raise MISMATCH
+        if self._observer is not None:
+            self._tell(PrimitiveCall(event, counts, None, output, tuple(values)))
+        return output
+
     def _release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
     ) -> Sequence[Output]:
@@ -189,6 +224,12 @@ class Mechanisms:
 
     def _draw_selection(self, event: SelectionEvent, scores: Counts, sensitivity: int) -> int:
         return exponential_mechanism(scores, sensitivity, event.epsilon, self.entropy)
+
+    def _draw_values(
+        self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
+    ) -> tuple[str, ...]:
+        noise = discrete_gaussian(Fraction(event.noise_variance), counts.size, self.entropy)
+        return released_values(values, counts + noise, event.threshold, at_most)
 
     def _tell(self, call: PrimitiveCall) -> None:
         if self._observer is not None:
