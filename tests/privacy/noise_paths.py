@@ -25,7 +25,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual.model import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.integers.grid import on_grid
 from adaptive_qs.strategy.integers.integer_queries import answer_scale
@@ -124,6 +124,7 @@ def paths() -> dict[str, Callable[[int], Noise | Selections]]:
     deviations = ["4/5", "7/2", "10001/2", "70000", str(2**32 + 1)]
     return {
         **{f"counts, sigma {text}": partial(_counts, Fraction(text)) for text in deviations},
+        "counts, released together": _together,
         "residual, scaled": partial(_residual, None),
         "residual, plain": partial(_residual, (2**10, 2**10 + 1)),
         "strategy, rounded matrix": _rounded_strategy,
@@ -176,6 +177,14 @@ def _counts(sigma: Fraction, count: int) -> Noise:
     return mechanisms.noise(errors, oracles.gaussian_std(sigma**2) ** 2)
 
 
+def _together(count: int) -> Noise:
+    mechanisms, sigma = Recorder(), 25
+    values = np.arange(_side(count) ** 2)
+    requests = [CountsRequest(f"c{k}", values, 1, sigma**2) for k in range(MEASUREMENTS)]
+    errors = [noisy - values for noisy in mechanisms.release_together(requests)]
+    return mechanisms.noise(errors, sigma**2)
+
+
 def _residual(sizes: tuple[int, int] | None, count: int) -> Noise:
     """Released in centered form, which has (n - 1)/n of the variance for each axis."""
     sizes = sizes or (_side(count), _side(count) + 1)
@@ -195,7 +204,9 @@ def _measured(counter, measurement, matrices: list[np.ndarray], units: int) -> N
     truth = first @ counter.count((0, 1)) @ second.T
     squared = math.prod((m.astype(float) ** 2).sum(axis=0).max() for m in matrices)
     mechanisms = Recorder()
-    errors = [measure(counter, mechanisms, measurement, units) - truth for _ in range(MEASUREMENTS)]
+    errors = [
+        measure(counter, mechanisms, [measurement], [units])[0] - truth for _ in range(MEASUREMENTS)
+    ]
     return mechanisms.noise(errors, squared * UNITS_PER_RHO / (2 * units))
 
 
