@@ -8,6 +8,7 @@ import typer
 
 import adaptive_qs
 from adaptive_qs.cli.answer import answer
+from adaptive_qs.cli.audit import audit
 from adaptive_qs.cli.evaluate import evaluate
 from adaptive_qs.cli.output import emit
 from adaptive_qs.cli.plan import plan
@@ -47,4 +48,5 @@ app.command()(sample)
 app.command()(plan)
 app.command()(answer)
 app.command()(evaluate)
+app.command()(audit)
 app.add_typer(schema_app, name="schema")

@@ -1,0 +1,141 @@
+"""`audit`: neighbouring tables give the same bytes when the noise is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_qs.cli import options
+from adaptive_qs.cli.output import (
+    counted,
+    emit_columns,
+    emit_json,
+    emit_rows,
+    fail,
+    progress_bars,
+)
+from adaptive_qs.errors import InputError
+
+if TYPE_CHECKING:
+    from adaptive_qs.audit.run import AuditReport
+
+OWN_FAULT = 1
+SHOWN = 20
+"""Findings listed; the others are counted."""
+APART = 100
+"""How much larger the second of two budgets is."""
+MOST_RHO = 1e5
+"""Above it `answer` has no noise to add."""
+
+Pairs = Annotated[
+    int,
+    typer.Option(
+        "--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables.",
+        show_default=True,
+    ),
+]  # fmt: skip
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", metavar="N", min=0, help="Decides the generated rows.", show_default=True
+    ),
+]
+
+
+def audit(
+    schema: options.SchemaPath = None,
+    workload: options.QueryFile = None,
+    ways: options.QueryWays = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    pairs: Pairs = 20,
+    seed: Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Check that neighbouring tables give the same bytes when the noise is the same.
+
+    Runs `synthesize` and `answer` on generated rows of your schema, at the budget given and at one
+    that is 100 times as large; reads no private data and spends nothing.
+    """
+    if schema is None:
+        raise InputError("no --schema was given: name the public schema to audit")
+    spec = options.workload_spec(workload, ways)
+
+    from adaptive_qs.answering.workloads import resolve_queries
+    from adaptive_qs.audit.run import RHOS
+    from adaptive_qs.audit.run import audit as run_audit
+    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.synthesizer.target import PrivacyTarget
+
+    rhos = RHOS
+    if epsilon is not None or rho is not None or delta is not None:
+        low = PrivacyTarget.of(epsilon, delta, rho).rho
+        rhos = low, min(APART * low, max(MOST_RHO, low))
+    described = Schema.load(schema)
+    queries = resolve_queries(spec, described.domain())
+    with progress_bars() as bars:
+        report = run_audit(
+            described, queries, pairs, seed, rhos, lambda done, total: bars("audit", done, total)
+        )
+    if as_json:
+        emit_json(_json(report))
+    else:
+        _show(report)
+    if not report.clean:
+        fail(
+            f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
+            "do not publish, and report this with the schema and the seed"
+        )
+        raise typer.Exit(OWN_FAULT)
+
+
+def _show(report: AuditReport) -> None:
+    emit_rows(
+        "Nothing found." if report.clean else "Found something.",
+        [
+            ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
+            ("runs", f"{report.runs:,} of synthesize and answer, each replayed on the neighbour"),
+            ("draws", f"{report.draws:,}, of which {report.moved:,} saw the row that differs"),
+        ],
+    )
+    failed = _failures(report)
+    emit_columns(
+        ["check", "failed", "made"],
+        [(str(check), str(failed.get(check, 0)), f"{made:,}") for check, made in _made(report)],
+    )
+    if report.findings:
+        emit_columns(
+            ["failed check", "run", "draw or output"],
+            [(str(f.check), f.where, f.label) for f in report.findings[:SHOWN]],
+        )
+
+
+def _json(report: AuditReport) -> dict[str, Any]:
+    failed = _failures(report)
+    return {
+        "clean": report.clean,
+        "pairs": report.pairs,
+        "runs": report.runs,
+        "draws": report.draws,
+        "moved": report.moved,
+        "checks": [
+            {"check": str(check), "made": made, "failed": failed.get(check, 0)}
+            for check, made in _made(report)
+        ],
+        "findings": [
+            {"check": str(f.check), "run": f.where, "label": f.label} for f in report.findings
+        ],
+    }
+
+
+def _made(report: AuditReport) -> list[tuple[str, int]]:
+    return [(str(check), made) for check, made in report.made.items()]
+
+
+def _failures(report: AuditReport) -> dict[str, int]:
+    failed: dict[str, int] = {}
+    for finding in report.findings:
+        failed[str(finding.check)] = failed.get(str(finding.check), 0) + 1
+    return failed
