@@ -26,6 +26,8 @@ class CategoricalColumn(ColumnBase):
     """Whether the order of the values means something (for prefix and range queries)."""
     catch_all: Text | Integer64 | None = None
     """Label that takes every value not listed; it may be one of the listed values."""
+    learnt: tuple[Literal["values"]] | None = None
+    """What was learnt from private rows and paid for, as the program notes it."""
 
     @property
     def num_values(self) -> int:

@@ -64,6 +64,7 @@ def encode_table(
 def _encode(
     source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
 ) -> CodedTable:
+    domain = schema.domain()
     check_names(source, schema.names, schema.ignore)
     parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     rows = 0
@@ -72,12 +73,12 @@ def _encode(
         if check_rows is not None:
             check_rows(rows)
         for part, column, values in zip(parts, schema.columns, chunk.columns):
-            part.extend(_encode_chunk(column, values, source.label))
+            part.extend(encode_chunk(column, values, source.label))
         if progress is not None:
             progress(chunk.done, chunk.total)
     if not rows:
         raise DataError(f"{source.label}: no rows: give a table with at least one")
-    return CodedTable(schema.domain(), tuple(_joined(part) for part in parts))
+    return CodedTable(domain, tuple(_joined(part) for part in parts))
 
 
 def _joined(part: list[NDArray[Any]]) -> NDArray[Any]:
@@ -87,11 +88,16 @@ def _joined(part: list[NDArray[Any]]) -> NDArray[Any]:
     return codes
 
 
-def _encode_chunk(
+def encode_chunk(
     column: ColumnBase, values: pa.Array | pa.ChunkedArray, label: str
 ) -> list[NDArray[Any]]:
+    """The codes of some cells, in as many arrays as there are chunks.
+
+    Raises:
+        DataError: the column refuses a cell; the message names `label`, the column and the mend.
+    """
     if isinstance(values, pa.ChunkedArray):
-        return [codes for part in values.chunks for codes in _encode_chunk(column, part, label)]
+        return [codes for part in values.chunks for codes in encode_chunk(column, part, label)]
 
     def explain(_: Exception) -> DataError:
         return DataError(f"{label}: column {column.name!r} cannot be read: write it as text")
@@ -104,6 +110,18 @@ def _encode_chunk(
 
 def _codes(column: ColumnBase, values: pa.Array, label: str) -> NDArray[np.int64]:
     """Codes of every cell, by way of the distinct ones."""
+    distinct, indices = distinct_cells(column, values, label)
+    return read_codes(column, distinct)[indices]
+
+
+def distinct_cells(
+    column: ColumnBase, values: pa.Array, label: str
+) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The distinct cells, normalised and followed by null, and which of them every row has.
+
+    Raises:
+        DataError: cells of this type are not supported.
+    """
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     distinct = cells.normalise(values.dictionary)
@@ -114,7 +132,7 @@ def _codes(column: ColumnBase, values: pa.Array, label: str) -> NDArray[np.int64
         )
     with_null = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
     indices = values.indices.cast(pa.int64()).fill_null(len(distinct)).to_numpy()
-    return read_codes(column, with_null)[indices]
+    return with_null, indices
 
 
 def _mend(column: ColumnBase, refusal: int) -> str:

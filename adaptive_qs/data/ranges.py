@@ -17,6 +17,8 @@ Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: refuse the table, move them to the nearest end, or
 count them as missing (then cells that cannot be read count as missing too)."""
 
+Learnt = Literal["min", "max", "bins"]
+
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -47,6 +49,8 @@ class IntegerColumn(RangeColumn):
     """Number of bins of equal width (up to one)."""
     bin_starts: tuple[Integer64, ...] | None = None
     """First value of every bin, ascending, the first one being min."""
+    learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
+    """What was learnt from private rows and paid for, as the program notes it."""
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
@@ -94,6 +98,8 @@ class NumericColumn(RangeColumn):
     """Ends of the bins, ascending: one more than there are bins."""
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
+    learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
+    """What was learnt from private rows and paid for, as the program notes it."""
 
     @cached_property
     def bin_edges(self) -> tuple[float, ...]:

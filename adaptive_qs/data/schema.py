@@ -10,18 +10,14 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from adaptive_qs.data.categories import BooleanColumn, CategoricalColumn
+from adaptive_qs.data.any_column import VARIANTS, AnyColumn, Column
 from adaptive_qs.data.column import Text
-from adaptive_qs.data.moments import DateColumn, DatetimeColumn
-from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
+from adaptive_qs.data.private import PrivateColumn
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
 
-AnyColumn = (
-    CategoricalColumn | IntegerColumn | NumericColumn | DateColumn | DatetimeColumn | BooleanColumn
-)
-Column = Annotated[AnyColumn, Field(discriminator="type")]
+__all__ = ["AnyColumn", "Schema", "is_domain_sizes"]
 
 
 class Schema(BaseModel):
@@ -70,8 +66,27 @@ class Schema(BaseModel):
             raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
         return self._by_name[name]
 
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """Columns with bins or values that a run has to learn from the rows first, in order."""
+        return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
+
     def domain(self) -> Domain:
-        """The attributes and their numbers of codes, in column order."""
+        """The attributes and their numbers of codes, in column order.
+
+        Raises:
+            SchemaError: bins or values of a column are not learnt yet.
+        """
+        if self.private_columns:
+            named = ", ".join(map(repr, self.private_columns))
+            raise SchemaError(
+                f"private_bins and private_values of {named} are learnt by a run that pays for "
+                "them: declare bins and values to use the schema without"
+            )
+        return self.widest_domain()
+
+    def widest_domain(self) -> Domain:
+        """The domain with as many codes as each column can get: what can be planned in public."""
         return Domain(tuple(Attribute(c.name, c.size, c.ordered) for c in self.columns))
 
     @property
@@ -161,7 +176,7 @@ def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
     place = source
     if len(where) > 1 and where[0] == "columns":
         place += f": {_column_label(content, int(where[1]))}"
-        where = where[3:] if len(where) > 2 else where[2:]
+        where = [key for key in where[3:] if key not in VARIANTS]
     raise SchemaError(complaint.line(place, where)) from None
 
 
