@@ -32,8 +32,6 @@ MOST_ROWS = 2**16
 """Rows that answers are planned for; generated tables have fewer."""
 MAX_MEMORY = 2**31
 """The plan of a run must not depend on the machine."""
-SAMPLED_ROWS = None, 50
-"""Sampled tables: as long as the noisy count says, and of a given length."""
 
 
 class Publisher(Protocol):
@@ -52,7 +50,7 @@ class Publisher(Protocol):
             table: the rows.
             mechanisms: all draws pass it.
             folder: for the files.
-            sampled: whether to publish sampled tables as well, which is slow.
+            sampled: whether to publish a sampled table as well, which is slow.
 
         Returns:
             Every byte that would leave, by name.
@@ -95,9 +93,8 @@ class Synthesis:
         path = folder / "release.zip"
         release.save(path)
         artefacts = {"release bundle": path.read_bytes()}
-        for rows in SAMPLED_ROWS if sampled else ():
-            name = "sampled table" if rows is None else f"sampled table of {rows} rows"
-            artefacts[name] = _bytes(release.sample_table(rows, seed=1))
+        if sampled:
+            artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
         return artefacts
 
 

@@ -77,7 +77,7 @@ def audit(
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
         progress: told pairs done and in all.
-        sample_every: one pair in so many has sampled tables compared too.
+        sample_every: one pair in so many has a sampled table compared too.
         mechanism: of the batch answers.
 
     Raises:

@@ -35,7 +35,7 @@ def _dependent(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
 
 
 def _one_combination(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return np.tile(rng.integers(0, sizes), (rng.integers(2, MOST_ROWS), 1))
+    return np.tile(rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1))
 
 
 def _low_codes(sizes: Sequence[int], rng: np.random.Generator) -> Codes:

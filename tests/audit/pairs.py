@@ -1,0 +1,53 @@
+"""The replay audit on generated schemas: short in the suite, long in a script."""
+
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.answering.workloads import resolve_queries
+from adaptive_qs.audit.run import audit
+
+from .schemas import schemas, workloads
+
+
+@dataclass
+class Replayed:
+    """What a number of audits added up to."""
+
+    schemas: int = 0
+    pairs: int = 0
+    runs: int = 0
+    draws: int = 0
+    findings: tuple = ()
+
+
+def replay_pairs(pairs, num_schemas, start=0, sample_every=10):
+    """Audit ``pairs`` pairs of neighbours, evenly over generated schemas; what was found."""
+    total = Replayed()
+    each = -(-pairs // num_schemas)
+
+    @seed(start)
+    @settings(
+        max_examples=num_schemas,
+        database=None,
+        derandomize=False,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data(), schemas(), st.integers(0, 2**32 - 1))
+    def one_schema(data, schema, table_seed):
+        workload, mechanism = data.draw(workloads(schema))
+        queries = resolve_queries(workload, schema.domain())
+        report = audit(
+            schema, queries, each, table_seed, sample_every=sample_every, mechanism=mechanism
+        )
+        total.schemas += 1
+        total.pairs += report.pairs
+        total.runs += report.runs
+        total.draws += report.draws
+        total.findings += report.findings
+
+    one_schema()
+    return total

@@ -1,0 +1,66 @@
+"""Any small schema: every type of column, with and without catch-alls, clipping and markers."""
+
+import datetime as dt
+
+from hypothesis import strategies as st
+
+from adaptive_qs.data.schema import Schema
+
+MARKERS = st.sampled_from([[], [""], ["?", "n/a"]])
+
+
+@st.composite
+def categorical(draw):
+    values = draw(st.lists(st.text("abcxyz ,\"'é-", min_size=1, max_size=4).map(str.strip),
+                           min_size=1, max_size=6, unique=True))  # fmt: skip
+    values = [value for value in values if value] or ["v"]
+    column = {"type": "categorical", "values": values, "ordered": True}
+    if draw(st.booleans()):
+        column["catch_all"] = draw(st.sampled_from([*values, "(other)"]))
+    return column
+
+
+@st.composite
+def ranged(draw):
+    """Integers, numbers or dates."""
+    kind = draw(st.sampled_from(["integer", "numeric", "date"]))
+    if kind == "date":
+        first = draw(st.dates(dt.date(1990, 1, 1), dt.date(2030, 1, 1)))
+        last = first + dt.timedelta(days=draw(st.integers(0, 2000)))
+        column = {"min": str(first), "max": str(last), "granularity": "year"}
+    else:
+        low = draw(st.integers(-50, 50))
+        column = {
+            "min": low,
+            "max": low + draw(st.integers(12, 60)),
+            "bins": draw(st.integers(1, 12)),
+        }
+    return {"type": kind, **column, "outside": draw(st.sampled_from(["refuse", "clip", "missing"]))}
+
+
+@st.composite
+def columns(draw):
+    column = draw(st.one_of(categorical(), ranged(), st.just({"type": "boolean", "ordered": True})))
+    column = {**column, "missing": draw(MARKERS)}
+    if column.get("outside") == "missing" and not column["missing"]:
+        column["missing"] = ["?"]
+    return column
+
+
+@st.composite
+def schemas(draw):
+    """A schema of two to four columns with at most 13 codes each."""
+    found = draw(st.lists(columns(), min_size=2, max_size=4))
+    named = [{"name": f"c{i}", **column} for i, column in enumerate(found)]
+    return Schema.parse({"version": 1, "columns": named})
+
+
+@st.composite
+def workloads(draw, schema):
+    """A workload file's content for a schema, and the mechanism that answers it."""
+    most = min(3, len(schema.columns))
+    ways = draw(st.integers(1, most))
+    families = ["marginal", "prefix", "range", "hybrid", "random"]
+    family = draw(st.sampled_from([*families, "affine", "absdiff"] if ways == 2 else families))
+    mechanism = draw(st.sampled_from(["auto", "gaussian", "residualplanner+", "identity"]))
+    return {"version": 1, "parts": [{"ways": [ways], "queries": family}]}, mechanism
