@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -41,14 +42,20 @@ def import_schema(path: str | Path, kind: Kind = "auto") -> Schema:
         kind = _kind(content, path)
     if kind == "mbi":
         return Schema.parse(content, str(path))
-    tables = content.get("tables") if kind == "sdv" else None
-    if isinstance(tables, dict) and len(tables) != 1:
-        raise SchemaError(f"{path}: describes {len(tables)} tables: keep one")
-    source = next(iter(tables.values())) if tables else content
-    columns = source.get("columns") if kind == "sdv" else source
+    columns = _sdv_columns(content, path) if kind == "sdv" else content
     if not isinstance(columns, dict):
         raise SchemaError(f"{path}: has no columns: is it a {kind} file?")
     return _convert(columns, _CONVERTERS[kind], path)
+
+
+def _sdv_columns(content: Any, path: str | Path) -> Any:
+    """What stands under "columns", of the one table where there are several levels."""
+    if isinstance(content, dict) and isinstance(content.get("tables"), dict):
+        tables = content["tables"]
+        if len(tables) != 1:
+            raise SchemaError(f"{path}: describes {len(tables)} tables: keep one")
+        content = next(iter(tables.values()))
+    return content.get("columns") if isinstance(content, dict) else None
 
 
 def _convert(
@@ -63,6 +70,10 @@ def _convert(
             drafts[name] = converter(entry)
         except KeyError as error:
             lacking.append(f"{error.args[0]} to {name!r}")
+        except (TypeError, ValueError, OverflowError):
+            raise SchemaError(
+                f"{path}: column {name!r}: a key has a value of another kind: correct it"
+            ) from None
     if lacking:
         raise SchemaError(f"{path}: not enough is declared: add {', '.join(lacking)}")
     content = {
@@ -189,6 +200,8 @@ def _read(path: str | Path) -> Any:
             "file to JSON"
         ) from None
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        json.dumps(content, default=str)  # which aliases that lead in a circle cannot be
+        return content
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
         raise SchemaError(f"{path}: not a readable YAML file: check the path and text") from None

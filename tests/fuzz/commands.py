@@ -1,0 +1,158 @@
+"""Command lines from the program's own list of verbs and options, run in process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer
+from hypothesis import strategies as st
+
+from adaptive_qs.cli.app import app
+from adaptive_qs.cli.entry import main
+from adaptive_qs.data.sample import SampleDataset
+from adaptive_qs.data.stamps import stamp_path
+from adaptive_qs.synthesis.rows import SynthesisSettings
+
+from .releases import release_bytes
+from .tables import CANARY, CANARY_NUMBER, DOCUMENT, HEADER, ROW
+
+EXIT_CODES = {0, 2, 3, 4}
+OUTPUTS = {"--out", "--release", "--report"}
+"""Options that name a file which a failed command must not leave behind."""
+
+INPUTS = ["t.csv", "bad.csv", "s.json", "w.json", "q.json", "r.zip", "none.csv", ".", ""]
+FILES = [*INPUTS, "o.csv", "o.csv.gz", "o.parquet", "o.zip", "o.json", "no/o.csv", "x" * 300]
+NUMBERS = ["0", "1", "2", "0.5", "1e-9", "-1", "nan", "inf", "1e308", "5e-324", "9" * 400, "x", "",
+           "1,2", "0,1", "1MB", "3GB"]  # fmt: skip
+WORDS = ["auto", "marginal", "prefix", "range", "hybrid", "affine", "random", "custom", "hdmm",
+         "identity", "product", "uniform", "mbi", "sdv", "schema", "workload"]  # fmt: skip
+_numbers = st.sampled_from(NUMBERS) | st.integers(-3, 60).map(str) | st.floats().map(repr)
+_texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
+_POOLS = {
+    "E": _numbers, "D": _numbers, "R": _numbers, "B": _numbers, "N": _numbers, "G": _numbers,
+    "P": _numbers, "K": _numbers, "SIZE": _numbers, "FILE": st.sampled_from(FILES),
+}  # fmt: skip
+"""By what the help calls a value; anything else is a word."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command: its words, how many arguments it takes, its flags, and options with values."""
+
+    words: tuple[str, ...]
+    arguments: int
+    flags: tuple[str, ...]
+    options: dict[str, str]
+
+
+def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield words, command
+        return
+    for name, inner in command.commands.items():
+        yield from _commands(inner, (*words, name))
+
+
+@cache
+def verbs() -> tuple[Verb, ...]:
+    """Every command of the program."""
+    found = []
+    for words, command in _commands(typer.main.get_command(app)):
+        options = [p for p in command.params if p.param_type_name == "option"]
+        found.append(
+            Verb(
+                words,
+                len(command.params) - len(options),
+                tuple(p.opts[0] for p in options if p.is_flag),
+                {p.opts[0]: p.metavar or "" for p in options if not p.is_flag},
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def argument_lists(draw: st.DrawFn) -> list[str]:
+    """A command line, right in most of its parts."""
+    verb = draw(st.sampled_from(verbs()))
+    words = list(verb.words)
+    for number in range(draw(st.sampled_from([verb.arguments] * 5 + [0, verb.arguments + 1]))):
+        likely = {"sample": "r.zip", "schema": "s.json"}.get(verb.words[0], "t.csv")
+        usual = "t.csv" if number else likely
+        words.append(draw(st.sampled_from([usual] * 4 + INPUTS)))
+    usual_values = {"--schema": "s.json", "--epsilon": "1", "--out": "o.csv"}
+    for option, value in usual_values.items():
+        if option in verb.options and draw(st.integers(0, 9)):
+            words += [option, value]
+    chosen = draw(st.lists(st.sampled_from(sorted(verb.options) or ["--help"]), max_size=3))
+    for option in chosen:
+        pool = _POOLS.get(verb.options.get(option, ""), st.sampled_from(WORDS))
+        words += [f"{option}={draw(pool | _texts)}"]
+    words += draw(st.lists(st.sampled_from([*verb.flags, "--help", "--x"]), max_size=2))
+    return words
+
+
+def _files() -> dict[str, bytes]:
+    day = ROW.replace(",", f",{CANARY_NUMBER}", 1)
+    marginals = {"version": 1, "parts": [{"ways": [1]}]}
+    queries = {"version": 1, "parts": [{"ways": [1], "queries": "prefix"}]}
+    return {
+        "t.csv": f"{HEADER}\n{f'{ROW}{chr(10)}' * 40}".encode(),
+        "bad.csv": f"{HEADER}\n{ROW}\n{day}{CANARY}\n".encode(),
+        "s.json": json.dumps(DOCUMENT).encode(),
+        "w.json": json.dumps(marginals).encode(),
+        "q.json": json.dumps(queries).encode(),
+        "r.zip": release_bytes(),
+    }
+
+
+def _values(words: list[str]) -> tuple[set[str], set[str]]:
+    """Values of the options that name outputs, and those of all others."""
+    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
+    outputs = {value for option, value in pairs if option in OUTPUTS}
+    return outputs, {value for option, value in pairs} - outputs
+
+
+def check_command(words: list[str]) -> None:
+    """A documented exit code, no traceback, no cell, and no file but the outputs that it names."""
+    before = _files()
+    outputs, others = _values(words)
+    quick = partial(SynthesisSettings, fewest_rows=50)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name, content in before.items():
+            Path(name).write_bytes(content)
+        demo = SampleDataset(Path("t.csv"), Path("s.json"))
+        with (
+            mock.patch("adaptive_qs.data.sample.sample_dataset", return_value=demo),
+            mock.patch("adaptive_qs.release.release.SynthesisSettings", quick),
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            code = main(words)
+        after = {str(p.relative_to(folder)): p for p in Path(folder).rglob("*") if p.is_file()}
+        changed = {name for name, path in after.items() if path.read_bytes() != before.get(name)}
+    text = out.getvalue() + err.getvalue()
+    assert code in EXIT_CODES, (code, err.getvalue())
+    assert "Traceback" not in text
+    if "init" not in words:
+        assert CANARY not in text
+        assert CANARY_NUMBER not in text
+    assert before.keys() <= after.keys()
+    if "--demo" in words:
+        outputs |= {"adult_synthetic.csv", "adult_answers.parquet"}
+    allowed = {name for name in changed if name.startswith(tuple(others - {""}))}
+    if code == 0:
+        allowed |= outputs | {str(stamp_path(Path(name))) for name in outputs if name}
+    assert changed <= allowed, (code, changed, err.getvalue())
+    if code:
+        lines = err.getvalue().splitlines()
+        assert any(line.startswith("error: ") for line in lines) or not words[1:], lines
