@@ -35,6 +35,10 @@ class WorkloadError(InputError):
     """The workload is empty, malformed or names unknown attributes."""
 
 
+class LedgerError(InputError):
+    """The ledger cannot be used: missing, damaged, of a newer version, or not of this run."""
+
+
 class BudgetExceeded(AdaptiveQsError):
     """A charge would exceed the privacy budget; nothing was drawn."""
 

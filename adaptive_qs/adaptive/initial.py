@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.adaptive.measure import measure_residual, measurement_cost
+from adaptive_qs.adaptive.measure import measure_residuals, measurement_cost
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -52,7 +53,8 @@ def initial_share(domain: Domain, rho: float, total: float) -> float:
 def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
     """Measure the number of rows with ``rho``; the model has a uniform reference."""
     model = ReferenceModel(counter.domain, uniform_reference(counter.domain))
-    _measure(model, counter, mechanisms, (), 2 * rho / measurement_cost(counter.domain, ()))
+    precision = 2 * rho / measurement_cost(counter.domain, ())
+    _measure(model, counter, mechanisms, {(): precision})
     return model
 
 
@@ -76,21 +78,20 @@ def measure_one_way(
     cost = measurement_cost(domain, ()) * total_precision
     cost += math.fsum(measurement_cost(domain, (i,)) * x for i, x in enumerate(precision))
     unit = 2 * rho / cost
-    _measure(model, counter, mechanisms, (), unit * total_precision)
-    for i, n in enumerate(domain.sizes):
-        if n > 1:
-            _measure(model, counter, mechanisms, (i,), unit * float(precision[i]))
+    precisions: dict[Clique, float] = {(): unit * total_precision}
+    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
+    _measure(model, counter, mechanisms, precisions)
 
 
 def _measure(
     model: ReferenceModel,
     counter: MarginalCounter,
     mechanisms: Mechanisms,
-    residual: Clique,
-    precision: float,
+    precisions: Mapping[Clique, float],
 ) -> None:
-    values = measure_residual(counter, mechanisms, residual, 1 / precision)
-    model.update(residual, values, precision)
+    variances = {residual: 1 / precision for residual, precision in precisions.items()}
+    for residual, values in measure_residuals(counter, mechanisms, variances).items():
+        model.update(residual, values, precisions[residual])
 
 
 def product_reference(model: ReferenceModel) -> tuple[Array, ...]:

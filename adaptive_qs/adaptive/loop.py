@@ -17,7 +17,7 @@ from adaptive_qs.adaptive.initial import (
     measure_total,
     product_reference,
 )
-from adaptive_qs.adaptive.measure import measure_residual, measurement_cost
+from adaptive_qs.adaptive.measure import measure_residuals, measurement_cost
 from adaptive_qs.adaptive.select import Selector
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique, Domain
@@ -147,13 +147,12 @@ def run_loop(
         offer.take(clique)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         before = model.marginal(clique)
-        for residual, new_precision in changed.items():
-            values = measure_residual(counter, mechanisms, residual, 1 / new_precision)
-            model.update(residual, values, new_precision)
+        variances = {residual: 1 / x for residual, x in changed.items()}
+        for residual, values in measure_residuals(counter, mechanisms, variances).items():
+            model.update(residual, values, changed[residual])
             precision[position[residual]] = model.precision(residual)
         moved = _clipped_distance(model.marginal(clique), before)
         target = float(expected[offer.row[clique]])
-        variances = {residual: 1 / x for residual, x in changed.items()}
         rounds.append(Round(clique, variances, budget, moved, target, rescored))
         left -= budget.total * (1 + SAFETY) + rounding
         budget = budget.after(moved, target)

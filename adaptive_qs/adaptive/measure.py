@@ -9,6 +9,7 @@ released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the cho
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.labels import Purpose, measurement_label
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual.arrays import decompose
 from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.variance import privacy_cost
@@ -41,29 +42,51 @@ def measurement_cost(domain: Domain, residual: Clique) -> float:
 def measure_residual(
     counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
 ) -> NDArray[np.float64]:
-    """A noisy residual in centered form (rows), shaped like the marginal over it.
+    """One noisy residual; see :func:`measure_residuals`."""
+    return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
+
+
+def measure_residuals(
+    counter: MarginalCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+) -> dict[Clique, NDArray[np.float64]]:
+    """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
     Args:
         counter: the private counts.
-        mechanisms: charges :func:`measurement_cost` / (2 · noise_variance), then draws.
-        residual: τ.
-        noise_variance: σ² of the equivalent noise on the marginal's cells (rows²).
+        mechanisms: charges :func:`measurement_cost` / (2 · noise variance) for each, all or none,
+            then draws.
+        noise_variances: for each residual τ the variance σ² of the equivalent noise on the
+            marginal's cells (rows²).
 
     Returns:
-        ζ_τ + N(0, σ² ⊗Π_i): zero-sum along every axis.
+        ζ_τ + N(0, σ² ⊗Π_i) for each τ: zero-sum along every axis.
     """
     domain = counter.domain
+    requests = [_request(counter, *measured) for measured in noise_variances.items()]
+    outputs = mechanisms.release_together(requests)
+    return {
+        residual: decompose(
+            noisy / _scale(domain, residual),
+            residual,
+            residual,
+            [CenteredBasis(n) for n in domain.shape(residual)],
+        )
+        for residual, noisy in zip(noise_variances, outputs)
+    }
+
+
+def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
+    domain = counter.domain
     values = counter.count(residual)
-    scale = 1
     squared_sensitivity = Fraction(1)
     if is_scaled(domain, residual):
         for axis, n in enumerate(domain.shape(residual)):
             values = n * values - values.sum(axis=axis, keepdims=True)
             squared_sensitivity *= n * (n - 1)
-        scale = domain.size(residual)
     label = measurement_label(Purpose.RESIDUAL, domain.clique_names(residual))
-    noisy = mechanisms.release_counts(
-        label, values, squared_sensitivity, Fraction(noise_variance) * scale**2
-    )
-    bases = [CenteredBasis(n) for n in domain.shape(residual)]
-    return decompose(noisy / scale, residual, residual, bases)
+    variance = Fraction(noise_variance) * _scale(domain, residual) ** 2
+    return CountsRequest(label, values, squared_sensitivity, variance)
+
+
+def _scale(domain: Domain, residual: Clique) -> int:
+    return domain.size(residual) if is_scaled(domain, residual) else 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,10 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamped
 from adaptive_qs.data.writers import check_table_path
 from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.faults import MEASURED, reach
+from adaptive_qs.ledger.session import Session
+from adaptive_qs.privacy.budget import Ledger, float_above
+from adaptive_qs.privacy.entropy import EntropySource
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
 
@@ -48,29 +50,33 @@ class Answers:
         plan: BatchPlan,
         schema: Schema,
         counter: MarginalCounter,
-        mechanisms: Mechanisms,
+        session: Session,
+        request: Mapping[str, str],
+        entropy: EntropySource,
         clock: PhaseClock,
-        insecure: bool,
     ) -> None:
         """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
-        self.insecure = insecure
+        self.insecure = entropy.insecure
         self.seconds: dict[str, float] = {}
-        self.stamp: Stamp = NOT_PRIVATE if insecure else PRIVATE
+        self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
         self._counter: MarginalCounter | None = counter
-        self._mechanisms = mechanisms
+        self._session = session
+        self._request = request
+        self._entropy = entropy
+        self._ledger: Ledger | None = None
         self._clock = clock
 
     @property
     def ledger(self) -> tuple[Event, ...]:
         """Everything charged so far, in order."""
-        return self._mechanisms.ledger.events
+        return () if self._ledger is None else self._ledger.events
 
     @property
     def rho_spent(self) -> float:
         """zCDP spent so far; all of the plan's after the last answer."""
-        return float_above(self._mechanisms.ledger.spent.rho)
+        return 0.0 if self._ledger is None else float_above(self._ledger.spent.rho)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -104,13 +110,13 @@ class Answers:
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
-        with self._noting():
+        with self._session.working(LOST):
             table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
             return table.unify_dictionaries()
 
     def to_pandas(self, confidence: float = 0.95) -> Any:
         """All answers as a pandas data frame; ``attrs`` says where they are not private."""
-        with self._noting():
+        with self._session.working(LOST):
             frame = self.to_arrow(confidence).to_pandas()
             if self.stamp != PRIVATE:
                 frame.attrs[STAMP_KEY.decode()] = self.stamp
@@ -129,30 +135,33 @@ class Answers:
                 as for :meth:`batches`.
         """
         check_table_path(path)
-        with self._noting(), stamped(path, self.stamp):
-            return write_batches(self.batches(confidence), self.arrow_schema, path, REPEATING)
+        with self._session.working(LOST):
+            with stamped(path, self.stamp):
+                batches = self.batches(confidence)
+                count = write_batches(batches, self.arrow_schema, path, REPEATING)
+            self.close()
+        return count
+
+    def close(self) -> None:
+        """Say that the answers are safe: a ledger no longer keeps them. ``write`` does so itself.
+
+        Raises:
+            LedgerError: the ledger cannot be written.
+        """
+        self._session.finish()
 
     def _stream(self, counter: MarginalCounter, confidence: float) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0
-        with self._noting():
+        with self._session.working(LOST):
             report = self._clock.steps("answer")
             report(0, total)
-            sets = answer_sets(plan.mechanism, counter, self._mechanisms, plan.target.units)
+            self._ledger = self._session.begin(self._request, self.insecure)
+            mechanisms = Mechanisms(self._ledger, self._entropy)
+            sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
             for batch in answer_batches(sets, self._schema, confidence):
                 done += batch.num_rows
                 report(done, total)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
+            reach(MEASURED)
             self.seconds = self._clock.stop()
-
-    @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """Add to any error that something was spent, once."""
-        try:
-            yield
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if self.ledger and LOST not in getattr(error, "__notes__", ()):
-                error.add_note(LOST)
-            raise

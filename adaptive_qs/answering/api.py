@@ -6,25 +6,26 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import BatchPlan, plan_batch
+from adaptive_qs.answering.request import request_of
 from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.answering.workloads import QuerySource, resolve_queries
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.fingerprint import table_bytes, unchanged
 from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.strategy.matrix import Factor
 from adaptive_qs.strategy.mechanisms.residual_choice import Bases
@@ -96,6 +97,8 @@ def answer(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     insecure_seed: int | None = None,
+    ledger: str | Path | None = None,
+    resume: bool = False,
     progress: PhaseProgress | None = None,
 ) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
@@ -111,10 +114,15 @@ def answer(
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
+        ledger: path of the data set's ledger, which counts the budget over all runs; without one
+            it is counted in memory. Answers are kept in the ledger until they are written.
+        resume: go on with the interrupted run in the ledger that was asked for the same.
 
     Raises:
         InputError: a parameter, the schema, the workload or the table is wrong.
         ResourceExceeded: the plan or the table exceeds ``max_memory``.
+        LedgerError: the ledger cannot be used, or holds no such run to resume.
+        BudgetExceeded: the ledger's total does not allow the budget.
 
     Warns:
         UserWarning: there is an ``insecure_seed``.
@@ -129,6 +137,7 @@ def answer(
             "PRIVATE",
             stacklevel=2,
         )
+    session = Session(ledger, resume, Cost(target.units))
     clock = PhaseClock(progress)
     clock.start("plan")
     domain = described.domain()
@@ -136,10 +145,12 @@ def answer(
     planned = _plan(domain, workload, target, mechanism, gap, limits, bases, clock)
     limits.check_forecast(planned.forecast)
     planned = _on_grid(planned, limits.most_rows)
-    table = read_table(data, described, clock.steps("read"), limits.check_rows)
+    with unchanged(data):
+        table = read_table(data, described, clock.steps("read"), limits.check_rows)
+        session.recognise(table_bytes(data))
+    request = request_of(planned, described, float(gap), insecure_seed)
     counter = MarginalCounter(table)
-    mechanisms = Mechanisms(Budget(Fraction(target.units, UNITS_PER_RHO)), entropy)
-    return Answers(planned, described, counter, mechanisms, clock, insecure_seed is not None)
+    return Answers(planned, described, counter, session, request, entropy, clock)
 
 
 def _plan(

@@ -10,6 +10,7 @@ noise is fine compared with the grid (see :mod:`adaptive_qs.answering.target`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -20,13 +21,12 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.labels import Purpose, measurement_label
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.strategy.integers.grid import integer_answers, squared_sensitivity, table_estimate
 from adaptive_qs.strategy.integers.integer_queries import answer_scale, integer_queries
 from adaptive_qs.strategy.mechanisms.mechanism import Measurement, Mechanism, QueryMeasurement
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MAX_ROWS = 2**31
 """Most rows of a table that is measured."""
@@ -73,31 +73,29 @@ def check_noise(mechanism: Mechanism, units: int) -> None:
 
 
 def measure(
-    counter: MarginalCounter, mechanisms: Mechanisms, measurement: Measurement, units: int
-) -> Array:
-    """Release one measurement of a plan.
+    counter: MarginalCounter,
+    mechanisms: Mechanisms,
+    measurements: Sequence[Measurement],
+    units: Sequence[int],
+) -> list[Array]:
+    """Release some measurements of a plan, charged all or none.
 
     Args:
         counter: the private counts, of at most ``MAX_ROWS`` rows.
         mechanisms: charges ``units`` · 2**-60 ρ, then draws.
-        measurement: its strategies must be on the grid.
-        units: the exact cost.
+        measurements: their strategies must be on the grid.
+        units: the exact cost of each.
 
     Returns:
-        Noisy answers to the integer strategy or queries, one axis for each of their factors.
+        Noisy answers to each integer strategy or its queries, one axis for each of their factors.
     """
-    counts = counter.count(measurement.clique)
-    if isinstance(measurement, QueryMeasurement):
-        queries = integer_queries(measurement.queries)
-        squared = math.prod(factor.squared_norm for factor in queries)
-        values = counts
-        for factor in queries:
-            values = np.moveaxis(factor.answer(values), 0, -1)
-    else:
-        factors = measurement.strategy.factors
-        squared = squared_sensitivity(factors)
-        values = integer_answers(factors, counts)
-    return _release(mechanisms, _label(counter.domain, measurement), values, squared, units)
+    requests, shifts = [], []
+    for measurement, cost in zip(measurements, units):
+        request, shift = _request(counter, measurement, cost)
+        requests.append(request)
+        shifts.append(shift)
+    released = mechanisms.release_together(requests)
+    return [noisy / 2.0**shift for noisy, shift in zip(released, shifts)]
 
 
 def estimate(measurement: Measurement, noisy: Array) -> Array:
@@ -112,18 +110,27 @@ def estimate(measurement: Measurement, noisy: Array) -> Array:
     return table_estimate(measurement.strategy.factors, noisy)
 
 
-def _release(
-    mechanisms: Mechanisms, label: str, values: Integers, squared: int, units: int
-) -> Array:
-    """Noisy values at a cost of exactly ``units``, in the units of the values."""
+def _request(
+    counter: MarginalCounter, measurement: Measurement, units: int
+) -> tuple[CountsRequest, int]:
+    """What to release at a cost of exactly ``units``, and by how many bits it is shifted."""
+    counts = counter.count(measurement.clique)
+    if isinstance(measurement, QueryMeasurement):
+        queries = integer_queries(measurement.queries)
+        squared = math.prod(factor.squared_norm for factor in queries)
+        values = counts
+        for factor in queries:
+            values = np.moveaxis(factor.answer(values), 0, -1)
+    else:
+        factors = measurement.strategy.factors
+        squared = squared_sensitivity(factors)
+        values = integer_answers(factors, counts)
     variance = Fraction(squared * UNITS_PER_RHO, 2 * units)
     shift = 0
     while variance * 4**shift < FINE_NOISE**2:
         shift += 1
-    noisy = mechanisms.release_counts(
-        label, values << shift, squared * 4**shift, variance * 4**shift
-    )
-    return noisy / 2.0**shift
+    label = _label(counter.domain, measurement)
+    return CountsRequest(label, values << shift, squared * 4**shift, variance * 4**shift), shift
 
 
 def _label(domain: Domain, measurement: Measurement) -> str:

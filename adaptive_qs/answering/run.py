@@ -1,13 +1,15 @@
 """From a plan and private counts to answers, one attribute set at a time.
 
 Measurements do not depend on each other's outcomes, so each is made when the first attribute set
-needs it and forgotten after the last: memory does not grow with the number of answers.
+needs it, some sets together, and forgotten after the last: memory does not grow with the number of
+answers.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,6 +30,10 @@ Array = NDArray[np.float64]
 
 SETS_AHEAD = 2
 """Attribute sets that are measured before the answers of one are waited for."""
+GROUP_MEASUREMENTS = 256
+"""Most measurements that are released together, where one attribute set does not need more."""
+GROUP_CELLS = 2**18
+"""Most cells of the tables that they measure, likewise."""
 LEAST_UNITS = 2**12
 """Fewest units of a measurement: rounding them changes its variance by less than 0.03 %."""
 
@@ -76,22 +82,48 @@ def answer_sets(
     costs = divide_units(mechanism, units)
     check_noise(mechanism, units)
     answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
-    measured: set[int] = set()
     pending: deque[Future[SetAnswers]] = deque()
     # Products are small: several threads of the linear algebra would be in each other's way.
     with ThreadpoolController().limit(limits=1), ThreadPoolExecutor(1) as pool:
-        for part, index in answerer.sets:
-            fresh = [k for k in mechanism.needed(part, index) if k not in measured]
-            measured.update(fresh)
-            released = {}
-            for number in fresh:
-                measurement = mechanism.measurement(number)
-                released[number] = measure(counter, mechanisms, measurement, costs[number])
-            pending.append(pool.submit(answerer.answer, part, index, released))
-            if len(pending) > SETS_AHEAD:
-                yield pending.popleft().result()
+        for group in _groups(mechanism, answerer.sets):
+            numbers = [number for _, fresh in group for number in fresh]
+            measurements = [mechanism.measurement(number) for number in numbers]
+            noisy = measure(counter, mechanisms, measurements, [costs[k] for k in numbers])
+            released = dict(zip(numbers, noisy))
+            for (part, index), fresh in group:
+                needed = {number: released.pop(number) for number in fresh}
+                pending.append(pool.submit(answerer.answer, part, index, needed))
+                if len(pending) > SETS_AHEAD:
+                    yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+
+
+def _groups(
+    mechanism: Mechanism, sets: Iterable[tuple[int, int]]
+) -> Iterator[list[tuple[tuple[int, int], list[int]]]]:
+    """Attribute sets in order, each with the measurements that no earlier one needed.
+
+    The measurements of a group are released together; together they stay small.
+    """
+    measured: set[int] = set()
+    group: list[tuple[tuple[int, int], list[int]]] = []
+    count = cells = 0
+    for part, index in sets:
+        fresh = [k for k in mechanism.needed(part, index) if k not in measured]
+        measured.update(fresh)
+        size = sum(_cells(mechanism, number) for number in fresh)
+        if group and (count + len(fresh) > GROUP_MEASUREMENTS or cells + size > GROUP_CELLS):
+            yield group
+            group, count, cells = [], 0, 0
+        group.append(((part, index), fresh))
+        count, cells = count + len(fresh), cells + size
+    if group:
+        yield group
+
+
+def _cells(mechanism: Mechanism, number: int) -> int:
+    return math.prod(mechanism.workload.domain.shape(mechanism.measurement(number).clique))
 
 
 class _Answerer:

@@ -39,6 +39,8 @@ def answer(
     rho: options.Rho = None,
     cost: options.Cost = None,
     insecure_seed: options.InsecureSeed = None,
+    ledger: options.Ledger = None,
+    resume: options.Resume = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
     force: options.Force = False,
@@ -51,12 +53,12 @@ def answer(
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    replace = force
+    replace = force or resume
     if demo:
         if data is not None or schema is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
         data, schema = demo_files()
-        replace = force or out is None
+        replace = replace or out is None
         out = out or DEMO_OUT
         epsilon = 1.0 if epsilon is None and rho is None and cost is None else epsilon
     if data is None:
@@ -68,7 +70,7 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
-    check_distinct([out, stamp_path(out)], [data, schema, workload])
+    check_distinct([out, stamp_path(out)], [data, schema, workload, ledger])
     check_table(out, replace)
 
     from adaptive_qs.answering import api
@@ -97,6 +99,8 @@ def answer(
             jobs=jobs,
             max_memory=max_memory,
             insecure_seed=insecure_seed,
+            ledger=ledger,
+            resume=resume,
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)

@@ -118,6 +118,26 @@ InsecureSeed = Annotated[
         _BUDGET,
     ),
 ]
+Ledger = Annotated[
+    Path | None,
+    _option(
+        "--ledger",
+        "FILE",
+        "The data set's ledger: counts its budget over all runs, and keeps what an interrupted run "
+        "has paid for. adaptive-qs ledger create makes one.",
+        _BUDGET,
+    ),
+]
+Resume = Annotated[
+    bool,
+    _option(
+        "--resume",
+        None,
+        "Go on with the interrupted run of this command in the ledger: nothing is paid twice. Its "
+        "outputs may replace files.",
+        _BUDGET,
+    ),
+]
 
 _TABLE_HELP = "Synthetic table: .csv, .csv.gz or .parquet."
 Out = Annotated[Path | None, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]

@@ -12,8 +12,13 @@ from adaptive_qs.errors import SpentNote
 
 @dataclass
 class Receipt:
-    """The files that hold what was paid for; None until they are written."""
+    """The files that hold what was paid for; None until they are written.
 
+    Attributes:
+        kept: that a ledger holds it, where there is one.
+    """
+
+    kept: SpentNote | None = None
     release: Path | None = None
     table: Path | None = None
 
@@ -22,16 +27,22 @@ class Receipt:
         if self.release is not None:
             kept = f"the release is in {self.release}: sample a table from it free of charge"
         else:
-            kept = "no release was kept (--release FILE keeps one before the table is fitted)"
+            kept = self.kept or (
+                "no release was kept (--release FILE keeps one before the table is fitted)"
+            )
         if self.table is not None:
             kept = f"the table is in {self.table}; {kept}"
         return SpentNote(f"the budget is spent; {kept}")
 
 
 @contextmanager
-def paid() -> Iterator[Receipt]:
-    """Add the receipt to whatever is raised in the block, to be filled in by the block."""
-    receipt = Receipt()
+def paid(kept: SpentNote | None = None) -> Iterator[Receipt]:
+    """Add the receipt to whatever is raised in the block, to be filled in by the block.
+
+    Args:
+        kept: that a ledger holds what was paid for, where there is one.
+    """
+    receipt = Receipt(kept)
     try:
         yield receipt
     except BaseException as error:

@@ -36,6 +36,8 @@ def synthesize(
     delta: options.Delta = None,
     rho: options.Rho = None,
     insecure_seed: options.InsecureSeed = None,
+    ledger: options.Ledger = None,
+    resume: options.Resume = False,
     out: options.Out = None,
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
@@ -51,12 +53,12 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    replace = force
+    replace = force or resume
     if demo:
         if data is not None or schema is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
         data, schema = demo_files()
-        replace = force or out is None
+        replace = replace or out is None
         out = out or DEMO_OUT
         epsilon = 1.0 if epsilon is None and rho is None else epsilon
     if data is None:
@@ -69,20 +71,23 @@ def synthesize(
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
     stamp = None if out is None else stamp_path(out)
-    check_distinct([out, stamp, release], [data, schema, workload])
+    check_distinct([out, stamp, release], [data, schema, workload, ledger])
     if out is not None:
         check_table(out, replace)
     if release is not None:
-        check_file(release, force)
+        check_file(release, force or resume)
 
     from adaptive_qs.clock import PhaseClock
+    from adaptive_qs.data.fingerprint import table_bytes, unchanged
     from adaptive_qs.data.inputs import read_table
     from adaptive_qs.data.review import TAKEN_FROM_DATA
     from adaptive_qs.data.schema import Schema
-    from adaptive_qs.privacy.budget import Budget
+    from adaptive_qs.ledger.session import Session
+    from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.mechanisms import Mechanisms
     from adaptive_qs.release.release import check_rows, check_seed
     from adaptive_qs.synthesizer import pipeline
+    from adaptive_qs.synthesizer.request import request_of
     from adaptive_qs.synthesizer.resources import plan_run
     from adaptive_qs.synthesizer.target import PrivacyTarget
 
@@ -101,25 +106,32 @@ def synthesize(
     if TAKEN_FROM_DATA in described.description:
         warn(f"{schema}: was taken from the data and reveals parts of it: review it")
 
+    session = Session(ledger, resume, Cost.within(target.rho))
     with progress_bars() as bars:
         clock = PhaseClock(bars)
-        table = read_table(data, described, clock.steps("read"), plan.check_rows)
-        mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
-        released = pipeline.measure(table, described, wanted, settings, plan, mechanisms, clock)
-        with paid() as receipt:
-            del table
-            if release is not None:
-                clock.start("write")
-                released.save(release)
-                receipt.release = release
-            made = released.num_rows
-            if out is not None:
-                clock.start("fit")
-                synthetic = released.sample_table(rows, seed, plan.workers, clock)
-                made = synthetic.num_rows
-                clock.start("write")
-                write_stamped(synthetic, out, released)
-                receipt.table = out
+        with session.working(pipeline.SPENT_IN_VAIN):
+            with unchanged(data):
+                table = read_table(data, described, clock.steps("read"), plan.check_rows)
+                session.recognise(table_bytes(data))
+            request = request_of(described, wanted, settings, plan)
+            budget = session.begin(request, insecure_seed is not None)
+            mechanisms = Mechanisms(budget, settings.entropy())
+            released = pipeline.measure(table, described, wanted, settings, plan, mechanisms, clock)
+            with paid(session.note) as receipt:
+                del table
+                if release is not None:
+                    clock.start("write")
+                    released.save(release)
+                    receipt.release = release
+                made = released.num_rows
+                if out is not None:
+                    clock.start("fit")
+                    synthetic = released.sample_table(rows, seed, plan.workers, clock)
+                    made = synthetic.num_rows
+                    clock.start("write")
+                    write_stamped(synthetic, out, released)
+                    receipt.table = out
+                session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop())
     if as_json:
         emit_json(outcome.json())

@@ -10,21 +10,25 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from adaptive_qs.clock import PhaseClock
+from adaptive_qs.data.fingerprint import table_bytes, unchanged
 from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
-from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
 from adaptive_qs.synthesizer.pipeline import (
+    SPENT_IN_VAIN,
     RunSettings,
     WorkloadSpec,
     measure,
     resolve_workload,
 )
+from adaptive_qs.synthesizer.request import request_of
 from adaptive_qs.synthesizer.resources import check_sample_rows, plan_run
 from adaptive_qs.synthesizer.target import PrivacyTarget
 
@@ -49,6 +53,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
             stamped so, and so are tables sampled from it that can carry a stamp (pandas in
             ``attrs``, pyarrow in the metadata; polars cannot).
+        ledger: path of the data set's ledger, which counts the budget over all runs; without one
+            it is counted in memory. A release is kept in the ledger until it is saved.
+        resume: go on with the interrupted run in the ledger that was asked for the same.
         progress: called with a phase, steps done and steps in all.
 
     Attributes:
@@ -64,6 +71,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
     release_: Release
     seconds_: dict[str, float]
     _kind: Kind
+    _session: Session | None = None
 
     def __init__(
         self,
@@ -75,6 +83,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         max_memory: int | str | None = None,
         workers: int | None = None,
         insecure_seed: int | None = None,
+        ledger: str | Path | None = None,
+        resume: bool = False,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -85,6 +95,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.max_memory = max_memory
         self.workers = workers
         self.insecure_seed = insecure_seed
+        self.ledger = ledger
+        self.resume = resume
         self.progress = progress
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -101,6 +113,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             InputError: a parameter, the schema, the workload or the table is wrong; nothing has
                 been spent.
             ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
+            LedgerError: the ledger cannot be used, or holds no such run to resume.
+            BudgetExceeded: the ledger's total does not allow the budget; nothing has been spent.
 
         Warns:
             UserWarning: there is an ``insecure_seed``.
@@ -118,10 +132,17 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         clock = PhaseClock(self.progress)
-        coded = read_table(table, described, clock.steps("read"), plan.check_rows)
-        mechanisms = Mechanisms(Budget(target.rho), settings.entropy())
-        release = measure(coded, described, workload, settings, plan, mechanisms, clock)
+        session = Session(self.ledger, self.resume, Cost.within(target.rho))
+        with session.working(SPENT_IN_VAIN):
+            with unchanged(table):
+                coded = read_table(table, described, clock.steps("read"), plan.check_rows)
+                session.recognise(table_bytes(table))
+            request = request_of(described, workload, settings, plan)
+            ledger = session.begin(request, self.insecure_seed is not None)
+            mechanisms = Mechanisms(ledger, settings.entropy())
+            release = measure(coded, described, workload, settings, plan, mechanisms, clock)
         self._kind = kind_of(table)
+        self._session = session
         self.seconds_ = clock.stop()
         self._set_release(release)
         return self
@@ -152,7 +173,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         return to_kind(table, self._kind)
 
     def save(self, path: str | Path) -> None:
-        """Write the release bundle.
+        """Write the release bundle; a ledger then no longer keeps the release.
 
         Raises:
             InputError: the file cannot be written.
@@ -160,6 +181,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "release_")
         self.release_.save(path)
+        if self._session is not None:
+            self._session.finish()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

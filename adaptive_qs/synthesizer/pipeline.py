@@ -14,6 +14,7 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SpentNote, WorkloadError
+from adaptive_qs.faults import MEASURED, reach
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
@@ -107,8 +108,6 @@ def measure(
         mechanisms: charges, then draws; its ledger must hold the budget of ``settings``.
         clock: told about the phase "loop".
 
-    Whatever is raised after the first charge carries the note ``SPENT_IN_VAIN``.
-
     Raises:
         ResourceExceeded: the table has more rows than were planned for; nothing is spent.
     """
@@ -121,19 +120,15 @@ def measure(
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
 
     counter = MarginalCounter(table)
-    try:
-        result = run_loop(counter, workload, mechanisms, target.rho, loop, plan.workers, on_round)
-        return Release.of_run(
-            result,
-            schema,
-            workload,
-            mechanisms,
-            loop,
-            (target.rho, target.epsilon, target.delta),
-            plan.watched_cells,
-            plan.most_rows,
-        )
-    except BaseException as error:
-        if mechanisms.ledger.events:
-            error.add_note(SPENT_IN_VAIN)
-        raise
+    result = run_loop(counter, workload, mechanisms, target.rho, loop, plan.workers, on_round)
+    reach(MEASURED)
+    return Release.of_run(
+        result,
+        schema,
+        workload,
+        mechanisms,
+        loop,
+        (target.rho, target.epsilon, target.delta),
+        plan.watched_cells,
+        plan.most_rows,
+    )

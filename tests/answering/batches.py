@@ -142,7 +142,7 @@ class Batch:
         """One measurement: the call it makes and what the mechanism keeps of it."""
         measurement = self.mechanism.measurement(number)
         script = Scripted(unlimited(), output)
-        noisy = measure(counter, script, measurement, self.costs[number])
+        (noisy,) = measure(counter, script, [measurement], [self.costs[number]])
         return script.calls[0], estimate(measurement, noisy)
 
     @cached_property

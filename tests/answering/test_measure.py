@@ -144,7 +144,7 @@ def released(mechanism, number, units, counter):
     """The exact integers of one measurement."""
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(10**12)), InsecureSeed(0), calls.append)
-    measure(counter, mechanisms, mechanism.measurement(number), units)
+    measure(counter, mechanisms, [mechanism.measurement(number)], [units])
     return calls[0].inputs.ravel()
 
 

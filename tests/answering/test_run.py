@@ -138,7 +138,8 @@ def test_nothing_is_charged_before_the_first_answer_is_asked_for(counter):
     assert not ledger.events
 
 
-def test_closing_early_stops_the_spending(counter):
+def test_closing_early_stops_the_spending(counter, monkeypatch):
+    monkeypatch.setattr(module, "GROUP_MEASUREMENTS", 1)
     found = batch("marginal", "gaussian")
     ledger = ledger_of(found)
     run = answer_sets(found.mechanism, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
@@ -150,10 +151,15 @@ def test_closing_early_stops_the_spending(counter):
     assert len(ledger.events) == charged
 
 
-def test_a_budget_that_is_too_small_ends_the_run_without_a_draw(counter):
+@pytest.mark.parametrize(("group", "left_out"), [(1, 1), (256, 4)])
+def test_a_budget_that_is_too_small_ends_the_run_without_a_draw(
+    counter, group, left_out, monkeypatch
+):
+    monkeypatch.setattr(module, "GROUP_MEASUREMENTS", group)
     found = batch("range", "gaussian")
     calls = []
     ledger = Budget(Fraction(found.units - 1, UNITS_PER_RHO))
     with pytest.raises(BudgetExceeded):
         found.run(Mechanisms(ledger, InsecureSeed(0), calls.append), counter)
-    assert len(calls) == len(ledger.events) == len(found.order) - 1
+    assert len(found.order) == 4
+    assert len(calls) == len(ledger.events) == 4 - left_out

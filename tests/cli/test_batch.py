@@ -351,7 +351,7 @@ def no_budget(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr(api, "Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.answering.answers.Mechanisms", spend)
 
 
 def refused(run, arguments, code, hint):

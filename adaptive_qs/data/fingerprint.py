@@ -1,0 +1,91 @@
+"""The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.errors import DataError
+
+CHUNK_BYTES = 2**20
+
+
+def table_bytes(source: Any) -> Iterator[bytes]:
+    """The bytes of a file, or the contents of a data frame or coded table.
+
+    Raises:
+        DataError: the file cannot be read, or the table is of an unknown kind.
+    """
+    if isinstance(source, str | Path):
+        yield from _file_bytes(Path(source))
+    elif isinstance(source, CodedTable):
+        yield repr((source.domain.names, source.domain.sizes)).encode()
+        for column in source.columns:
+            yield np.ascontiguousarray(column, dtype="<u4").tobytes()
+    else:
+        yield from _arrow_bytes(_arrow(source))
+
+
+@contextmanager
+def unchanged(source: Any) -> Iterator[None]:
+    """Make sure that a file stays as it is while the block works with it.
+
+    Raises:
+        DataError: it did not.
+    """
+    if not isinstance(source, str | Path):
+        yield
+        return
+    before = _stamp(source)
+    yield
+    if _stamp(source) != before:
+        raise DataError(f"{source}: changed while it was read: repeat the command")
+
+
+def _stamp(path: str | Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise DataError(f"{path}: {reason}: check the path") from None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _file_bytes(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise DataError(f"{path}: {reason}: check the path") from None
+
+
+def _arrow(source: Any) -> pa.Table:
+    if isinstance(source, pa.Table):
+        return source
+    try:
+        return nw.from_native(source, eager_only=True).to_arrow()
+    except Exception:  # noqa: BLE001  (the message may quote a cell)
+        pass
+    raise DataError("the table cannot be recognised later: write it to a file and name that")
+
+
+def _arrow_bytes(table: pa.Table) -> Iterator[bytes]:
+    """Names, types and values; not how the columns are cut into chunks."""
+    for name, column in zip(table.column_names, table.columns):
+        joined = column.combine_chunks()
+        yield repr((name, str(column.type), len(column))).encode()
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([joined], names=["column"])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield sink.getvalue().to_pybytes()

@@ -1,0 +1,215 @@
+"""A ledger as its owner sees it: a total that is set once, and runs that share it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from adaptive_qs.errors import BudgetExceeded, LedgerError
+from adaptive_qs.faults import RESERVED, reach
+from adaptive_qs.ledger.chain import Row
+from adaptive_qs.ledger.entries import Opened, Price, Reserved, parse_body
+from adaptive_qs.ledger.locks import RunLock
+from adaptive_qs.ledger.run import LedgerRun, close_run, reservation
+from adaptive_qs.ledger.store import Store
+from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+
+
+class LedgerBook:
+    """An open ledger.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        identity: 32 hexadecimal digits that name this ledger.
+        limit: the total.
+        declared: the total as the owner gave it.
+
+    Raises:
+        LedgerError: it is missing, not a ledger, of a newer version, or damaged.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._store = Store(path)
+        self._read_total()
+
+    @classmethod
+    def create(cls, path: str | Path, limit: Cost, declared: Mapping[str, float]) -> Self:
+        """A new ledger with this total, which cannot be changed later.
+
+        Args:
+            path: the new file; its key will lie beside it.
+            limit: the total.
+            declared: the total in the owner's terms, such as epsilon and delta.
+
+        Raises:
+            LedgerError: there is a file already, or none can be written there.
+        """
+        opened = Opened(
+            held=Price.of(Cost()),
+            ledger=secrets.token_hex(16),
+            total=Price.of(limit),
+            declared=dict(declared),
+            unit=UNIT,
+            neighbours=NEIGHBOURS,
+        )
+        book = cls.__new__(cls)
+        book._store = Store.create(path, opened)
+        book._read_total()
+        return book
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def held(self) -> Cost:
+        """What counts against the total: reserved by open runs, spent by others."""
+        return parse_body(self._store.last().body).held.cost()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def reserve(
+        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False
+    ) -> LedgerRun:
+        """Set a budget aside for a new run.
+
+        Args:
+            request: everything public that decides what the run does.
+            inputs: keyed hash of the private table.
+            cost: the budget.
+            insecure: whether the noise comes from a seed.
+
+        Returns:
+            The run, locked by this process.
+
+        Raises:
+            BudgetExceeded: the total does not allow it; nothing is recorded.
+            LedgerError: the ledger cannot be written.
+        """
+        with self._store.writing():
+            self.check_remaining(cost)
+            number = self._store.newest_run() + 1
+            lock = self._lock(number)
+            reserved = Reserved(
+                held=Price.of(self.held + cost),
+                run=number,
+                price=Price.of(cost),
+                request=dict(request),
+                inputs=inputs,
+                insecure=insecure,
+            )
+            self._store.append(reserved)
+        reach(RESERVED)
+        return LedgerRun(self._store, reserved, lock)
+
+    def check_remaining(self, cost: Cost) -> None:
+        """Refuse a budget that the total does not allow.
+
+        Raises:
+            BudgetExceeded: it does not.
+        """
+        remaining = self.limit - self.held
+        if cost.fits(remaining):
+            return
+        if cost.rho_units > remaining.rho_units:
+            raise BudgetExceeded(
+                f"{self.path}: a run of rho {float(cost.rho):.6g} exceeds the "
+                f"{float(remaining.rho):.6g} that is left of {float(self.limit.rho):.6g}: lower "
+                "the budget of the run"
+            )
+        raise BudgetExceeded(
+            f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
+            f"and {float(remaining.delta):.3g} is left: declare the values of the columns"
+        )
+
+    def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
+        """Go on with the newest interrupted run that asked for the same.
+
+        Args:
+            request: as for :meth:`reserve`.
+            inputs: keyed hash of the private table.
+
+        Returns:
+            The run, locked by this process.
+
+        Raises:
+            LedgerError: there is none, the table or a parameter differs from it, or another
+                process works on it.
+        """
+        open_runs = [
+            reservation(self._store, number) for number in reversed(self._store.open_runs())
+        ]
+        if not open_runs:
+            raise LedgerError(
+                f"{self.path}: no interrupted run to resume: leave out --resume to start a new "
+                "one, which spends budget anew"
+            )
+        same = [past for past in open_runs if past.request == dict(request)]
+        if not same:
+            raise LedgerError(_difference(open_runs[0], request))
+        found = next((past for past in same if past.inputs == inputs), None)
+        if found is None:
+            raise LedgerError(
+                f"the private table is not the one that run {same[0].run} read: restore it, or "
+                f"start a new run without --resume"
+            )
+        lock = self._lock(found.run)
+        if not lock.held:
+            raise LedgerError(
+                f"run {found.run} is being worked on by another process: wait for its end"
+            )
+        return LedgerRun(self._store, found, lock)
+
+    def close_run(self, number: int) -> None:
+        """Give up an interrupted run: free what it did not spend and forget its answers.
+
+        Raises:
+            LedgerError: there is no such open run, or a process works on it.
+        """
+        reservation(self._store, number)
+        if number not in self._store.open_runs():
+            raise LedgerError(f"run {number} is closed already: nothing is left to give back")
+        lock = self._lock(number)
+        if not lock.held:
+            raise LedgerError(f"run {number} is being worked on: stop that process first")
+        try:
+            close_run(self._store, number, finished=False)
+        finally:
+            lock.release()
+
+    def rows(self) -> Iterator[Row]:
+        """All entries, in order."""
+        return self._store.rows()
+
+    def _lock(self, number: int) -> RunLock:
+        try:
+            return RunLock(self.path, number)
+        except OSError as error:
+            reason = (error.strerror or "unknown reason").lower()
+            raise LedgerError(
+                f"{self.path}: its folder cannot be written ({reason}): make it writable"
+            ) from None
+
+    def _read_total(self) -> None:
+        first = parse_body(next(self._store.rows("opened")).body)
+        assert isinstance(first, Opened)
+        self.identity = first.ledger
+        self.limit = first.total.cost()
+        self.declared = dict(first.declared)
+
+
+def _difference(past: Reserved, request: Mapping[str, str]) -> str:
+    names = sorted(past.request.keys() | request.keys())
+    different = [name for name in names if past.request.get(name) != request.get(name)]
+    return (
+        f"run {past.run} was started with another {', '.join(different)}: repeat its command with "
+        "--resume added, or leave out --resume to start a new run, which spends budget anew"
+    )

@@ -1,0 +1,67 @@
+"""The private key of a ledger, and what it hides: which table a run read.
+
+A plain hash of a table would let anyone who sees the ledger test guesses of the whole table. So the
+hash is keyed, and the key lies in a file of its own beside the ledger that is never exported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from adaptive_qs.errors import LedgerError
+
+KEY_BYTES = 32
+
+
+def key_path(ledger: str | Path) -> Path:
+    """Where the key of a ledger lies."""
+    return Path(f"{ledger}.key")
+
+
+def keyed_hash(ledger: str | Path, chunks: Iterable[bytes]) -> str:
+    """HMAC-SHA256 of some bytes under the ledger's key, which is made where there is none.
+
+    Raises:
+        LedgerError: the key cannot be read or made.
+    """
+    digest = hmac.new(_key(key_path(ledger)), digestmod=hashlib.sha256)
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _key(path: Path) -> bytes:
+    try:
+        if not path.exists():
+            _make(path)
+        key = bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a key"
+        raise LedgerError(
+            f"{path}: the ledger's key cannot be used ({reason.lower()}): restore it, or remove it "
+            "if no interrupted run is to be resumed"
+        ) from None
+    if len(key) != KEY_BYTES:
+        raise LedgerError(f"{path}: is not a ledger's key: restore it")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Write a new key, readable by its owner only, whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(KEY_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(name, path)
+    except FileExistsError:
+        pass  # another process was faster
+    finally:
+        Path(name).unlink(missing_ok=True)

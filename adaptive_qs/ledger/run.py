@@ -1,0 +1,192 @@
+"""One run's part of a ledger: every release is one transaction, or comes from an earlier attempt.
+
+A release is seen by the rest of the program only after its commit, so whatever stops the program
+costs at most a draw that nobody saw. A run that is resumed asks for the same releases again, since
+all it does follows from released values; it gets those that were committed, and draws the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from adaptive_qs.errors import LedgerError, SpentNote
+from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DRAWN, reach
+from adaptive_qs.ledger.chain import Row
+from adaptive_qs.ledger.entries import Closed, Price, Released, Reserved, parse_body
+from adaptive_qs.ledger.locks import RunLock
+from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
+from adaptive_qs.ledger.store import Store
+from adaptive_qs.privacy.budget import Output, check_fits
+from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.transcript import Transcript
+
+
+class LedgerRun:
+    """A :class:`~adaptive_qs.privacy.budget.Ledger` that outlives the process.
+
+    Args:
+        store: the ledger's file.
+        reserved: the entry that reserved the budget.
+        lock: held by this process.
+
+    Attributes:
+        number: of the run.
+        limit: the budget that was reserved.
+        resumed: releases that earlier attempts committed.
+    """
+
+    def __init__(self, store: Store, reserved: Reserved, lock: RunLock) -> None:
+        self.number = reserved.run
+        self.limit = reserved.price.cost()
+        self._store = store
+        self._lock = lock
+        self._events: list[Event] = []
+        self._spent = Cost()
+        self._position = 0
+        self._last: Row | None = None
+        self._broken = False
+        self.resumed = sum(1 for _ in store.rows("released", self.number))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything charged and handed out so far, in order."""
+        return tuple(self._events)
+
+    @property
+    def spent(self) -> Cost:
+        """The sum of their charges."""
+        return self._spent
+
+    @property
+    def last(self) -> Row | None:
+        """The entry of the last release handed out."""
+        return self._last
+
+    def release(
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+    ) -> Sequence[Output]:
+        """What was committed at this position, or draw it and commit; see the protocol.
+
+        Raises:
+            BudgetExceeded: the events cost more than what remains; nothing is recorded or drawn.
+            LedgerError: the ledger cannot be written, holds another release at this position, or
+                an earlier call failed half way.
+        """
+        if self._broken:
+            raise LedgerError("the ledger refused an earlier release of this run: resume it anew")
+        cost = Cost.of(events)
+        if self._position < self.resumed:
+            outputs: Sequence[Output] = self._committed(tuple(events))
+        else:
+            check_fits(events, cost, self.limit - self._spent)
+            self._broken = True
+            reach(CHARGED)
+            outputs = draw()
+            reach(DRAWN)
+            self._commit(events, cost, outputs)
+            reach(COMMITTED)
+            self._broken = False
+        self._position += 1
+        self._events += events
+        self._spent += cost
+        return outputs
+
+    def finish(self) -> None:
+        """Close the run: its outputs are delivered, and what it did not spend is free again.
+
+        Raises:
+            LedgerError: the ledger cannot be written.
+        """
+        close_run(self._store, self.number, finished=True)
+        reach(CLOSED)
+        self.leave()
+
+    def leave(self) -> None:
+        """End work on the run as it is; give its budget back if nothing of it was released.
+
+        What happens to the budget is all that may go wrong, and then it stays reserved.
+        """
+        if self._lock.held and not any(self._store.rows("released", self.number)):
+            close_run(self._store, self.number, finished=False)
+        self._lock.release()
+        self._store.close()
+
+    def note(self) -> SpentNote:
+        """That everything released is kept."""
+        return SpentNote(
+            f"run {self.number} in {self._store.path} keeps what was paid for: --resume continues "
+            "it and spends nothing twice"
+        )
+
+    def _committed(self, events: tuple[Event, ...]) -> list[Output]:
+        row = next(self._store.rows("released", self.number, self._position))
+        body = parse_body(row.body)
+        assert isinstance(body, Released)
+        stored = self._store.outputs(self.number, self._position)
+        if body.transcript.restored() != events:
+            raise LedgerError(
+                f"run {self.number} released something else at this place: it was started by "
+                "another version, on other data or on another machine: start a new run, and give "
+                f"back what is left with adaptive-qs ledger close --run {self.number}"
+            )
+        if digests_of(stored) != body.outputs:
+            raise LedgerError(
+                f"{self._store.path}: the answers of entry {row.number:,} are damaged: restore a "
+                "copy"
+            )
+        self._last = row
+        return [from_bytes(kind, data) for kind, data in stored]
+
+    def _commit(self, events: Sequence[Event], cost: Cost, outputs: Sequence[Output]) -> None:
+        stored = [to_bytes(output) for output in outputs]
+        with self._store.writing():
+            if any(self._store.rows("closed", self.number)):
+                raise LedgerError(f"run {self.number} was closed in the meantime: start a new run")
+            self._last = self._store.append(
+                Released(
+                    held=parse_body(self._store.last().body).held,
+                    run=self.number,
+                    position=self._position,
+                    price=Price.of(cost),
+                    transcript=Transcript.of(events),
+                    outputs=digests_of(stored),
+                )
+            )
+            self._store.add_outputs(self.number, self._position, stored)
+
+
+def close_run(store: Store, number: int, finished: bool) -> None:
+    """Record that a run is over, free what it did not spend and forget its outputs.
+
+    Nothing happens where it was closed before.
+
+    Raises:
+        LedgerError: the ledger cannot be written, or has no such run.
+    """
+    with store.writing():
+        if any(store.rows("closed", number)):
+            return
+        spent = Cost()
+        for row in store.rows("released", number):
+            released = parse_body(row.body)
+            assert isinstance(released, Released)
+            spent += released.price.cost()
+        reserved = reservation(store, number)
+        held = parse_body(store.last().body).held.cost() - reserved.price.cost() + spent
+        store.append(
+            Closed(held=Price.of(held), run=number, price=Price.of(spent), finished=finished)
+        )
+        store.drop_outputs(number)
+
+
+def reservation(store: Store, number: int) -> Reserved:
+    """The entry that reserved a run's budget.
+
+    Raises:
+        LedgerError: there is none.
+    """
+    row = next(store.rows("reserved", number), None)
+    body = None if row is None else parse_body(row.body)
+    if not isinstance(body, Reserved):
+        raise LedgerError(f"{store.path}: has no run {number}: adaptive-qs ledger show lists them")
+    return body

@@ -1,0 +1,151 @@
+"""The budget of one run: in memory, or reserved in a ledger that survives the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote
+from adaptive_qs.faults import DELIVERED, reach
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.key import keyed_hash
+from adaptive_qs.ledger.run import LedgerRun
+from adaptive_qs.privacy.budget import Budget, Ledger
+from adaptive_qs.privacy.events import Cost
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a release stands in a ledger.
+
+    Attributes:
+        ledger: 32 hexadecimal digits that name the ledger.
+        run: number of the run.
+        entry: number of the run's last release.
+        hash: of that entry, in hexadecimal digits; it fixes all entries up to it.
+    """
+
+    ledger: str
+    run: int
+    entry: int
+    hash: str
+
+
+class Session:
+    """A budget for one run.
+
+    Nothing is reserved before :meth:`begin`, but a budget that the ledger cannot grant is refused
+    at once.
+
+    Args:
+        path: the ledger's file; None keeps the budget in memory.
+        resume: go on with an interrupted run.
+        cost: the budget.
+
+    Raises:
+        InputError: to resume without a ledger.
+        LedgerError: the ledger cannot be used.
+        BudgetExceeded: its total does not allow the budget.
+    """
+
+    def __init__(self, path: str | Path | None, resume: bool, cost: Cost) -> None:
+        if path is None and resume:
+            raise InputError("--resume was given without --ledger: name the ledger of the run")
+        self._book = None if path is None else LedgerBook(path)
+        self._resume = resume
+        self._inputs = ""
+        self._cost = cost
+        self._run: LedgerRun | None = None
+        self._budget: Budget | None = None
+        if self._book is not None and not resume:
+            self._book.check_remaining(cost)
+
+    @property
+    def durable(self) -> bool:
+        """Whether there is a ledger."""
+        return self._book is not None
+
+    @property
+    def place(self) -> Place | None:
+        """Where the last release stands; None without a ledger or before the first release."""
+        if self._book is None or self._run is None or self._run.last is None:
+            return None
+        row = self._run.last
+        return Place(self._book.identity, self._run.number, row.number, row.hash.hex())
+
+    def recognise(self, table: Iterable[bytes]) -> None:
+        """Look at the private table, so that a resumed run can tell whether it is the same.
+
+        Args:
+            table: its bytes; not looked at without a ledger.
+
+        Raises:
+            LedgerError: the ledger's key cannot be used.
+        """
+        if self._book is not None:
+            self._inputs = keyed_hash(self._book.path, table)
+
+    def begin(self, request: Mapping[str, str], insecure: bool = False) -> Ledger:
+        """Reserve the budget, or take up the interrupted run; after :meth:`recognise`.
+
+        Args:
+            request: everything public that decides what the run does.
+            insecure: whether the noise comes from a seed.
+
+        Raises:
+            BudgetExceeded: the total does not allow the budget.
+            LedgerError: the ledger cannot be written, or there is no such run to resume.
+        """
+        if self._book is None:
+            self._budget = Budget(self._cost.rho, self._cost.delta)
+            return self._budget
+        if self._resume:
+            self._run = self._book.resume(request, self._inputs)
+        else:
+            self._run = self._book.reserve(request, self._inputs, self._cost, insecure)
+        return self._run
+
+    def finish(self) -> None:
+        """Say that the outputs are in place: the run is closed. Nothing more happens later.
+
+        Raises:
+            LedgerError: the ledger cannot be written.
+        """
+        if self._run is not None:
+            reach(DELIVERED)
+            self._run.finish()
+            self._run = None
+
+    @contextmanager
+    def working(self, lost: SpentNote) -> Iterator[None]:
+        """Add to any error what became of the budget, and leave the run as it is.
+
+        Args:
+            lost: what is true without a ledger once something was released.
+        """
+        try:
+            yield
+        except GeneratorExit:
+            self.leave()
+            raise
+        except BaseException as error:
+            notes = getattr(error, "__notes__", ())
+            begun = self._run or self._budget
+            if begun and begun.events and not any(isinstance(n, SpentNote) for n in notes):
+                error.add_note(self.note or lost)
+            self.leave()
+            raise
+
+    @property
+    def note(self) -> SpentNote | None:
+        """That a ledger keeps what was released."""
+        return self._run.note() if self._run else None
+
+    def leave(self) -> None:
+        """End work on an unfinished run; it stays to be resumed if it released anything."""
+        if self._run is not None:
+            with suppress(AdaptiveQsError):  # the budget stays reserved then
+                self._run.leave()
+            self._run = None

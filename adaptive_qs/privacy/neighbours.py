@@ -1,0 +1,4 @@
+"""Which tables the promise compares; named in every output."""
+
+UNIT = "one row"
+NEIGHBOURS = "add or remove one row"
