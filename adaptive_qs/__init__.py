@@ -53,7 +53,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("adaptive_qs.release.manifest").package_version()
+        return import_module("adaptive_qs.release.environment").package_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

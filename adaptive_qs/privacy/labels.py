@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 SELECTION = "select"
 TOTAL = "total"
-_SEPARATOR = " x "
+SEPARATOR = " x "
+"""Between the columns of a combination."""
 
 
 class Purpose(Enum):
@@ -62,7 +63,7 @@ def measurement_label(purpose: Purpose, names: Sequence[str]) -> str:
     """The label of noisy counts over these columns; over none it is the number of rows."""
     if not names and purpose is Purpose.RESIDUAL:
         return TOTAL
-    return _WORDS[purpose] + (_SEPARATOR.join(names) or TOTAL)
+    return _WORDS[purpose] + (SEPARATOR.join(names) or TOTAL)
 
 
 def column_label(purpose: Purpose, name: str) -> str:

@@ -1,7 +1,7 @@
-"""A zip of JSON and npy members: the same members give the same bytes, and nothing is run.
+"""A zip of texts and npy members: the same members give the same bytes, and nothing is run.
 
-Arrays are stored uncompressed, so that no member can be larger than the file that holds it; JSON
-members have a size limit. Pickles are never read.
+Arrays are stored uncompressed, so that no member can be larger than the file that holds it; texts
+have a size limit. Pickles are never read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from adaptive_qs.data.files import atomic_writer
 from adaptive_qs.errors import InputError
 
-MAX_JSON_BYTES = 2**28
+MAX_TEXT_BYTES = 2**28
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 DAMAGE = (
@@ -38,8 +38,8 @@ class ArchiveWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w")
 
-    def add_json(self, name: str, text: str) -> None:
-        """A member of UTF-8 JSON text."""
+    def add_text(self, name: str, text: str) -> None:
+        """A member of UTF-8 text."""
         member = zipfile.ZipInfo(name, _EPOCH)
         member.compress_type = zipfile.ZIP_DEFLATED
         member.external_attr = 0o644 << 16
@@ -80,9 +80,9 @@ class ArchiveReader:
         self._zip = archive
 
     def text(self, name: str) -> str:
-        """A JSON member as text."""
+        """A member of text."""
         member = self._zip.getinfo(name)
-        if member.file_size > MAX_JSON_BYTES:
+        if member.file_size > MAX_TEXT_BYTES:
             raise ValueError(f"{name} is too large")
         return self._zip.read(member).decode()
 

@@ -15,19 +15,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.transcript import Transcript
 from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
-from adaptive_qs.release.manifest import (
-    FORMAT_VERSION,
-    Manifest,
-    Positive,
-    RoundRecord,
-)
+from adaptive_qs.release.fact import total_cost
+from adaptive_qs.release.manifest import Manifest, RoundRecord
+from adaptive_qs.release.prose import statement_page
+from adaptive_qs.release.reading import check_version, read_manifest
+from adaptive_qs.release.statement import Positive
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
+
+STATEMENT = "statement.md"
+"""The member for people, rendered from the manifest; loading does not need it."""
 
 
 class _Measured(BaseModel):
@@ -76,10 +77,8 @@ class Bundle:
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
             raise ValueError("the schema is not the one of the manifest")
-        if float_above(Cost.of(self.events).rho) != self.manifest.rho_spent:
+        if Cost.of(self.events) != total_cost(self.manifest.facts):
             raise ValueError("the charges do not add up to what the manifest says")
-        if self.manifest.rho_spent > self.manifest.rho:
-            raise ValueError("the charges exceed the budget")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
@@ -102,11 +101,12 @@ class Bundle:
         )
         record = _Record(rounds=self.rounds, residuals=measured)
         with create_archive(path) as archive:
-            archive.add_json("manifest.json", self.manifest.model_dump_json(indent=2) + "\n")
-            archive.add_json("schema.json", self.schema.to_json())
-            archive.add_json("workload.json", _json(WorkloadFile.of(self.workload)))
-            archive.add_json("ledger.json", _json(Transcript.of(self.events)))
-            archive.add_json("record.json", _json(record))
+            archive.add_text(STATEMENT, statement_page(self.manifest))
+            archive.add_text("manifest.json", self.manifest.to_json())
+            archive.add_text("schema.json", self.schema.to_json())
+            archive.add_text("workload.json", _json(WorkloadFile.of(self.workload)))
+            archive.add_text("ledger.json", _json(Transcript.of(self.events)))
+            archive.add_text("record.json", _json(record))
             archive.add_array("reference.npy", self.reference)
             archive.add_array("residuals.npy", [e.values for e in self.estimates.values()])
 
@@ -118,18 +118,23 @@ class Bundle:
             InputError: it is missing, damaged, or made by a newer version.
         """
         with open_archive(path, "release bundle") as archive:
-            manifest = _manifest(archive, path)
+            content = archive.json("manifest.json")
             try:
-                return cls._read(archive, manifest)
+                check_version(content)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None
+            try:
+                return cls._read(archive, content)
             except AdaptiveQsError as error:
                 raise InputError(f"{path}: the release is damaged: {error}") from None
 
     @classmethod
-    def _read(cls, archive: ArchiveReader, manifest: Manifest) -> Self:
+    def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"))
         domain = schema.domain()
         workload = WorkloadFile.parse(archive.json("workload.json")).workload(domain)
-        transcript = Transcript.model_validate_json(archive.text("ledger.json"))
+        events = Transcript.model_validate_json(archive.text("ledger.json")).restored()
+        manifest = read_manifest(content, schema, events)
         record = _Record.model_validate_json(archive.text("record.json"))
         for past in record.rounds:
             domain.clique(past.clique)
@@ -144,21 +149,7 @@ class Bundle:
             clique: ResidualEstimate(array, measured.precision)
             for clique, array, measured in zip(cliques, values, record.residuals)
         }
-        return cls(
-            manifest, schema, workload, estimates, tuple(reference), record.rounds,
-            transcript.restored(),
-        )  # fmt: skip
-
-
-def _manifest(archive: ArchiveReader, path: str | Path) -> Manifest:
-    content: Any = archive.json("manifest.json")
-    found = content.get("format_version") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > FORMAT_VERSION:
-        raise InputError(
-            f"{path}: made by a newer version (format {found}, this one reads up to "
-            f"{FORMAT_VERSION}): upgrade adaptive-qs"
-        )
-    return Manifest.model_validate(content)
+        return cls(manifest, schema, workload, estimates, tuple(reference), record.rounds, events)
 
 
 def _json(model: BaseModel) -> str:

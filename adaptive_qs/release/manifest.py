@@ -1,34 +1,17 @@
-"""The statement that goes with every release: what was promised, spent and assumed."""
+"""The statement of a release of tables, with the public parameters that sampling needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from adaptive_qs.data.stamps import PRIVATE, Stamp
-from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost, Event, SelectionEvent
+from adaptive_qs.privacy.neighbours import NEIGHBOURS as NEIGHBOURS
+from adaptive_qs.privacy.neighbours import UNIT as UNIT
+from adaptive_qs.release.environment import package_version as package_version
+from adaptive_qs.release.statement import Positive, Statement
 
-FORMAT_VERSION = 1
-UNIT = "one row"
-NEIGHBOURS = "add or remove one row"
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Fact(BaseModel):
-    """Something that a reader of the release learns, and why that is allowed."""
-
-    model_config = ConfigDict(frozen=True)
-
-    fact: str
-    basis: Literal["declared public", "paid for", "post-processing"]
-    rho: Annotated[float, Field(ge=0)] = 0.0
-    """What was paid (zCDP)."""
 
 
 class RoundRecord(BaseModel):
@@ -50,78 +33,16 @@ class RoundRecord(BaseModel):
     """Candidates rescored before the selection."""
 
 
-class Manifest(BaseModel):
+class Manifest(Statement):
     """The privacy statement and the public parameters of a release."""
 
-    model_config = ConfigDict(frozen=True)
-
-    format_version: Literal[1] = 1
-    package_version: str
-    stamp: Stamp
-    unit: str = UNIT
-    neighbours: str = NEIGHBOURS
-    rho: Positive
-    """zCDP budget."""
-    rho_spent: Positive
-    """Sum of all charges, rounded up."""
-    epsilon: Positive
-    delta: Positive
-    """(ε, δ)-DP that the budget implies."""
-    mechanisms: tuple[str, ...] = ("exact discrete Gaussian", "exponential mechanism")
-    entropy: Literal["operating system CSPRNG", "insecure seed"]
-    settings: dict[str, Any]
-    """How the loop was told to spend the budget."""
+    kind: Literal["tables"] = "tables"
     watched_cells: Annotated[int, Field(ge=0)]
     """Most cells of the marginals watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1)]
     """Most rows of a table whose number of rows is not asked for."""
-    schema_fingerprint: str
-    facts: tuple[Fact, ...]
-    """Everything learnt from the data, and whether it was declared public or paid for."""
 
     @property
-    def insecure(self) -> bool:
-        """Whether the noise can be predicted, so that nothing here is private."""
-        return self.entropy == "insecure seed" or self.stamp != PRIVATE
-
-
-def package_version() -> str:
-    """Version of the installed package."""
-    try:
-        return version("adaptive-qs")
-    except PackageNotFoundError:
-        return "0+unknown"
-
-
-def facts_of(events: Iterable[Event], schema_note: str = "") -> tuple[Fact, ...]:
-    """Every fact in a release with these charges.
-
-    Args:
-        events: every charge.
-        schema_note: what the schema says of itself that a reader must know.
-    """
-    selections: list[Event] = []
-    totals: list[Event] = []
-    residuals: list[Event] = []
-    for event in events:
-        if isinstance(event, SelectionEvent):
-            selections.append(event)
-        else:
-            (totals if event.label == "total" else residuals).append(event)
-    return (
-        Fact(
-            fact=f"the columns, their values, ranges and missing markers{schema_note}",
-            basis="declared public",
-        ),
-        Fact(fact="that every cell of the table fits the schema", basis="declared public"),
-        Fact(fact="that the table fits the memory ceiling", basis="declared public"),
-        Fact(fact="the workload, the budget and all settings", basis="declared public"),
-        _paid("the number of rows, with noise", totals),
-        _paid(f"which marginals were measured ({len(selections)} selections)", selections),
-        _paid(f"{len(residuals)} noisy residuals of marginals", residuals),
-        Fact(fact="reference distributions and synthetic rows", basis="post-processing"),
-    )
-
-
-def _paid(fact: str, events: list[Event]) -> Fact:
-    return Fact(fact=fact, basis="paid for", rho=float_above(Cost.of(events).rho))
+    def charges_in(self) -> str:
+        """A member of the release bundle."""
+        return "ledger.json of the release bundle"

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.data.decode import decode
-from adaptive_qs.data.review import TAKEN_FROM_DATA
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
@@ -22,12 +21,10 @@ from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.manifest import (
-    Manifest,
-    RoundRecord,
-    facts_of,
-    package_version,
-)
+from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.manifest import Manifest, RoundRecord
+from adaptive_qs.release.paid import mechanisms_of
+from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.workload.workload import Workload
 
@@ -47,6 +44,7 @@ class Release(Bundle):
         privacy: tuple[float, float, float],
         watched_cells: int,
         most_rows: int,
+        ledger: LedgerEntry | None = None,
     ) -> Self:
         """The release of a finished loop.
 
@@ -59,24 +57,28 @@ class Release(Bundle):
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: most rows of a table whose number of rows is not asked for.
+            ledger: where a durable ledger keeps the charges.
         """
         rho, epsilon, delta = privacy
         events = mechanisms.ledger.events
         insecure = mechanisms.entropy.insecure
-        drafted = TAKEN_FROM_DATA in schema.description
+        cost = Cost.of(events)
         manifest = Manifest(
-            package_version=package_version(),
             stamp=NOT_PRIVATE if insecure else PRIVATE,
             rho=rho,
-            rho_spent=float_above(Cost.of(events).rho),
+            rho_spent=float_above(cost.rho),
             epsilon=epsilon,
             delta=delta,
+            delta_spent=float_above(cost.delta),
+            accountant="zCDP",
+            mechanisms=mechanisms_of(events),
             entropy="insecure seed" if insecure else "operating system CSPRNG",
             settings=asdict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             schema_fingerprint=schema.fingerprint,
-            facts=facts_of(events, f" ({TAKEN_FROM_DATA})" if drafted else ""),
+            ledger=ledger,
+            facts=facts_of(events, schema, TABLES),
         )
         rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
         model = result.model

@@ -17,6 +17,8 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
@@ -37,7 +39,7 @@ SCHEMA = Schema.parse(
     }
 )
 MEMBERS = [
-    "manifest.json", "schema.json", "workload.json", "ledger.json", "record.json",
+    "statement.md", "manifest.json", "schema.json", "workload.json", "ledger.json", "record.json",
     "reference.npy", "residuals.npy",
 ]  # fmt: skip
 ROWS = 3_217
@@ -64,7 +66,8 @@ def make_release(insecure_seed=None, rho=0.5):
     workload = Workload(domain, {(0, 1): 1.0, (0, 2): 1.0, (1, 2, 3): 2.0, (4,): 1.0})
     run_settings = RunSettings(PrivacyTarget.of(rho=rho), insecure_seed=insecure_seed)
     plan = plan_run(domain, workload, "2GB", 1)
-    return measure(private_table(), SCHEMA, workload, run_settings, plan, PhaseClock())
+    mechanisms = Mechanisms(Budget(rho), run_settings.entropy())
+    return measure(private_table(), SCHEMA, workload, run_settings, plan, mechanisms, PhaseClock())
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +145,7 @@ def test_nothing_but_released_values_is_stored(tmp_path):
     make_release(insecure_seed=1).save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         assert archive.namelist() == MEMBERS
-        texts = b"".join(archive.read(name) for name in MEMBERS[:5]).decode()
+        texts = b"".join(archive.read(name) for name in MEMBERS[:6]).decode()
     numbers = {float(text) for text in re.findall(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", texts)}
     assert len(numbers) > 50
     assert ROWS not in numbers
@@ -224,11 +227,11 @@ def test_bundles_that_contradict_themselves_are_refused(case, saved, tmp_path):
 
 
 def test_newer_versions_say_so(saved, tmp_path):
-    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=2))
+    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=3))
     assert "newer version" in refusal(path)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", MEMBERS[1:])
 def test_missing_members_are_refused(name, saved, tmp_path):
     refusal(rewritten(saved, tmp_path / "r.zip", {name: None}))
 

@@ -1,0 +1,33 @@
+"""The versions that decide whether the same release gives the same bytes again."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from importlib.metadata import PackageNotFoundError, version
+
+LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow")
+"""They round, compile or write what comes out."""
+
+
+def package_version() -> str:
+    """Version of the installed package."""
+    return _version("adaptive-qs")
+
+
+def versions() -> dict[str, str]:
+    """Versions of this package, of Python and of libraries, and the kind of processor."""
+    return {
+        "adaptive-qs": package_version(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        "processor": platform.machine(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "0+unknown"
