@@ -1,0 +1,166 @@
+"""What a release cost, recomputed from its file alone; nothing of the package is imported.
+
+Sizes come from the schema's JSON, sensitivities from sizes and labels, precisions from charges.
+Costs are added as fractions and compared with the budget without any tolerance.
+"""
+
+import json
+import math
+import zipfile
+from fractions import Fraction
+from itertools import combinations
+
+import pandas as pd
+
+LARGEST_SCALED = 2**20
+PERIODS = {
+    "year": "Y", "quarter": "Q", "month": "M", "week": "W-SUN", "day": "D", "hour": "h",
+    "minute": "min",
+}  # fmt: skip
+DEFAULT_PERIOD = {"date": "day", "datetime": "hour"}
+
+
+def cost(record) -> Fraction:
+    """ρ of one record of a transcript. Bun and Steinke 2016, Proposition 1.6; Cesar and Rogers."""
+    match record:
+        case {"mechanism": "discrete gaussian"}:
+            squared = Fraction(record["squared_sensitivity"])
+            return squared / (2 * Fraction(record["noise_variance"]))
+        case {"mechanism": "exponential"}:
+            return Fraction(record["epsilon"]) ** 2 / 8
+        case {"mechanism": "partition selection"}:
+            return 1 / (2 * Fraction(record["noise_variance"]))
+    raise AssertionError(f"unknown mechanism {record['mechanism']!r}")
+
+
+def total_cost(transcript) -> Fraction:
+    """Σρ of a transcript, exactly."""
+    return sum(map(cost, transcript["events"]), Fraction(0))
+
+
+def column_size(column) -> int:
+    """Number of codes of a column of a schema file."""
+    match column["type"]:
+        case "categorical":
+            values = column["values"]
+            catch_all = column.get("catch_all")
+            size = len(values) + (catch_all is not None and catch_all not in values)
+        case "boolean":
+            size = 2
+        case "integer" | "numeric" if "bins" in column:
+            size = column["bins"]
+        case "integer" if "bin_starts" in column:
+            size = len(column["bin_starts"])
+        case "integer":
+            size = column["max"] - column["min"] + 1
+        case "numeric":
+            size = len(column["edges"]) - 1
+        case "date" | "datetime" as kind:
+            frequency = PERIODS[column.get("granularity", DEFAULT_PERIOD[kind])]
+            first, last = (pd.Period(column[end], frequency) for end in ("min", "max"))
+            size = (last - first).n + 1
+    return size + bool(column.get("missing"))
+
+
+class Released:
+    """The parts of a release bundle that say what was measured and what was paid."""
+
+    def __init__(self, path):
+        with zipfile.ZipFile(path) as archive:
+            read = {name: json.loads(archive.read(f"{name}.json")) for name in
+                    ("manifest", "schema", "ledger", "record")}  # fmt: skip
+        self.manifest, self.transcript, self.record = (
+            read["manifest"], read["ledger"], read["record"]
+        )  # fmt: skip
+        self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
+        widest = max((len(past["clique"]) for past in self.record["rounds"]), default=1)
+        self.labels = {
+            " x ".join(names): names
+            for degree in range(1, widest + 1)
+            for names in combinations(self.sizes, degree)
+        }
+
+    def residual(self, label):
+        """Attributes of the residual that a label names; None where it names none."""
+        if label == "total":
+            return ()
+        return self.labels.get(label.removeprefix("residual "))
+
+    def scale(self, names) -> int:
+        """What the values of a residual were multiplied with."""
+        cells = math.prod(self.sizes[name] for name in names)
+        return cells if cells <= LARGEST_SCALED else 1
+
+    def squared_sensitivity(self, names) -> int:
+        """Π n(n − 1) of a residual in scaled form, 1 of a marginal as it is."""
+        if self.scale(names) == 1:
+            return 1
+        return math.prod(self.sizes[name] * (self.sizes[name] - 1) for name in names)
+
+
+def problems(path) -> list[str]:
+    """Whatever in a release bundle was not paid for, or not as much as it should be."""
+    found = []
+    release = Released(path)
+    spent, budget = total_cost(release.transcript), Fraction(release.manifest["rho"])
+    if not spent <= budget:
+        found.append("the charges exceed the budget")
+    if not spent <= Fraction(release.manifest["rho_spent"]) <= budget:
+        found.append("the manifest says another cost")
+    found += sensitivity_problems(release)
+    found += course_problems(release)
+    return found + precision_problems(release)
+
+
+def sensitivity_problems(release) -> list[str]:
+    """Charges of residuals for a smaller sensitivity than follows from the sizes."""
+    found = []
+    for event in release.transcript["events"]:
+        if event["mechanism"] == "discrete gaussian":
+            names = release.residual(event["label"])
+            if names is None:
+                found.append(f"{event['label']}: measures nothing that is known")
+            elif Fraction(event["squared_sensitivity"]) < release.squared_sensitivity(names):
+                found.append(f"{event['label']}: charged for too small a sensitivity")
+    return found
+
+
+def course_problems(release) -> list[str]:
+    """Rounds whose selection or measurements are not among the charges, in order."""
+    events = release.transcript["events"]
+    selections = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
+    rounds = release.record["rounds"]
+    if len(selections) != len(rounds):
+        return ["there are not as many selections as rounds"]
+    found = []
+    for past, start, end in zip(rounds, selections, [*selections[1:], len(events)]):
+        if not math.isclose(float(cost(events[start])), past["rho_selecting"], rel_tol=1e-9):
+            found.append("a selection is charged at another price")
+        charged = {
+            release.residual(event["label"]): Fraction(event["noise_variance"])
+            for event in events[start + 1 : end]
+        }
+        measured = {
+            tuple(names): Fraction(variance) * release.scale(names) ** 2
+            for names, variance in past["noise_variances"]
+        }
+        if charged != measured:
+            found.append("a round measured something else than was charged")
+    return found
+
+
+def precision_problems(release) -> list[str]:
+    """Estimates that are more precise than the charges for them allow."""
+    paid = {}
+    for event in release.transcript["events"]:
+        if event["mechanism"] == "discrete gaussian":
+            names = release.residual(event["label"])
+            if names is not None:
+                precision = release.scale(names) ** 2 / Fraction(event["noise_variance"])
+                paid[names] = paid.get(names, 0) + precision
+    found = []
+    for estimate in release.record["residuals"]:
+        names = tuple(estimate["attributes"])
+        if not math.isclose(estimate["precision"], paid.get(names, 0), rel_tol=1e-9):
+            found.append(f"{' x '.join(names) or 'total'}: another precision than was paid for")
+    return found

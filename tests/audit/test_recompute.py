@@ -1,0 +1,115 @@
+"""Releases recomputed by code that shares nothing with the package."""
+
+import json
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.answering.target import BatchTarget
+from adaptive_qs.answering.workloads import resolve_queries
+from adaptive_qs.audit.compare import squared_distance
+from adaptive_qs.audit.jobs import Batch, Synthesis, marginals_of
+from adaptive_qs.audit.replay import Recorder
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.synthesizer.target import PrivacyTarget
+
+from . import recompute
+from .schemas import schemas, workloads
+
+
+def synthesised(schema, rho, folder, seed=0, ways=2):
+    """A release bundle of generated rows."""
+    rng = np.random.default_rng(seed)
+    columns = [np.minimum(rng.geometric(0.4, 200) - 1, n - 1) for n in schema.domain().sizes]
+    table = CodedTable.from_codes(schema.domain(), columns)
+    workload = marginals_of(resolve_queries(ways, schema.domain()))
+    job = Synthesis.of(schema, workload, PrivacyTarget.of(rho=rho))
+    job.publish(table, Recorder(Budget(rho), InsecureSeed(seed)), folder, sampled=False)
+    return folder / "release.zip"
+
+
+@settings(max_examples=25)
+@given(schemas(), st.sampled_from([1e-9, 0.01, 0.3, 5.0]), st.integers(0, 2**20))
+def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
+    path = synthesised(schema, rho, tmp_path_factory.mktemp("release"), seed)
+    assert recompute.problems(path) == []
+    sizes = dict(zip(schema.names, schema.domain().sizes))
+    assert recompute.Released(path).sizes == sizes
+
+
+def batch_calls(batch, table):
+    recorder = Recorder(Budget(Fraction(batch.units, UNITS_PER_RHO)), InsecureSeed(0))
+    batch.publish(table, recorder, None, sampled=False)
+    return recorder.calls
+
+
+@settings(max_examples=25)
+@given(st.data(), schemas(), st.sampled_from([1e-6, 0.01, 2.0]))
+def test_answers_are_paid_for(data, schema, rho):
+    """The charges add up to the budget, and no row of the domain moves a release further."""
+    workload, mechanism = data.draw(workloads(schema))
+    domain = schema.domain()
+    batch = Batch.of(schema, resolve_queries(workload, domain), BatchTarget.of(rho=rho), mechanism)
+    nothing = CodedTable.from_codes(domain, [np.zeros(0, np.int64)] * len(domain))
+    empty = batch_calls(batch, nothing)
+    transcript = json.loads(Transcript.of(call.event for call in empty).model_dump_json())
+    assert recompute.total_cost(transcript) == Fraction(batch.units, UNITS_PER_RHO) <= Fraction(rho)
+
+    rows = list(product(*(range(size) for size in domain.sizes)))
+    chosen = np.random.default_rng(0).permutation(len(rows))[:24]
+    for row in (rows[k] for k in chosen):
+        one = CodedTable.from_codes(domain, np.array([row]).T)
+        for before, after in zip(empty, batch_calls(batch, one)):
+            assert squared_distance(before.inputs, after.inputs) <= before.event.squared_sensitivity
+
+
+TAMPERED = {
+    "a charge is missing": lambda parts: parts["ledger"]["events"].pop(),
+    "a selection is missing": lambda parts: parts["ledger"]["events"].remove(
+        next(e for e in parts["ledger"]["events"] if e["mechanism"] == "exponential")
+    ),
+    "a selection is too cheap": lambda parts: next(
+        e for e in parts["ledger"]["events"] if e["mechanism"] == "exponential"
+    ).update(epsilon="1/1000"),
+    "a sensitivity is too small": lambda parts: parts["ledger"]["events"][-1].update(
+        squared_sensitivity="1/1"
+    ),
+    "less noise than recorded": lambda parts: parts["ledger"]["events"][-1].update(
+        noise_variance="1/1000"
+    ),
+    "a budget is too small": lambda parts: parts["manifest"].update(rho=0.299),
+    "an estimate is too good": lambda parts: parts["record"]["residuals"][0].update(
+        precision=parts["record"]["residuals"][0]["precision"] * 1.001
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_what_was_not_paid_for_is_found(case, tmp_path, monkeypatch):
+    path = synthesised(Schema.parse({"a": 3, "b": 4, "c": 5}), 0.3, tmp_path)
+    assert recompute.problems(path) == []
+
+    class Tampered(recompute.Released):
+        def __init__(self, path):
+            super().__init__(path)
+            parts = {
+                "manifest": self.manifest, "ledger": self.transcript, "record": self.record
+            }  # fmt: skip
+            TAMPERED[case](parts)
+
+    monkeypatch.setattr(recompute, "Released", Tampered)
+    assert recompute.problems(path)
+
+
+def test_the_recomputation_is_independent():
+    with open(recompute.__file__, encoding="utf-8") as file:
+        assert "adaptive_qs" not in file.read()
