@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.labels import Purpose, measurement_label
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
@@ -29,10 +30,8 @@ from adaptive_qs.strategy.mechanisms.mechanism import Measurement, Mechanism, Qu
 Array = NDArray[np.float64]
 
 MAX_ROWS = 2**31
-"""Most rows of a table that is measured."""
-FINE_NOISE = 2**19
-"""Least standard deviation of the integer noise. At ``MAX_ROWS`` rows and ``MAX_COST`` values that
-are multiplied to reach it stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
+"""Most rows of a table that is measured. With so many and ``MAX_COST``, values that are multiplied for
+noise of ``FINE_NOISE`` stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
 MOST_NOISE_BITS = 44
 """Bits of the largest standard deviation of the integer noise."""
 MOST_GRID_BITS = 40

@@ -10,6 +10,7 @@ import adaptive_qs
 from adaptive_qs.cli.answer import answer
 from adaptive_qs.cli.audit import audit
 from adaptive_qs.cli.evaluate import evaluate
+from adaptive_qs.cli.ledger import ledger_app
 from adaptive_qs.cli.output import emit
 from adaptive_qs.cli.plan import plan
 from adaptive_qs.cli.sample import sample
@@ -49,4 +50,5 @@ app.command()(plan)
 app.command()(answer)
 app.command()(evaluate)
 app.command()(audit)
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(schema_app, name="schema")

@@ -28,9 +28,9 @@ _PHASES = {
 }
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun, such as "1 round" or "1,200 rounds"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number and its noun, such as "1 round" or "1,200 rounds"; some plurals must be given."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def figure(number: float) -> str:

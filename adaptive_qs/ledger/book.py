@@ -12,7 +12,8 @@ from adaptive_qs.faults import RESERVED, reach
 from adaptive_qs.ledger.chain import Row
 from adaptive_qs.ledger.entries import Opened, Price, Reserved, parse_body
 from adaptive_qs.ledger.locks import RunLock
-from adaptive_qs.ledger.run import LedgerRun, close_run, reservation
+from adaptive_qs.ledger.overview import RunState, runs_of
+from adaptive_qs.ledger.run import LedgerRun, check_outputs, close_run, reservation
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
@@ -188,6 +189,39 @@ class LedgerBook:
     def rows(self) -> Iterator[Row]:
         """All entries, in order."""
         return self._store.rows()
+
+    def runs(self) -> list[RunState]:
+        """All runs, in the order in which they began, with costs computed anew.
+
+        Raises:
+            LedgerError: an entry does not fit those before it.
+        """
+        try:
+            return runs_of(self._store.rows())
+        except ValueError as error:
+            raise LedgerError(
+                f"{self.path}: {error}: restore a copy, and count as spent whatever was released "
+                "since it was made"
+            ) from None
+
+    def verify(self) -> int:
+        """Check all that opening did not: costs, sums, and the answers kept for open runs.
+
+        Returns:
+            How many entries there are.
+
+        Raises:
+            LedgerError: something does not fit; the message names the entry.
+        """
+        for run in self.runs():
+            if run.state == "open":
+                check_outputs(self._store, run.number)
+        return self._store.last().number
+
+    def has(self, ledger: str, entry: int, digest: str) -> bool:
+        """Whether this ledger has that name, and an entry with that number and hash."""
+        found = next((row for row in self._store.rows() if row.number == entry), None)
+        return ledger == self.identity and found is not None and found.hash.hex() == digest
 
     def _lock(self, number: int) -> RunLock:
         try:

@@ -120,19 +120,12 @@ class LedgerRun:
 
     def _committed(self, events: tuple[Event, ...]) -> list[Output]:
         row = next(self._store.rows("released", self.number, self._position))
-        body = parse_body(row.body)
-        assert isinstance(body, Released)
-        stored = self._store.outputs(self.number, self._position)
+        body, stored = _kept(self._store, row)
         if body.transcript.restored() != events:
             raise LedgerError(
                 f"run {self.number} released something else at this place: it was started by "
                 "another version, on other data or on another machine: start a new run, and give "
                 f"back what is left with adaptive-qs ledger close --run {self.number}"
-            )
-        if digests_of(stored) != body.outputs:
-            raise LedgerError(
-                f"{self._store.path}: the answers of entry {row.number:,} are damaged: restore a "
-                "copy"
             )
         self._last = row
         return [from_bytes(kind, data) for kind, data in stored]
@@ -153,6 +146,28 @@ class LedgerRun:
                 )
             )
             self._store.add_outputs(self.number, self._position, stored)
+
+
+def check_outputs(store: Store, number: int) -> None:
+    """Compare the answers kept for an open run with the hashes in its entries.
+
+    Raises:
+        LedgerError: they differ; the message names the entry.
+    """
+    for row in store.rows("released", number):
+        _kept(store, row)
+
+
+def _kept(store: Store, row: Row) -> tuple[Released, list[tuple[str, bytes]]]:
+    """A release and its outputs."""
+    body = parse_body(row.body)
+    assert isinstance(body, Released)
+    stored = store.outputs(body.run, body.position)
+    if digests_of(stored) != body.outputs:
+        raise LedgerError(
+            f"{store.path}: the answers of entry {row.number:,} are damaged: restore a copy"
+        )
+    return body, stored
 
 
 def close_run(store: Store, number: int, finished: bool) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from adaptive_qs.answering import measure as module
-from adaptive_qs.answering.measure import FINE_NOISE, MAX_ROWS, check_noise, grid_bits, measure
+from adaptive_qs.answering.measure import MAX_ROWS, check_noise, grid_bits, measure
 from adaptive_qs.answering.run import LEAST_UNITS, answer_sets, divide_units
 from adaptive_qs.answering.target import MAX_COST, BatchTarget
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import UNITS_PER_RHO

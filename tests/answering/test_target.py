@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.answering.measure import FINE_NOISE
 from adaptive_qs.answering.target import MAX_COST, MIN_COST, SLACK, BatchTarget
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import epsilon_of, rho_of
+from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 
 TABLE = [

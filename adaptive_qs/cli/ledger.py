@@ -1,0 +1,247 @@
+"""`ledger`: the budget of a data set over all runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_qs.cli import options
+from adaptive_qs.cli.artefacts import check_distinct, check_file
+from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_json, emit_rows
+from adaptive_qs.errors import InputError
+
+if TYPE_CHECKING:
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.overview import RunState
+    from adaptive_qs.privacy.events import Cost
+
+ledger_app = typer.Typer(
+    help="Count the budget of a data set over all runs: set its total, show, verify, export.",
+    no_args_is_help=True,
+)
+
+LedgerFile = Annotated[
+    Path | None, typer.Option("--ledger", metavar="FILE", help="The data set's ledger.")
+]
+DiscoveryDelta = Annotated[
+    float,
+    typer.Option(
+        "--discovery-delta",
+        metavar="D",
+        help="Part of delta set aside for runs that discover the values of columns. (Default: 0.)",
+        show_default=False,
+    ),
+]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", metavar="N", min=1, help="Number of the run.")
+]
+Bundle = Annotated[
+    Path | None,
+    typer.Option(
+        "--release",
+        metavar="FILE",
+        help="A release bundle: check also that it stands in this ledger.",
+    ),
+]
+
+
+@ledger_app.command("create")
+def create(
+    ledger: LedgerFile = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    discovery_delta: DiscoveryDelta = 0.0,
+) -> None:
+    """Make a ledger with the total that all runs on a data set may spend together.
+
+    The total is set once. A secret key, by which a resumed run recognises its table, will lie
+    beside the ledger in FILE.key.
+    """
+    path = _named(ledger)
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.total import Total
+
+    total = Total.of(epsilon, delta, rho, discovery_delta)
+    book = LedgerBook.create(path, total.limit, total.declared)
+    emit(f"{path}: {_words(book, book.limit)} for all runs together")
+
+
+@ledger_app.command("show")
+def show(ledger: LedgerFile = None, as_json: options.Json = False) -> None:
+    """Show the total, what is left, and what each run spent."""
+    from adaptive_qs.ledger.book import LedgerBook
+
+    book = LedgerBook(_named(ledger))
+    runs = book.runs()
+    if as_json:
+        emit_json(_json(book, runs))
+        return
+    emit_rows(str(book.path), _lines(book, runs))
+    if runs:
+        emit_columns(
+            ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
+            [_columns(run) for run in runs],
+        )
+
+
+@ledger_app.command("verify")
+def verify(
+    ledger: LedgerFile = None, release: Bundle = None, as_json: options.Json = False
+) -> None:
+    """Check every entry: the hashes, the costs from what was run, the sums, the kept answers."""
+    from adaptive_qs.ledger.book import LedgerBook
+
+    book = LedgerBook(_named(ledger))
+    entries = book.verify()
+    if release is not None:
+        _check_release(book, release)
+    if as_json:
+        emit_json({"ledger": book.identity, "entries": entries, "sound": True})
+    else:
+        placed = "" if release is None else f"; {release} stands in it"
+        emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}")
+
+
+@ledger_app.command("export")
+def export(
+    ledger: LedgerFile = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write, as JSON.")
+    ] = None,
+    force: options.Force = False,
+) -> None:
+    """Write all entries as JSON, for auditors: without the key and the noisy answers."""
+    from adaptive_qs.data.files import atomic_writer
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.export import exported
+
+    path = _named(ledger)
+    if out is not None:
+        check_distinct([out], [path])
+        check_file(out, force)
+    text = exported(LedgerBook(path))
+    if out is None:
+        emit(text)
+        return
+    with atomic_writer(out) as file:
+        file.write(text.encode())
+    emit(f"{out}: written")
+
+
+@ledger_app.command("close")
+def close(ledger: LedgerFile = None, run: RunNumber = None) -> None:
+    """Give up an interrupted run: what it has not spent may be spent by others.
+
+    Its noisy answers are forgotten, and it cannot be resumed.
+    """
+    from adaptive_qs.ledger.book import LedgerBook
+
+    path = _named(ledger)
+    if run is None:
+        raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
+    book = LedgerBook(path)
+    book.close_run(run)
+    emit(f"{path}: run {run} is closed; {_words(book, book.limit - book.held)} left")
+
+
+def _named(ledger: Path | None) -> Path:
+    if ledger is None:
+        raise InputError("no --ledger was given: name the file of the ledger")
+    return ledger
+
+
+def _check_release(book: LedgerBook, path: Path) -> None:
+    from adaptive_qs.release.release import Release
+
+    place = Release.load(path).manifest.ledger
+    if place is None:
+        raise InputError(f"{path}: was made without a ledger: nothing to compare")
+    if not book.has(place.ledger, place.entry, place.hash):
+        raise InputError(
+            f"{path}: is not in this ledger as it says: it belongs to another ledger, or the "
+            "ledger was changed after it"
+        )
+
+
+def _lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
+    from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+
+    lines = [
+        ("total", _words(book, book.limit)),
+        ("counted", _words(book, book.held)),
+        ("left", _words(book, book.limit - book.held)),
+        ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
+    ]
+    open_runs = [str(run.number) for run in runs if run.state == "open"]
+    if open_runs:
+        lines.append(
+            ("open", f"run {', '.join(open_runs)}: at work, or to be continued with --resume")
+        )
+    if any(run.insecure for run in runs):
+        lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
+    return lines
+
+
+def _columns(run: RunState) -> list[str]:
+    state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
+    command = run.request.get("command", "?")
+    reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
+    return [
+        str(run.number), command, state, f"{run.releases:,}", run.started[:19].replace("T", " "),
+        f"{float(run.spent.rho):.6g}", reserved,
+    ]  # fmt: skip
+
+
+def _words(book: LedgerBook, cost: Cost) -> str:
+    from adaptive_qs.ledger.accounting import epsilon_at
+
+    words = f"rho {float(cost.rho):.6g} (zCDP)"
+    delta = book.declared["delta"]
+    epsilon = epsilon_at(cost, delta)
+    if epsilon is not None:
+        words += f", epsilon {epsilon:.6g} at delta {delta:g}"
+    if cost.delta_units:
+        words += f", of which {float(cost.delta):.3g} for discovery"
+    return words
+
+
+def _json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
+    from adaptive_qs.ledger.accounting import gaussian_mu
+
+    return {
+        "ledger": book.identity,
+        "declared": dict(book.declared),
+        "total": _cost_json(book, book.limit),
+        "counted": _cost_json(book, book.held),
+        "left": _cost_json(book, book.limit - book.held),
+        "runs": [
+            {
+                "run": run.number,
+                "command": run.request.get("command"),
+                "state": run.state,
+                "releases": run.releases,
+                "events": len(run.events),
+                "started": run.started,
+                "ended": run.ended,
+                "seed_insecure": run.insecure,
+                "reserved": _cost_json(book, run.reserved),
+                "spent": _cost_json(book, run.spent),
+                "gaussian_mu": gaussian_mu(run.events),
+            }
+            for run in runs
+        ],
+    }
+
+
+def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
+    from adaptive_qs.ledger.accounting import epsilon_at
+
+    return {
+        "rho": float(cost.rho),
+        "rho_units": cost.rho_units,
+        "discovery_delta": float(cost.delta),
+        "epsilon": epsilon_at(cost, book.declared["delta"]),
+    }
