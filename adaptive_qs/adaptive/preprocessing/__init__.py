@@ -1,0 +1,1 @@
+"""Bins and values that nobody declared, learnt from the private rows and paid for."""
