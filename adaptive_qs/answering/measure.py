@@ -30,8 +30,8 @@ from adaptive_qs.strategy.mechanisms.mechanism import Measurement, Mechanism, Qu
 Array = NDArray[np.float64]
 
 MAX_ROWS = 2**31
-"""Most rows of a table that is measured. With so many and ``MAX_COST``, values that are multiplied for
-noise of ``FINE_NOISE`` stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
+"""Most rows of a table that is measured. With so many and ``MAX_COST``, values that are multiplied
+for noise of ``FINE_NOISE`` stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
 MOST_NOISE_BITS = 44
 """Bits of the largest standard deviation of the integer noise."""
 MOST_GRID_BITS = 40

@@ -109,7 +109,7 @@ class LedgerBook:
             )
             self._store.append(reserved)
         reach(RESERVED)
-        return LedgerRun(self._store, reserved, lock)
+        return LedgerRun(self._store, self.identity, reserved, lock)
 
     def check_remaining(self, cost: Cost) -> None:
         """Refuse a budget that the total does not allow.
@@ -167,7 +167,7 @@ class LedgerBook:
             raise LedgerError(
                 f"run {found.run} is being worked on by another process: wait for its end"
             )
-        return LedgerRun(self._store, found, lock)
+        return LedgerRun(self._store, self.identity, found, lock)
 
     def close_run(self, number: int) -> None:
         """Give up an interrupted run: free what it did not spend and forget its answers.

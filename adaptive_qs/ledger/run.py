@@ -16,7 +16,7 @@ from adaptive_qs.ledger.entries import Closed, Price, Released, Reserved, parse_
 from adaptive_qs.ledger.locks import RunLock
 from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
 from adaptive_qs.ledger.store import Store
-from adaptive_qs.privacy.budget import Output, check_fits
+from adaptive_qs.privacy.budget import Output, Place, check_fits
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.transcript import Transcript
 
@@ -26,6 +26,7 @@ class LedgerRun:
 
     Args:
         store: the ledger's file.
+        identity: the ledger's name.
         reserved: the entry that reserved the budget.
         lock: held by this process.
 
@@ -35,10 +36,11 @@ class LedgerRun:
         resumed: releases that earlier attempts committed.
     """
 
-    def __init__(self, store: Store, reserved: Reserved, lock: RunLock) -> None:
+    def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
         self.number = reserved.run
         self.limit = reserved.price.cost()
         self._store = store
+        self._identity = identity
         self._lock = lock
         self._events: list[Event] = []
         self._spent = Cost()
@@ -58,9 +60,11 @@ class LedgerRun:
         return self._spent
 
     @property
-    def last(self) -> Row | None:
-        """The entry of the last release handed out."""
-        return self._last
+    def place(self) -> Place | None:
+        """Where the last release handed out stands; None before the first."""
+        if self._last is None:
+            return None
+        return Place(self._identity, self.number, self._last.number, self._last.hash.hex())
 
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote
@@ -14,23 +13,6 @@ from adaptive_qs.ledger.key import keyed_hash
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Cost
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a release stands in a ledger.
-
-    Attributes:
-        ledger: 32 hexadecimal digits that name the ledger.
-        run: number of the run.
-        entry: number of the run's last release.
-        hash: of that entry, in hexadecimal digits; it fixes all entries up to it.
-    """
-
-    ledger: str
-    run: int
-    entry: int
-    hash: str
 
 
 class Session:
@@ -66,14 +48,6 @@ class Session:
     def durable(self) -> bool:
         """Whether there is a ledger."""
         return self._book is not None
-
-    @property
-    def place(self) -> Place | None:
-        """Where the last release stands; None without a ledger or before the first release."""
-        if self._book is None or self._run is None or self._run.last is None:
-            return None
-        row = self._run.last
-        return Place(self._book.identity, self._run.number, row.number, row.hash.hex())
 
     def recognise(self, table: Iterable[bytes]) -> None:
         """Look at the private table, so that a resumed run can tell whether it is the same.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
 from typing import Protocol
@@ -16,6 +17,23 @@ from adaptive_qs.privacy.events import Cost, Event
 
 Output = NDArray[np.int64] | int | tuple[str, ...]
 """Noisy counts, the position selected, or the values discovered."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a durable ledger keeps the charges of a run.
+
+    Attributes:
+        ledger: 32 hexadecimal digits that name the ledger.
+        run: number of the run.
+        entry: number of the entry of the run's last release.
+        hash: of that entry, in hexadecimal digits; it fixes all entries up to it.
+    """
+
+    ledger: str
+    run: int
+    entry: int
+    hash: str
 
 
 class Ledger(Protocol):
@@ -34,6 +52,11 @@ class Ledger(Protocol):
     @property
     def spent(self) -> Cost:
         """The sum of all charges."""
+        ...
+
+    @property
+    def place(self) -> Place | None:
+        """Where the last release stands; None where nothing outlives the process."""
         ...
 
     def release(
@@ -67,6 +90,7 @@ class Budget:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
         self.limit = limit
+        self.place: Place | None = None
         self._spent = Cost()
         self._events: list[Event] = []
         self._lock = Lock()
