@@ -88,16 +88,17 @@ def argument_lists(draw: st.DrawFn) -> list[str]:
     for number in range(draw(st.sampled_from([verb.arguments] * 5 + [0, verb.arguments + 1]))):
         likely = {"sample": "r.zip", "schema": "s.json"}.get(verb.words[0], "t.csv")
         usual = "t.csv" if number else likely
-        words.append(draw(st.sampled_from([usual] * 4 + INPUTS)))
+        words.append(draw(st.sampled_from([usual] * 30 + INPUTS)))
     usual_values = {"--schema": "s.json", "--epsilon": "1", "--out": "o.csv"}
     for option, value in usual_values.items():
         if option in verb.options and draw(st.integers(0, 9)):
             words += [option, value]
-    chosen = draw(st.lists(st.sampled_from(sorted(verb.options) or ["--help"]), max_size=3))
+    chosen = draw(st.lists(st.sampled_from(sorted(verb.options) or ["--help"]), max_size=2))
     for option in chosen:
         pool = _POOLS.get(verb.options.get(option, ""), st.sampled_from(WORDS))
         words += [f"{option}={draw(pool | _texts)}"]
-    words += draw(st.lists(st.sampled_from([*verb.flags, "--help", "--x"]), max_size=2))
+    flags = [*verb.flags * 5, "--help", "--x"]
+    words += draw(st.lists(st.sampled_from(flags), max_size=2))
     return words
 
 
