@@ -19,6 +19,7 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.release.prose import statement_page
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
@@ -146,6 +147,7 @@ def test_nothing_but_released_values_is_stored(tmp_path):
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         assert archive.namelist() == MEMBERS
         texts = b"".join(archive.read(name) for name in MEMBERS[:6]).decode()
+    assert f"{ROWS:,}" not in texts
     numbers = {float(text) for text in re.findall(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", texts)}
     assert len(numbers) > 50
     assert ROWS not in numbers
@@ -170,6 +172,19 @@ def test_the_ledger_can_be_added_up_by_others(saved):
     assert sum(fact["rho"] for fact in paid) == pytest.approx(manifest["rho_spent"])
     assert all(fact["rho"] > 0 for fact in paid)
     assert (manifest["unit"], manifest["neighbours"]) == ("one row", "add or remove one row")
+
+
+def test_the_statement_for_people_is_that_of_the_manifest(release, saved):
+    with zipfile.ZipFile(saved) as archive:
+        assert archive.read("statement.md").decode() == statement_page(release.manifest)
+
+
+def test_a_noise_seed_is_not_told(tmp_path):
+    make_release(insecure_seed=918_273_645).save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        content = b"".join(archive.read(name) for name in MEMBERS)
+    assert b"insecure seed" in content
+    assert b"918273645" not in content.replace(b",", b"")
 
 
 def test_insecure_noise_is_stamped_everywhere():
@@ -202,10 +217,17 @@ def refusal(path):
     return message
 
 
+def paid_fact(manifest):
+    return next(fact for fact in manifest["facts"] if fact["basis"] == "paid for")
+
+
 EDITS = {
     "budget": ("manifest.json", lambda m: m.update(rho=0.1)),
     "spent": ("manifest.json", lambda m: m.update(rho_spent=0.4)),
     "stamp": ("manifest.json", lambda m: m.update(stamp="fine")),
+    "epsilon": ("manifest.json", lambda m: m.update(epsilon=m["epsilon"] / 2)),
+    "fact dropped": ("manifest.json", lambda m: m["facts"].remove(paid_fact(m))),
+    "fact cheaper": ("manifest.json", lambda m: paid_fact(m).update(rho_units=1)),
     "version 0": ("manifest.json", lambda m: m.update(format_version=0)),
     "fingerprint": ("manifest.json", lambda m: m.update(schema_fingerprint="0")),
     "event dropped": ("ledger.json", lambda m: m["events"].pop()),

@@ -1,0 +1,99 @@
+"""Schemas and charges of every kind, for hypothesis."""
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from adaptive_qs.data.review import TAKEN_FROM_DATA
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.privacy.events import GaussianEvent, PartitionEvent, SelectionEvent
+from adaptive_qs.privacy.labels import SELECTION, TOTAL, Purpose, column_label, measurement_label
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6
+).filter(lambda name: name == name.strip(" \t\r\n\x0b\x0c"))
+MISSING = st.sampled_from([[], ["?"]])
+
+
+@st.composite
+def columns(draw, name):
+    kind = draw(st.sampled_from(["categorical", "integer", "numeric", "date", "boolean"]))
+    column = {"name": name, "type": kind, "missing": draw(MISSING)}
+    learns = draw(st.booleans())
+    if kind == "categorical":
+        values = ["a", "b", "c"][: draw(st.integers(1, 3))]
+        column |= {"values": values}
+        if learns or draw(st.booleans()):
+            column["catch_all"] = draw(st.sampled_from(["a", "other"]))
+        if learns:
+            column["learnt"] = ["values"]
+        return column
+    choices = ["refuse", "missing"] if column["missing"] else ["refuse"]
+    if kind != "boolean":
+        choices.append("clip")
+    column["outside"] = draw(st.sampled_from(choices))
+    if kind == "integer":
+        high = draw(st.integers(0, 9))
+        column |= {"min": 0, "max": high, "bin_starts": [0, 1][: min(high, 1) + 1]}
+    elif kind == "numeric":
+        column |= {"edges": [0, 0.5, 1][: draw(st.integers(2, 3))]}
+    elif kind == "date":
+        last = draw(st.sampled_from(["2020-01-01", "2020-02-01"]))
+        column |= {"min": "2020-01-01", "max": last}
+    if learns and kind in ("integer", "numeric"):
+        column["learnt"] = draw(
+            st.sampled_from([["bins"], ["min", "bins"], ["min", "max", "bins"]])
+        )
+    return column
+
+
+@st.composite
+def schemas(draw):
+    """Columns of every type, declared or learnt, with any name; now and then a drafted schema."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=5, unique=True))
+    ignored = draw(st.integers(0, len(names) - 1))
+    return Schema.parse(
+        {
+            "version": 1,
+            "description": draw(st.sampled_from(["", TAKEN_FROM_DATA])),
+            "columns": [draw(columns(name)) for name in names[ignored:]],
+            "ignore": names[:ignored],
+        }
+    )
+
+
+@st.composite
+def charges(draw, schema):
+    """The charges of a run on this schema: its learnt columns, and some of every other kind."""
+    ratios = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=10**6)
+    names = st.sampled_from(schema.names)
+    labels = st.one_of(
+        st.just(TOTAL),
+        st.builds(
+            measurement_label,
+            st.sampled_from([Purpose.RESIDUAL, Purpose.STRATEGY, Purpose.QUERIES]),
+            st.lists(names, max_size=3),
+        ),
+        st.builds(column_label, st.sampled_from([Purpose.BINS, Purpose.VALUES]), NAMES),
+        NAMES,
+    )
+    free = st.one_of(
+        st.builds(GaussianEvent, labels, ratios, ratios),
+        st.builds(SelectionEvent, st.just(SELECTION) | labels, ratios),
+        st.builds(
+            lambda label, share: PartitionEvent(label, Fraction(1), 40, share),
+            labels,
+            st.fractions(min_value=Fraction(1, 10**9), max_value=Fraction(1, 100)),
+        ),
+    )
+    paid = [
+        GaussianEvent(
+            column_label(Purpose.VALUES if column.type == "categorical" else Purpose.BINS, name),
+            1,
+            draw(ratios),
+        )
+        for column in schema.columns
+        if getattr(column, "learnt", None)
+        for name in [column.name]
+    ]
+    return tuple(paid + draw(st.lists(free, min_size=1, max_size=12)))

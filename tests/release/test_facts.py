@@ -1,0 +1,168 @@
+"""Facts: every column once for each kind, every charge in one of them, exactly."""
+
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from adaptive_qs.data.review import TAKEN_FROM_DATA
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.labels import SELECTION, TOTAL, Purpose, column_label, measurement_label
+from adaptive_qs.release.fact import Fact, total_cost
+from adaptive_qs.release.facts import ANSWERS, TABLES, facts_of
+
+from .examples import charges, schemas
+
+PER_COLUMN = ("columns", "values", "missing", "other cells")
+ONCE = ("rows", "single columns", "combinations", "selections", "answers")
+FREE = ("declared public", "post-processing", "not revealed", "NOT COVERED")
+
+
+@st.composite
+def runs(draw):
+    schema = draw(schemas())
+    return schema, draw(charges(schema))
+
+
+@settings(max_examples=150, deadline=None)
+@given(run=runs())
+def test_every_column_has_one_fact_of_each_kind(run):
+    schema, events = run
+    facts = facts_of(events, schema, TABLES)
+    covered = Counter((fact.kind, name) for fact in facts for name in fact.columns)
+    assert set(covered.values()) == {1}
+    for kind in PER_COLUMN:
+        assert {name for k, name in covered if k == kind} == set(schema.names)
+    constant = {column.name for column in schema.columns if column.size == 1}
+    assert {name for kind, name in covered if kind == "constant"} == constant
+    assert {name for kind, name in covered if kind == "ignored"} == set(schema.ignore)
+    assert max(Counter(fact.kind for fact in facts if fact.kind in ONCE).values(), default=1) == 1
+    assert len({(fact.kind, fact.fact, fact.basis) for fact in facts if not fact.columns}) == len(
+        [fact for fact in facts if not fact.columns]
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(run=runs())
+def test_facts_add_up_to_what_was_charged(run):
+    schema, events = run
+    facts = facts_of(events, schema, ANSWERS)
+    assert total_cost(facts) == Cost.of(events)
+    assert all((fact.rho_units > 0) == (fact.basis == "paid for") for fact in facts)
+    assert all(Fraction(fact.rho) >= fact.cost.rho for fact in facts)
+    assert all(Fraction(fact.delta) >= fact.cost.delta for fact in facts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(run=runs())
+def test_what_was_learnt_is_paid_for_and_nothing_drafted_is_public(run):
+    schema, events = run
+    basis = {
+        name: fact.basis
+        for fact in facts_of(events, schema, TABLES)
+        if fact.kind == "values"
+        for name in fact.columns
+    }
+    labels = {event.label for event in events}
+    drafted = TAKEN_FROM_DATA in schema.description
+    for column in schema.columns:
+        about = {column_label(p, column.name) for p in (Purpose.BINS, Purpose.VALUES)}
+        if about & labels:
+            assert basis[column.name] == "paid for"
+        else:
+            assert basis[column.name] == ("NOT COVERED" if drafted else "declared public")
+
+
+SCHEMA = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "a", "type": "categorical", "values": ["x"], "catch_all": "y"},
+            {"name": "b", "type": "integer", "min": 0, "max": 9, "learnt": ["max", "bins"]},
+            {"name": "a x b", "type": "boolean"},
+        ],
+    }
+)
+
+
+def facts(*events):
+    found = facts_of(events, SCHEMA, TABLES)
+    return [(f.kind, f.columns, f.rho_units) for f in found if f.basis == "paid for"]
+
+
+def gaussian(label, rho):
+    return GaussianEvent(label, 1, 1 / (2 * Fraction(rho)))
+
+
+def units(rho):
+    return int(Fraction(rho) * 2**60)
+
+
+def test_charges_are_grouped_by_what_they_paid_for():
+    half, quarter = Fraction(1, 2), Fraction(1, 4)
+    assert facts(
+        gaussian(TOTAL, half),
+        gaussian(column_label(Purpose.BINS, "b"), quarter),
+        gaussian(measurement_label(Purpose.RESIDUAL, ["a"]), half),
+        SelectionEvent(SELECTION, 2),
+        gaussian(measurement_label(Purpose.RESIDUAL, ["b"]), quarter),
+        gaussian(TOTAL, quarter),
+        gaussian(measurement_label(Purpose.RESIDUAL, ["a", "b"]), half),
+        gaussian(column_label(Purpose.BINS, "b"), half),
+    ) == [
+        ("rows", (), units(half + quarter)),
+        ("values", ("b",), units(half + quarter)),
+        ("single columns", ("a", "b"), units(half + quarter)),
+        ("selections", (), units(half)),
+        ("combinations", (), units(half)),
+    ]
+
+
+@pytest.mark.parametrize("label", ["quantile", "totals", "bins of c", "values of ", "selected"])
+def test_unknown_labels_are_facts_of_their_own(label):
+    events = [gaussian(label, 1), gaussian("z", 2), gaussian(label, 3)]
+    assert facts(*events) == [("other", (), units(4)), ("other", (), units(2))]
+    texts = [fact.fact for fact in facts_of(events, SCHEMA, TABLES) if fact.kind == "other"]
+    assert texts == [f'what was charged as "{label}"', 'what was charged as "z"']
+
+
+def test_what_was_learnt_elsewhere_is_said_to_be():
+    (fact,) = (
+        f for f in facts_of([], SCHEMA, TABLES) if f.columns == ("b",) and f.kind == "values"
+    )
+    assert fact.basis == "post-processing"
+    assert "a budget that is not this one" in fact.fact
+    assert "largest value and where the bins lie" in fact.fact
+    assert "(the smallest value declared public)" in fact.fact
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rho": 0.4},
+        {"rho_units": 2**59 + 2**30},
+        {"delta": 0.1},
+        {"delta_units": 1},
+        {"basis": "declared public"},
+        {"rho_units": -1},
+        {"kind": "gossip"},
+        {"note": "x"},
+    ],
+)
+def test_facts_that_contradict_themselves_are_refused(change):
+    fact = Fact.paid("rows", "the number of rows", [gaussian(TOTAL, Fraction(1, 2))])
+    assert Fact.model_validate(fact.model_dump()) == fact
+    with pytest.raises(ValidationError):
+        Fact.model_validate(fact.model_dump() | change)
+
+
+@pytest.mark.parametrize("basis", FREE)
+def test_free_facts_cost_nothing(basis):
+    fact = Fact(kind="other", fact="f", basis=basis)
+    assert fact.cost == Cost()
+    with pytest.raises(ValidationError):
+        Fact(kind="other", fact="f", basis="paid for")

@@ -1,0 +1,217 @@
+"""The statement contradicts neither itself nor the accounting, and its page tells all of it."""
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from adaptive_qs import Synthesizer
+from adaptive_qs.data.review import TAKEN_FROM_DATA
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
+from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.events import Cost, GaussianEvent
+from adaptive_qs.release.beside import manifest_path, write_manifest
+from adaptive_qs.release.environment import package_version
+from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.release.paid import mechanisms_of
+from adaptive_qs.release.prose import statement_page
+from adaptive_qs.release.release import Release
+from adaptive_qs.release.statement import LedgerEntry
+from adaptive_qs.synthesizer.target import PrivacyTarget
+
+from .examples import charges, schemas
+
+VERSION_1 = Path(__file__).parent / "data" / "version1.zip"
+
+
+def manifest_of(schema, events, **changes):
+    cost = Cost.of(events)
+    rho, delta = float_above(cost.rho), 1e-6
+    content = {
+        "stamp": PRIVATE,
+        "rho": rho,
+        "rho_spent": rho,
+        "epsilon": epsilon_of(rho, delta),
+        "delta": delta + float_above(cost.delta),
+        "delta_spent": float_above(cost.delta),
+        "accountant": "zCDP",
+        "mechanisms": mechanisms_of(events),
+        "entropy": "operating system CSPRNG",
+        "settings": {"reference": "product"},
+        "watched_cells": 1,
+        "most_rows": 9,
+        "schema_fingerprint": schema.fingerprint,
+        "facts": facts_of(events, schema, TABLES),
+    }
+    return Manifest(**content | changes)
+
+
+@st.composite
+def manifests(draw):
+    schema = draw(schemas())
+    return schema, manifest_of(schema, draw(charges(schema)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=manifests())
+def test_every_statement_comes_back_from_its_json_and_reads_the_same(made):
+    _, manifest = made
+    again = Manifest.model_validate(json.loads(manifest.to_json()))
+    assert again == manifest
+    assert again.to_json() == manifest.to_json()
+    assert statement_page(again) == statement_page(manifest)
+
+
+@settings(max_examples=100, deadline=None)
+@given(made=manifests())
+def test_the_page_tells_every_payment_and_what_is_not_covered(made):
+    schema, manifest = made
+    page = statement_page(manifest)
+    rows = [line for line in page.splitlines() if line.startswith("| ")][2:]
+    paid = [fact for fact in manifest.facts if fact.basis == "paid for"]
+    assert len(rows) == len(paid) + 1
+    for row, fact in zip(rows, paid):
+        cells = row.replace(r"\|", "").split(" | ")
+        assert cells[1].strip(" |") == f"{fact.rho:.6g}"
+    for fact in manifest.facts:
+        if fact.kind != "other":  # its text is a label, which may need escapes
+            assert fact.fact in page
+    assert ("Not covered by the promise" in page) == (TAKEN_FROM_DATA in schema.description)
+    assert len(page.splitlines()) < 80 + 2 * len(paid)
+
+
+BEFORE = GaussianEvent("total", 1, 1)
+SCHEMA = Synthesizer.load(VERSION_1).schema_
+PLAIN = manifest_of(SCHEMA, [BEFORE])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"stamp": NOT_PRIVATE}, "stamp"),
+        ({"entropy": "insecure seed"}, "stamp"),
+        ({"rho_spent": 0.4}, "add up"),
+        ({"delta_spent": 1e-9}, "add up"),
+        ({"facts": PLAIN.facts[1:-1] + (PLAIN.facts[-1],) * 2, "rho_spent": 0.6}, "add up"),
+        ({"facts": [fact for fact in PLAIN.facts if fact.kind != "rows"]}, "add up"),
+        ({"rho": 0.4}, "exceed"),
+        ({"epsilon": PLAIN.epsilon * (1 - 1e-6)}, "implies"),
+        ({"delta": PLAIN.delta * (1 - 1e-6)}, "implies"),
+        ({"mu": 1.0}, "mu goes with"),
+        ({"accountant": "Gaussian DP"}, "mu goes with"),
+        ({"accountant": "Gaussian DP", "mu": 0.999}, "not that of the charges"),
+        ({"accountant": "Gaussian DP", "mu": 2.0}, "implies"),
+        ({"format_version": 1}, "format_version"),
+        ({"note": "x"}, "note"),
+        ({"delta": 1.0}, "delta"),
+        ({"rho": math.inf}, "rho"),
+    ],
+)
+def test_statements_that_contradict_themselves_are_refused(change, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        manifest_of(SCHEMA, [BEFORE], **change)
+
+
+def test_gaussian_dp_is_stated_exactly():
+    epsilon, mu = 1.5, 1.0
+    stated = manifest_of(
+        SCHEMA, [BEFORE], accountant="Gaussian DP", mu=mu, epsilon=epsilon,
+        delta=gaussian_delta_of(mu, epsilon),
+    )  # fmt: skip
+    assert "mu-Gaussian DP with mu = 1" in statement_page(stated)
+    assert gaussian_delta_of(mu, epsilon) < delta_of(stated.rho, epsilon)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    budget=st.builds(dict, rho=st.floats(1e-12, 1e12))
+    | st.builds(dict, epsilon=st.floats(1e-3, 1e3)),
+    delta=st.floats(1e-20, 0.5),
+)
+@example(budget={"rho": 1e-12}, delta=0.5)
+def test_every_budget_that_a_run_accepts_can_be_stated(budget, delta):
+    target = PrivacyTarget.of(**budget, delta=delta)
+    spent = GaussianEvent("total", 1, 1 / (Fraction(9, 5) * Fraction(target.rho)))
+    figures = {"rho": target.rho, "epsilon": target.epsilon, "delta": target.delta}
+    assert statement_page(manifest_of(SCHEMA, [spent], **figures))
+
+
+def test_names_cannot_leave_their_line_or_become_markdown():
+    name = "a|b`*_<x>[y](z)#\n# Heading\u2028\u202e"
+    schema = Schema.parse(
+        {"version": 1, "columns": [{"name": name, "type": "boolean", "missing": [""]}]}
+    )
+    label = f"odd {name}"
+    page = statement_page(manifest_of(schema, [GaussianEvent(label, 1, 1)]))
+    assert r"a\|b\`\*\_\<x\>\[y\](z)\#\\n\# Heading\\u2028\\u202e" in page
+    assert all(line.isprintable() for line in page.splitlines())
+    assert "\n# Heading" not in page
+
+
+def test_many_columns_stay_on_a_page():
+    columns = [{"name": f"c{i}", "type": "boolean"} for i in range(500)]
+    page = statement_page(manifest_of(Schema.parse({"version": 1, "columns": columns}), [BEFORE]))
+    assert "c11 and 488 more columns" in page
+    assert len(page) < 8_000
+
+
+def test_a_noise_seed_is_said_first_and_never_told():
+    seeded = manifest_of(SCHEMA, [BEFORE], stamp=NOT_PRIVATE, entropy="insecure seed", settings={})
+    page = statement_page(seeded)
+    assert page.splitlines()[2].startswith("**NOT PRIVATE")
+    assert "random bits: insecure seed" in page
+    assert "NOT PRIVATE" not in statement_page(PLAIN)
+
+
+def test_the_ledger_is_named():
+    entry = LedgerEntry(ledger="0f" * 16, run=3, entry=41, hash="ab" * 32)
+    page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
+    assert f"ledger {'0f' * 16} keeps them as run 3, up to entry 41 with hash {'ab' * 32}" in page
+    with pytest.raises(ValidationError):
+        LedgerEntry(ledger="../x", run=3, entry=41, hash="ab")
+
+
+def test_versions_name_what_bytes_depend_on():
+    assert set(PLAIN.versions) == {
+        "adaptive-qs", "python", "numpy", "scipy", "numba", "llvmlite", "pyarrow", "zlib",
+        "processor",
+    }  # fmt: skip
+    assert PLAIN.versions["adaptive-qs"] == PLAIN.package_version == package_version()
+    assert PLAIN.versions["numpy"] == np.__version__
+
+
+def test_the_file_beside_a_table(tmp_path):
+    table = tmp_path / "t.csv.gz"
+    path = write_manifest(PLAIN, table)
+    assert path == manifest_path(table) == tmp_path / "t.csv.gz.manifest.json"
+    assert Manifest.model_validate_json(path.read_bytes()) == PLAIN
+    first = path.read_bytes()
+    write_manifest(PLAIN, table)
+    assert path.read_bytes() == first
+    with pytest.raises(InputError, match="cannot be written"):
+        write_manifest(PLAIN, tmp_path / "none" / "t.csv")
+
+
+def test_releases_of_format_1_are_told_anew(tmp_path):
+    release = Release.load(VERSION_1)
+    manifest = release.manifest
+    assert manifest.format_version == 2
+    assert manifest.versions == {"adaptive-qs": "0.1.0"}
+    assert manifest.facts == facts_of(release.events, release.schema, TABLES)
+    assert manifest.mechanisms == ("exact discrete Gaussian", "exponential mechanism")
+    kinds = {fact.kind for fact in manifest.facts if fact.basis == "paid for"}
+    assert kinds == {"rows", "single columns", "combinations", "selections"}
+    release.save(tmp_path / "a.zip")
+    again = Release.load(tmp_path / "a.zip")
+    assert again.manifest == manifest
+    assert again.sample_table(50, seed=1).equals(release.sample_table(50, seed=1))
