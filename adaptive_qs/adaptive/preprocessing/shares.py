@@ -17,21 +17,21 @@ FEWEST_UNITS = 8
 """Units of ρ without which a column's share cannot be divided."""
 
 
-def discovery_delta(schema: Schema, delta: Fraction | float) -> Fraction:
-    """The share of δ that discovering values takes; the rest is for converting ρ to ε."""
+def discovery_share(schema: Schema) -> Fraction:
+    """The part of δ that discovering values takes; the rest is for converting ρ to ε."""
     discovers = any(isinstance(c, PrivateCategoricalColumn) for c in schema.columns)
-    return Fraction(delta) * DELTA_SHARE if discovers else Fraction(0)
+    return DELTA_SHARE if discovers else Fraction(0)
 
 
 def preprocessing_cost(
-    schema: Schema, rho: Fraction | float, delta: Fraction | float, share: float = DEFAULT_SHARE
+    schema: Schema, budget: Cost, share: float = DEFAULT_SHARE
 ) -> Cost:
     """What learning the private columns of a schema may cost; nothing if it has none.
 
     Args:
         schema: with or without private columns.
-        rho: zCDP of the whole run, computed from ε with δ less :func:`discovery_delta`.
-        delta: δ of the whole run.
+        budget: of the whole run: ρ, computed from ε with the rest of δ, and the part of δ for
+            discovery.
         share: part of ρ, above 0 and below 1.
 
     Raises:
@@ -41,7 +41,7 @@ def preprocessing_cost(
         raise InputError(f"preprocessing share is {share!r}: give a part of the budget in (0, 1)")
     if not schema.private_columns:
         return Cost()
-    cost = Cost.within(Fraction(rho) * Fraction(share), discovery_delta(schema, delta))
+    cost = Cost(int(budget.rho_units * Fraction(share)), budget.delta_units)
     column_costs(schema, cost)
     return cost
 

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BRANCHING = 64
+MAX_SPREAD = 8
+"""Leaves of a tree for each of its cells, at most."""
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,11 +38,17 @@ class Tree:
 
     @classmethod
     def best(cls, cells: int) -> Tree:
-        """The tree over at least so many cells whose prefixes have the least mean variance."""
-        shapes = [cls(b, _height(b, cells)) for b in range(2, min(MAX_BRANCHING, cells) + 1)]
-        return min(
-            shapes or [cls(2, 1)], key=lambda tree: float(tree.prefix_variances(cells).mean())
-        )
+        """The tree over at least so many cells whose prefixes have the least mean variance.
+
+        A level more than the cells need can pay: it measures all of them together.
+        """
+        shapes = [
+            cls(branching, height)
+            for branching in range(2, MAX_BRANCHING + 1)
+            for height in range(_height(branching, cells), _height(branching, cells) + 2)
+            if branching**height <= MAX_SPREAD * cells
+        ]
+        return min(shapes, key=lambda tree: float(tree.prefix_variances(cells).mean()))
 
     @property
     def leaves(self) -> int:
