@@ -59,7 +59,7 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
+        if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
             raise LedgerError(
                 f"{path}: no such ledger: check the path, or set its total with "
                 f"adaptive-qs ledger create --ledger {path}"

@@ -30,12 +30,16 @@ EXIT_CODES = {0, 2, 3, 4}
 OUTPUTS = {"--out", "--release", "--report"}
 """Options that name a file which a failed command must not leave behind."""
 
-INPUTS = ["t.csv", "bad.csv", "s.json", "w.json", "q.json", "r.zip", "none.csv", ".", ""]
+LEDGER = "l.ledger"
+INPUTS = ["t.csv", "bad.csv", "s.json", "w.json", "q.json", "r.zip", LEDGER, "none.csv", ".", ""]
 FILES = [*INPUTS, "o.csv", "o.csv.gz", "o.parquet", "o.zip", "o.json", "no/o.csv", "x" * 300]
 NUMBERS = ["0", "1", "2", "0.5", "1e-9", "-1", "nan", "inf", "1e308", "5e-324", "9" * 400, "x", "",
            "1,2", "0,1", "1MB", "3GB"]  # fmt: skip
 WORDS = ["auto", "marginal", "prefix", "range", "hybrid", "affine", "random", "custom", "hdmm",
          "identity", "product", "uniform", "mbi", "sdv", "schema", "workload"]  # fmt: skip
+USUAL = [("--schema", "s.json", 9), ("--epsilon", "1", 9), ("--out", "o.csv", 9),
+         ("--ledger", LEDGER, 5), ("--pairs", "1", 10)]  # fmt: skip
+"""Options with the values that they mostly have, and in how many cases of ten."""
 _numbers = st.sampled_from(NUMBERS) | st.integers(-3, 60).map(str) | st.floats().map(repr)
 _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
 _POOLS = {
@@ -89,9 +93,8 @@ def argument_lists(draw: st.DrawFn) -> list[str]:
         likely = {"sample": "r.zip", "schema": "s.json"}.get(verb.words[0], "t.csv")
         usual = "t.csv" if number else likely
         words.append(draw(st.sampled_from([usual] * 30 + INPUTS)))
-    usual_values = {"--schema": "s.json", "--epsilon": "1", "--out": "o.csv"}
-    for option, value in usual_values.items():
-        if option in verb.options and draw(st.integers(0, 9)):
+    for option, value, tenths in USUAL:
+        if option in verb.options and draw(st.integers(1, 10)) <= tenths:
             words += [option, value]
     chosen = draw(st.lists(st.sampled_from(sorted(verb.options) or ["--help"]), max_size=2))
     for option in chosen:
@@ -113,20 +116,28 @@ def _files() -> dict[str, bytes]:
         "w.json": json.dumps(marginals).encode(),
         "q.json": json.dumps(queries).encode(),
         "r.zip": release_bytes(),
+        LEDGER: _ledger_bytes(),
     }
 
 
-def _values(words: list[str]) -> tuple[set[str], set[str]]:
-    """Values of the options that name outputs, and those of all others."""
+@cache
+def _ledger_bytes() -> bytes:
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder) / LEDGER
+        assert main(["ledger", "create", "--ledger", str(path), "--epsilon", "3"]) == 0
+        return path.read_bytes()
+
+
+def _values(words: list[str], options: set[str]) -> set[str]:
+    """What these options are given."""
     pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
-    outputs = {value for option, value in pairs if option in OUTPUTS}
-    return outputs, {value for option, value in pairs} - outputs
+    return {value for option, value in pairs if option in options and value}
 
 
 def check_command(words: list[str]) -> None:
     """A documented exit code, no traceback, no cell, and no file but the outputs that it names."""
     before = _files()
-    outputs, others = _values(words)
+    outputs = _values(words, OUTPUTS)
     quick = partial(SynthesisSettings, fewest_rows=50)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for name, content in before.items():
@@ -150,9 +161,11 @@ def check_command(words: list[str]) -> None:
     assert before.keys() <= after.keys()
     if "--demo" in words:
         outputs |= {"adult_synthetic.csv", "adult_answers.parquet"}
-    allowed = {name for name in changed if name.startswith(tuple(others - {""}))}
+    ledgers = tuple(_values(words, {"--ledger"}))
+    allowed = {name for name in changed - before.keys() if name.startswith(ledgers)}
+    allowed |= {LEDGER} & set(ledgers)
     if code == 0:
-        allowed |= outputs | {str(stamp_path(Path(name))) for name in outputs if name}
+        allowed |= outputs | {str(stamp_path(Path(name))) for name in outputs}
     assert changed <= allowed, (code, changed, err.getvalue())
     if code:
         lines = err.getvalue().splitlines()
