@@ -23,6 +23,7 @@ from adaptive_qs.errors import InputError
 
 MAX_TEXT_BYTES = 2**28
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNIX = 3
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
@@ -40,15 +41,13 @@ class ArchiveWriter:
 
     def add_text(self, name: str, text: str) -> None:
         """A member of UTF-8 text."""
-        member = zipfile.ZipInfo(name, _EPOCH)
+        member = _member(name)
         member.compress_type = zipfile.ZIP_DEFLATED
-        member.external_attr = 0o644 << 16
         self._zip.writestr(member, text.encode(), compresslevel=6)
 
     def add_array(self, name: str, parts: Sequence[NDArray[np.float64]]) -> None:
         """A member with these arrays, flattened and joined, as one npy vector of float64."""
-        member = zipfile.ZipInfo(name, _EPOCH)
-        member.external_attr = 0o644 << 16
+        member = _member(name)
         header = {"descr": "<f8", "fortran_order": False, "shape": (sum(p.size for p in parts),)}
         with self._zip.open(member, "w", force_zip64=True) as file:
             np.lib.format.write_array_header_1_0(file, header)
@@ -58,6 +57,14 @@ class ArchiveWriter:
     def close(self) -> None:
         """Write the directory of members."""
         self._zip.close()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """A member that tells nothing of when and on what system it was written."""
+    member = zipfile.ZipInfo(name, _EPOCH)
+    member.create_system = _UNIX
+    member.external_attr = 0o644 << 16
+    return member
 
 
 @contextmanager

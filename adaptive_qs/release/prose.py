@@ -38,6 +38,11 @@ def manifest_lines(statement: Statement) -> list[str]:
     lines = ["# Privacy statement", ""]
     if statement.insecure:
         lines += [f"**{statement.stamp}.** Nothing below holds for whoever knows the seed.", ""]
+    if any(fact.basis == "NOT COVERED" for fact in facts):
+        lines += [
+            "**The promise does not cover what the schema tells: it was taken from the data.**",
+            "",
+        ]
     lines += ["## What is promised", "", *_promise(statement), ""]
     lines += ["## What was paid for", "", *_payments(statement), ""]
     for basis, heading in _HEADINGS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.data.stamps import PRIVATE, Stamp
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
-from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
 from adaptive_qs.release.environment import package_version, versions
 from adaptive_qs.release.fact import Fact, NonNegative, total_cost
@@ -36,6 +37,11 @@ class LedgerEntry(BaseModel):
     """Number of the entry of the run's last release."""
     hash: Hex
     """Of that entry, and so of all before it."""
+
+    @classmethod
+    def of(cls, place: Place | None) -> Self | None:
+        """The same as the ledger tells it; None where there is no durable one."""
+        return None if place is None else cls(**asdict(place))
 
 
 class Statement(BaseModel):

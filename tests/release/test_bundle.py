@@ -179,6 +179,12 @@ def test_the_statement_for_people_is_that_of_the_manifest(release, saved):
         assert archive.read("statement.md").decode() == statement_page(release.manifest)
 
 
+def test_members_tell_neither_time_nor_system(saved):
+    with zipfile.ZipFile(saved) as archive:
+        told = {(m.date_time, m.create_system, m.extra) for m in archive.infolist()}
+    assert told == {((1980, 1, 1, 0, 0, 0), 3, b"")}
+
+
 def test_a_noise_seed_is_not_told(tmp_path):
     make_release(insecure_seed=918_273_645).save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:

@@ -18,7 +18,7 @@ from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost, GaussianEvent
+from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
 from adaptive_qs.release.beside import manifest_path, write_manifest
 from adaptive_qs.release.environment import package_version
 from adaptive_qs.release.facts import TABLES, facts_of
@@ -86,7 +86,9 @@ def test_the_page_tells_every_payment_and_what_is_not_covered(made):
     for fact in manifest.facts:
         if fact.kind != "other":  # its text is a label, which may need escapes
             assert fact.fact in page
-    assert ("Not covered by the promise" in page) == (TAKEN_FROM_DATA in schema.description)
+    drafted = TAKEN_FROM_DATA in schema.description
+    assert ("Not covered by the promise" in page) == drafted
+    assert page.splitlines()[2].startswith("**The promise does not cover") == drafted
     assert len(page.splitlines()) < 80 + 2 * len(paid)
 
 
@@ -120,6 +122,18 @@ PLAIN = manifest_of(SCHEMA, [BEFORE])
 def test_statements_that_contradict_themselves_are_refused(change, complaint):
     with pytest.raises(ValidationError, match=complaint):
         manifest_of(SCHEMA, [BEFORE], **change)
+
+
+def test_the_share_of_delta_for_discoveries_counts():
+    found = PartitionEvent("values of job", 1, 40, Fraction(1, 1000))
+    spent = float_above(Cost.of([BEFORE, found]).rho)
+    epsilon = epsilon_of(spent, 1e-6)
+    stated = manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-6 + 1e-3)
+    assert "| 0.001 |" in statement_page(stated)
+    with pytest.raises(ValidationError, match="implies"):
+        manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-3)
+    with pytest.raises(ValidationError, match="implies"):
+        manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-6)
 
 
 def test_gaussian_dp_is_stated_exactly():
