@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import InputError
 from adaptive_qs.faults import NAMED, SYNCED, WRITTEN, reach
 
@@ -22,17 +22,17 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
         InputError: the file cannot be written.
     """
     target = Path(path)
-    temporary = _temporary(target)
+    handle, temporary = _temporary(target)
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(handle, "wb") as file:  # open, and so locked, until it has its name
             yield file
             file.flush()
             reach(WRITTEN)
             os.fsync(file.fileno())
-        reach(SYNCED)
-        temporary.replace(target)
+            reach(SYNCED)
+            temporary.replace(target)
         reach(NAMED)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None
     finally:
@@ -58,22 +58,23 @@ def check_writable(path: str | Path) -> None:
     Raises:
         InputError: it cannot.
     """
-    _temporary(Path(path)).unlink(missing_ok=True)
+    handle, temporary = _temporary(Path(path))
+    temporary.unlink(missing_ok=True)
+    os.close(handle)
 
 
-def _temporary(target: Path) -> Path:
-    """A new empty file beside the target, with the permissions of any new file."""
+def _temporary(target: Path) -> tuple[int, Path]:
+    """A new empty file beside the target and its handle, with the permissions of any new file."""
     try:
         with contextlib.suppress(FileNotFoundError):
             _check_kind(target, target.stat().st_mode)
-        handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
+        handle, temporary = create_partial(target)
     except OSError as error:
         raise _unwritable(target, error) from None
     umask = os.umask(0)
     os.umask(umask)
     os.fchmod(handle, 0o666 & ~umask)
-    os.close(handle)
-    return Path(name)
+    return handle, temporary
 
 
 def _check_kind(target: Path, mode: int) -> None:
@@ -81,15 +82,6 @@ def _check_kind(target: Path, mode: int) -> None:
         raise InputError(f"{target}: is a folder: give the path of a file")
     if not stat.S_ISREG(mode):
         raise InputError(f"{target}: is not a regular file: give another path")
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:

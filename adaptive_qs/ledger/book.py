@@ -98,7 +98,6 @@ class LedgerBook:
         with self._store.writing():
             self.check_remaining(cost)
             number = self._store.newest_run() + 1
-            lock = self._lock(number)
             reserved = Reserved(
                 held=Price.of(self.held + cost),
                 run=number,
@@ -108,6 +107,7 @@ class LedgerBook:
                 insecure=insecure,
             )
             self._store.append(reserved)
+            lock = self._lock(number)  # last of all: only the commit can fail after it
         reach(RESERVED)
         return LedgerRun(self._store, self.identity, reserved, lock)
 

@@ -55,7 +55,12 @@ def last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
     """
     previous, number = START, 0
     for row in rows:
-        if row != chained(previous, number + 1, row.time, row.body):
+        if not _is_text(row) or row != chained(previous, number + 1, row.time, row.body):
             return number, False
         previous, number = row.hash, row.number
     return number, True
+
+
+def _is_text(row: Row) -> bool:
+    """A damaged file may hold values of any type."""
+    return isinstance(row.time, str) and isinstance(row.body, str)

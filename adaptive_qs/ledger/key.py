@@ -10,10 +10,10 @@ import hashlib
 import hmac
 import os
 import secrets
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import LedgerError
 
 KEY_BYTES = 32
@@ -54,14 +54,15 @@ def _key(path: Path) -> bytes:
 
 def _make(path: Path) -> None:
     """Write a new key, readable by its owner only, whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    handle, temporary = create_partial(path)
     try:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_hex(KEY_BYTES) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        os.link(name, path)
+            os.link(temporary, path)
     except FileExistsError:
         pass  # another process was faster
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)

@@ -20,19 +20,16 @@ class RunLock:
 
     Attributes:
         held: whether it could be had.
+
+    Raises:
+        OSError: the file of the lock cannot be opened.
     """
 
     def __init__(self, ledger: Path, run: int) -> None:
         """Try to take the lock."""
         self._path = ledger.with_name(f".{ledger.name}.run-{run}.lock")
-        self._handle: int | None = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        self.held = True
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(self._handle)
-                self._handle, self.held = None, False
+        self._handle = self._taken()
+        self.held = self._handle is not None
 
     def release(self) -> None:
         """Let go, and remove the file."""
@@ -40,3 +37,25 @@ class RunLock:
             self._path.unlink(missing_ok=True)
             os.close(self._handle)
             self._handle = None
+
+    def _taken(self) -> int | None:
+        """A handle that holds the lock, if nobody else has it."""
+        while True:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            if fcntl is None:
+                return handle
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                return None
+            if self._names(handle):
+                return handle
+            os.close(handle)  # the file of a lock that was let go of just now
+
+    def _names(self, handle: int) -> bool:
+        """Whether the path still names the file of this handle."""
+        try:
+            return os.path.samestat(os.fstat(handle), os.stat(self._path))
+        except FileNotFoundError:
+            return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote
+from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, SpentNote
 from adaptive_qs.faults import DELIVERED, reach
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.key import keyed_hash
@@ -42,7 +42,11 @@ class Session:
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
         if self._book is not None and not resume:
-            self._book.check_remaining(cost)
+            try:
+                self._book.check_remaining(cost)
+            except BudgetExceeded:
+                self._book.close()
+                raise
 
     @property
     def durable(self) -> bool:
@@ -123,3 +127,5 @@ class Session:
             with suppress(AdaptiveQsError):  # the budget stays reserved then
                 self._run.leave()
             self._run = None
+        if self._book is not None:
+            self._book.close()

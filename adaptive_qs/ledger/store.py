@@ -1,14 +1,13 @@
-"""The file of a ledger: SQLite, write-ahead log, every commit synced to the disk.
+"""What a ledger file holds: entries that are only ever appended, and the outputs of open runs.
 
 One writer at a time, in transactions that take the lock before they read (BEGIN IMMEDIATE), so
-that no two processes decide on the same state. Entries are only ever appended.
+that no two processes decide on the same state.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -16,34 +15,12 @@ from pathlib import Path
 from typing import Literal
 
 from adaptive_qs.errors import LedgerError
-from adaptive_qs.ledger.chain import START, Row, chained, last_sound
-from adaptive_qs.ledger.entries import Body, Closed, Opened, Released, Reserved
-
-FORMAT_VERSION = 1
-APPLICATION_ID = 0x61715F73
-BUSY_SECONDS = 60.0
+from adaptive_qs.ledger.chain import START, Row, chained
+from adaptive_qs.ledger.database import connect, create, explanation, patiently
+from adaptive_qs.ledger.entries import Body, Opened
+from adaptive_qs.ledger.soundness import check_sound
 
 Kind = Literal["opened", "reserved", "released", "closed"]
-
-_TABLES = f"""
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT_VERSION};
-CREATE TABLE entries (
-    number INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run INTEGER,
-    position INTEGER, body TEXT NOT NULL, hash BLOB NOT NULL
-);
-CREATE UNIQUE INDEX releases ON entries (run, position) WHERE kind = 'released';
-CREATE UNIQUE INDEX reservations ON entries (run) WHERE kind = 'reserved';
-CREATE UNIQUE INDEX closings ON entries (run) WHERE kind = 'closed';
-CREATE TABLE outputs (
-    run INTEGER, position INTEGER, part INTEGER, kind TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (run, position, part)
-);
-CREATE TRIGGER no_change BEFORE UPDATE ON entries
-    BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
-CREATE TRIGGER no_removal BEFORE DELETE ON entries
-    BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END;
-"""
 
 
 class Store:
@@ -65,8 +42,12 @@ class Store:
                 f"adaptive-qs ledger create --ledger {path}"
             )
         with self._explained():
-            self._connection = _connect(self.path)
-            self._check()
+            self._connection = connect(self.path)
+            try:
+                check_sound(self._connection, self.path)
+            except BaseException:
+                self.close()
+                raise
 
     @classmethod
     def create(cls, path: str | Path, opened: Opened) -> Store:
@@ -76,20 +57,9 @@ class Store:
             LedgerError: there is a file already, or none can be written there.
         """
         target = Path(path)
+        row = chained(START, 1, _now(), opened.model_dump_json())
         try:
-            handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
-            os.close(handle)
-            temporary = Path(name)
-            try:
-                connection = _connect(temporary)
-                connection.executescript(_TABLES)
-                row = chained(START, 1, _now(), opened.model_dump_json())
-                _insert(connection, row, opened)
-                connection.close()  # the last connection folds the log into the file
-                os.link(temporary, target)
-            finally:
-                for suffix in ("", "-wal", "-shm"):
-                    Path(name + suffix).unlink(missing_ok=True)
+            create(target, lambda connection: _insert(connection, row))
         except FileExistsError:
             raise LedgerError(
                 f"{path}: exists already, and a total is set once: give another path"
@@ -100,7 +70,7 @@ class Store:
                 f"{path}: cannot be written ({reason}): give a path in a writable folder"
             ) from None
         except sqlite3.Error as error:
-            raise _explanation(target, error) from None
+            raise explanation(target, error) from None
         return cls(target)
 
     def close(self) -> None:
@@ -116,7 +86,7 @@ class Store:
             LedgerError: the file cannot be locked or written.
         """
         with self._explained():
-            self._connection.execute("BEGIN IMMEDIATE")
+            patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
             try:
                 yield
                 self._connection.execute("COMMIT")
@@ -129,7 +99,7 @@ class Store:
         """Add an entry; inside :meth:`writing`."""
         last = self.last()
         row = chained(last.hash, last.number + 1, _now(), body.model_dump_json())
-        _insert(self._connection, row, body)
+        _insert(self._connection, row)
         return row
 
     def add_outputs(self, run: int, position: int, stored: list[tuple[str, bytes]]) -> None:
@@ -189,92 +159,17 @@ class Store:
         with self._explained():
             return [run for (run,) in self._connection.execute(query)]
 
-    def _check(self) -> None:
-        pragma = self._connection.execute
-        if pragma("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise LedgerError(f"{self.path}: is not a ledger: check the path")
-        if (found := pragma("PRAGMA user_version").fetchone()[0]) > FORMAT_VERSION:
-            raise LedgerError(
-                f"{self.path}: made by a newer version (format {found}, this one reads up to "
-                f"{FORMAT_VERSION}): upgrade adaptive-qs"
-            )
-        self._connection.execute("BEGIN")  # one state of the file for the whole check
-        try:
-            number, sound = self._last_sound()
-        finally:
-            self._connection.execute("ROLLBACK")
-        if not sound or number == 0:
-            raise LedgerError(
-                f"{self.path}: is damaged after entry {number:,}, the last good one: restore a "
-                "copy, and count as spent whatever was released since it was made"
-            )
-
-    def _last_sound(self) -> tuple[int, bool]:
-        number = 0
-
-        def rows() -> Iterator[Row]:
-            nonlocal number
-            for row in self.rows():
-                yield row
-                number = row.number
-
-        try:
-            if not (sound := last_sound(rows()))[1]:
-                return sound
-            whole = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-        except (sqlite3.Error, LedgerError, TypeError):
-            return number, False
-        return sound[0], whole
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Errors of the database in one line that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
-            raise _explanation(self.path, error) from None
+            raise explanation(self.path, error) from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
-
-
-def _insert(connection: sqlite3.Connection, row: Row, body: Body) -> None:
-    run = body.run if isinstance(body, Reserved | Released | Closed) else None
-    position = body.position if isinstance(body, Released) else None
-    connection.execute(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (row.number, row.time, body.kind, run, position, row.body, row.hash),
-    )
-
-
-def _explanation(path: Path, error: sqlite3.Error) -> LedgerError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    for prefix, words in _REASONS.items():
-        if name.startswith(prefix):
-            return LedgerError(f"{path}: {words}")
-    return LedgerError(
-        f"{path}: the ledger cannot be used ({name or 'unknown reason'}): restore a copy"
-    )
-
-
-_REASONS = {
-    "SQLITE_BUSY": "other processes keep the ledger locked: try again when they are done",
-    "SQLITE_LOCKED": "other processes keep the ledger locked: try again when they are done",
-    "SQLITE_FULL": "no space left for the ledger: free some and try again",
-    "SQLITE_READONLY": "the ledger or its folder is read-only: make both writable",
-    "SQLITE_CANTOPEN": "the ledger cannot be opened: make it and its folder readable and writable",
-    "SQLITE_PERM": "the ledger cannot be opened: make it and its folder readable and writable",
-    "SQLITE_NOTADB": "is not a ledger, or is damaged from its first entry on: restore a copy",
-    "SQLITE_CONSTRAINT": "another process continued the same run: leave it to that one",
-    "SQLITE_IOERR": "the disk refused to read or write the ledger: mend it and try again",
-    "SQLITE_CORRUPT": "is damaged: adaptive-qs ledger verify names the last good entry",
-}
+def _insert(connection: sqlite3.Connection, row: Row) -> None:
+    connection.execute("INSERT INTO entries (number, time, body, hash) VALUES (?, ?, ?, ?)", row)
 
 
 def _now() -> str:
