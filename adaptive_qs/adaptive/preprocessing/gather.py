@@ -97,6 +97,7 @@ def gather(
             gathered.texts[name] = collector.texts.sorted()
         else:
             gathered.numbers[name] = np.concatenate(collector.numbers)
+            collector.numbers.clear()
     return gathered
 
 

@@ -36,11 +36,12 @@ def quantile_edges(
         cut: whether the lower and the upper end may be cut off where there is hardly a row.
 
     Returns:
-        Two or more positions in 0 .. cells, most_bins + 1 at most.
+        Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
+        are no more rows than noise.
     """
     sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
-    if sums[-1] <= 0:
-        sums = np.arange(1, counts.size + 1, dtype=np.float64)
+    if sums[-1] <= prefix_std:
+        return np.array([0, counts.size])
     mass = np.diff(sums, prepend=0.0)
     share = float(sums[-1]) / most_bins
     few = min(TAIL_DEVIATIONS * prefix_std, TAIL_SHARE * share)

@@ -11,7 +11,7 @@ already released; the edges follow from the noisy counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -63,6 +63,9 @@ def learn_ranges(
     return {grid.plan.column.name: grid.column(noisy) for grid, noisy in zip(grids, trees)}
 
 
+_BLOCK = 1 << 20
+
+
 @dataclass(frozen=True)
 class _Plan:
     """A column and the units of ρ for its bounds and its bins."""
@@ -86,7 +89,7 @@ class _Plan:
         return self.column.span
 
     def magnitude_request(self, values: Numbers) -> CountsRequest:
-        counts = Magnitudes.of(self.column).counts(values)
+        counts = _counted(Magnitudes.of(self.column).counts, values)
         return CountsRequest(self.label, counts, 1, _variance(1, self.bounds_units))
 
 
@@ -104,7 +107,7 @@ class _Grid:
         return cls(plan, points, Tree.best(points.size - 1))
 
     def request(self, values: Numbers) -> CountsRequest:
-        counts = self.tree.counts(self._cell_counts(values))
+        counts = self.tree.counts(_counted(self._cell_counts, values))
         height = self.tree.height
         return CountsRequest(self.plan.label, counts, height, self._noise_variance)
 
@@ -131,6 +134,14 @@ class _Grid:
             values = values[(first <= values) & (values <= last)]
         cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
         return np.bincount(cells, minlength=self.points.size - 1)
+
+
+def _counted(count: Callable[[Numbers], Counts], values: Numbers) -> Counts:
+    """Counts of all values, with temporary arrays of a block only."""
+    total = count(values[:_BLOCK])
+    for start in range(_BLOCK, values.size, _BLOCK):
+        total += count(values[start : start + _BLOCK])
+    return total
 
 
 def _released(mechanisms: Mechanisms, requests: list[CountsRequest]) -> list[Counts]:

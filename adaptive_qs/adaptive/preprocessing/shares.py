@@ -23,9 +23,7 @@ def discovery_share(schema: Schema) -> Fraction:
     return DELTA_SHARE if discovers else Fraction(0)
 
 
-def preprocessing_cost(
-    schema: Schema, budget: Cost, share: float = DEFAULT_SHARE
-) -> Cost:
+def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHARE) -> Cost:
     """What learning the private columns of a schema may cost; nothing if it has none.
 
     Args:
