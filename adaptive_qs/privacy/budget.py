@@ -150,4 +150,4 @@ def float_below(value: Fraction) -> float:
 
 def float_above(value: Fraction) -> float:
     """The smallest float that is not below the value."""
-    return -float_below(-value)
+    return 0.0 - float_below(-value)  # a zero without a sign

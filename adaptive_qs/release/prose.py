@@ -58,7 +58,8 @@ def _promise(s: Statement) -> list[str]:
     factor = f" = {math.exp(s.epsilon):.4g}" if s.epsilon <= TELLING_EPSILON else ""
     means = f"({s.epsilon:.6g}, {s.delta:g})-differential privacy"
     if s.mu is None:
-        guarantee = f"rho-zCDP with rho = {s.rho:.6g}, which implies {means}"
+        kind = f"{s.delta_spent:.3g}-approximate " if s.delta_spent else ""
+        guarantee = f"{kind}rho-zCDP with rho = {s.rho:.6g}, which implies {means}"
     else:
         guarantee = f"mu-Gaussian DP with mu = {s.mu:.6g}, which is {means}; rho = {s.rho:.6g} zCDP"
     return [

@@ -129,7 +129,10 @@ def test_the_share_of_delta_for_discoveries_counts():
     spent = float_above(Cost.of([BEFORE, found]).rho)
     epsilon = epsilon_of(spent, 1e-6)
     stated = manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-6 + 1e-3)
-    assert "| 0.001 |" in statement_page(stated)
+    page = statement_page(stated)
+    assert "| 0.001 |" in page
+    assert "| 0 |" in page
+    assert "guarantee: 0.001-approximate rho-zCDP" in page
     with pytest.raises(ValidationError, match="implies"):
         manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-3)
     with pytest.raises(ValidationError, match="implies"):
