@@ -66,7 +66,7 @@ class AnswersManifest(Statement):
     @property
     def charges_in(self) -> str:
         """The manifest itself."""
-        return "charges of the manifest"
+        return "the field charges of the manifest"
 
     @model_validator(mode="after")
     def _check_charges(self) -> Self:

@@ -105,7 +105,7 @@ def _threat_model(s: Statement) -> list[str]:
 
 def _checks(s: Statement) -> list[str]:
     lines = [
-        f"Every charge is in {s.charges_in}, exactly. Discrete Gaussian noise costs "
+        f"Every charge stands in {s.charges_in}, exactly. Discrete Gaussian noise costs "
         "rho = squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism "
         "epsilon² / 8, discovering values 1 / (2 noise_variance) and its delta. Rounded up to "
         "units of 2^-60 rho and 2^-100 delta one by one, the charges add up to the rho_units and "

@@ -110,7 +110,7 @@ def test_the_page_is_about_answers():
     stated = state(planned, events, ledger=entry)
     page = statement_page(stated)
     assert "mu-Gaussian DP" in page
-    assert "charges of the manifest" in page
+    assert "the field charges of the manifest" in page
     assert "every answer with its standard error" in page
     assert "up to entry 7" in page
     assert page == statement_page(AnswersManifest.model_validate_json(stated.to_json()))
