@@ -64,8 +64,8 @@ def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | No
     needed = PROCESS_BYTES + fitted_rows * attributes * SYNTHETIC_CODE_BYTES
     if needed > ceiling:
         raise ResourceExceeded(
-            f"{num_rows:,} rows of {attributes} columns need about {needed / 2**20:,.0f} MB, more "
-            f"than the {ceiling / 2**20:,.0f} MB there are: "
+            f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
+            f"more than the {ceiling / 2**20:,.0f} MB there are: "
             + ("ask for fewer rows or " if num_rows == fitted_rows else "")
             + "raise --max-memory"
         )

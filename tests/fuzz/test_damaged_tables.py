@@ -92,10 +92,11 @@ def expect(outcome, hint, table, before):
 
 
 def through_every_command(run, table, content, hint, verbs=VERBS):
+    """Only a table of unusual shape is worth the seconds of a whole `synthesize`."""
     Path("good.csv").write_bytes(csv(ROW))
     Path(table).write_bytes(content)
     before = sorted(Path.cwd().iterdir())
-    for verb in verbs:
+    for verb in [v for v in verbs if v != "synthesize" or hint is not FITS]:
         expect(run(verb, table, *(["--force"] if verb == "answer" else [])), hint, table, before)
     proposed = run("schema init", table)
     assert proposed.code in (0, 2), proposed

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 
 from .properties import PROPERTIES
 
-EXAMPLES = {"csv": 200, "frames": 100, "parquet": 120, "schema": 250, "workload": 250,
+EXAMPLES = {"csv": 150, "frames": 100, "parquet": 120, "schema": 250, "workload": 250,
             "commands": 100, "releases": 100}  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from .conftest import VERBS
 from .tables import CANARY, CANARY_NUMBER, COLUMNS, GOOD, HEADER, ROW, SCHEMA
 
 CANARIES = (CANARY, CANARY_NUMBER)
-CELLS = [CANARY, CANARY_NUMBER, f"{CANARY_NUMBER}.5", f'"{CANARY}, ""{CANARY}"""', f"{CANARY}\n2"]
+CELLS = [CANARY, CANARY_NUMBER, f'"{CANARY}, ""{CANARY}"""', f"{CANARY}\n2"]
 LINES = {
     "ragged": f"{CANARY},{CANARY_NUMBER}".encode(),
     "quotes": f'"{CANARY},{CANARY_NUMBER}'.encode(),
@@ -83,7 +83,7 @@ def everywhere(run, capture, make):
 
 
 @pytest.mark.parametrize("name", sorted(set(COLUMNS) - {"num"}))
-@pytest.mark.parametrize("cell", CELLS, ids="abcde")
+@pytest.mark.parametrize("cell", CELLS, ids="abcd")
 def test_cells(name, cell, run, caplog):
     bad = ",".join({**{n: good[0] for n, good in GOOD.items()}, name: cell}.values()).encode()
 
