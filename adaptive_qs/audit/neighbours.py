@@ -60,14 +60,13 @@ def _neighbours(
     codes: Codes, rows: Rows, schema: Schema, folder: Path, rng: np.random.Generator
 ) -> Iterator[tuple[str, Rows]]:
     """Neighbours of a table, by the kind of row that they have more or less."""
-    distinct, counts = np.unique(codes, axis=0, return_counts=True)
+    sizes = schema.domain().sizes
+    counts = [np.bincount(column, minlength=size) for column, size in zip(codes.T, sizes)]
     wanted = {
-        "a typical row more": distinct[counts.argmax()],
+        "a typical row more": rng.choice(codes),
         "a row of first codes more": np.zeros_like(codes[0]),
-        "the rarest values more": np.array([_rarest(column) for column in codes.T]),
-        "values never seen more": np.array(
-            [_unseen(column, size) for column, size in zip(codes.T, schema.domain().sizes)]
-        ),
+        "the rarest values more": [_rarest(c[c > 0], np.flatnonzero(c), rng) for c in counts],
+        "values never seen more": [_rarest(c, np.arange(len(c)), rng) for c in counts],
     }
     added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
     yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
@@ -82,16 +81,9 @@ def _neighbours(
     yield ("a row less" if removed else "the only row less"), removed
 
 
-def _rarest(codes: Codes) -> int:
-    """The least frequent code that occurs."""
-    counts = np.bincount(codes)
-    return int(np.where(counts > 0, counts, len(codes) + 1).argmin())
-
-
-def _unseen(codes: Codes, size: int) -> int:
-    """A code that does not occur, or the rarest."""
-    counts = np.bincount(codes, minlength=size)
-    return int(counts.argmin())
+def _rarest(counts: Codes, codes: Codes, rng: np.random.Generator) -> int:
+    """One of the least frequent codes."""
+    return int(rng.choice(codes[counts == counts.min()]))
 
 
 def _replaced(row: list[str], cells: list[str | None]) -> list[str]:

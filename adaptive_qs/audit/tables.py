@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +44,12 @@ def _low_codes(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     return _uniform([(size + 1) // 2 for size in sizes], rng)
 
 
+def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
+    """Every value as often as any other: one row decides which is the most frequent."""
+    rows = min(math.lcm(*sizes) * 4, MOST_ROWS)
+    return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
+
+
 def _few_rows(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     return rng.integers(0, sizes, (3, len(sizes)))
 
@@ -57,6 +64,7 @@ KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = Map
         "dependent": _dependent,
         "one combination": _one_combination,
         "low codes": _low_codes,
+        "balanced": _balanced,
         "few rows": _few_rows,
         "one row": _one_row,
     }

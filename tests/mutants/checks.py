@@ -1,0 +1,289 @@
+"""The checks of this suite as functions: each returns what is wrong, nothing where all is well.
+
+They are the suite's own, some of them made shorter. Mutants are run against them.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import math
+import os
+import tempfile
+import zipfile
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from adaptive_qs.adaptive.loop import run_loop
+from adaptive_qs.answering.workloads import resolve_queries
+from adaptive_qs.audit.jobs import Synthesis, marginals_of
+from adaptive_qs.audit.replay import Recorder
+from adaptive_qs.audit.run import audit
+from adaptive_qs.audit.tables import KINDS
+from adaptive_qs.cli import main
+from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.domain import Domain, subsets
+from adaptive_qs.errors import BudgetExceeded, LedgerError, SpentNote
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.session import Session
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.synthesizer.target import PrivacyTarget
+
+from ..audit import game, recompute
+from ..privacy import noise_paths
+
+SCHEMA = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "a", "type": "categorical", "values": ["x", "y", "z"], "missing": ["?"]},
+            {"name": "b", "type": "integer", "min": 0, "max": 11, "bins": 6},
+            {"name": "c", "type": "boolean"},
+        ],
+    }
+)
+DRAWS = 200_000
+
+
+@contextlib.contextmanager
+def quick_tables():
+    """Fit tables with few rows: these checks are not about their quality."""
+    few = partial(SynthesisSettings, fewest_rows=500)
+    with mock.patch("adaptive_qs.release.release.SynthesisSettings", few):
+        yield
+
+
+def replay() -> list[str]:
+    """Neighbouring tables and frozen noise: requests, sensitivities and bytes."""
+    queries = resolve_queries(2, SCHEMA.domain())
+    for pairs in (len(KINDS), 6 * len(KINDS)):  # a few will do for most bugs
+        report = audit(SCHEMA, queries, pairs, sample_every=10**6)
+        if report.findings:
+            break
+    return [f"{f.check}: {f.label}" for f in report.findings]
+
+
+def replayed_tables() -> list[str]:
+    """The same for sampled tables."""
+    with quick_tables():
+        queries = resolve_queries(2, SCHEMA.domain())
+        report = audit(SCHEMA, queries, pairs=3, rhos=(5.0,), sample_every=1)
+    return [f"{f.check}: {f.label}" for f in report.findings]
+
+
+def noise() -> list[str]:
+    """Noise of three paths against its exact law, and of measurements against each other."""
+    paths = noise_paths.paths()
+    wanted = ["counts, sigma 4/5", "residual, scaled", "queries, counts"]
+    return [f for name in wanted for f in noise_paths.faults(paths[name](DRAWS).figures())]
+
+
+def selection() -> list[str]:
+    """Frequencies of the exponential mechanism against its probabilities."""
+    return noise_paths.faults(noise_paths.paths()["selection, scores"](20_000).figures())
+
+
+def neighbour_game() -> list[str]:
+    """The tester's lower bound of μ."""
+    bound = game.loop_game(300).mu
+    return [] if bound <= game.MU else [f"mu is at least {bound}"]
+
+
+def recomputed() -> list[str]:
+    """A release bundle recomputed from its file."""
+    rng = np.random.default_rng(0)
+    domain = SCHEMA.domain()
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 300) for n in domain.sizes])
+    workload = marginals_of(resolve_queries(2, domain))
+    job = Synthesis.of(SCHEMA, workload, PrivacyTarget.of(rho=1.0))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        job.publish(table, Mechanisms(Budget(1.0), InsecureSeed(0)), folder, sampled=False)
+        return recompute.problems(folder / "release.zip")
+
+
+def counts() -> list[str]:
+    """Marginals against a count row by row, and against a table too long for small floats."""
+    rng = np.random.default_rng(0)
+    domain = Domain.from_sizes({"a": 2, "b": 3, "c": 5})
+    codes = np.array([rng.integers(0, n, 50) for n in domain.sizes])
+    counter = MarginalCounter(CodedTable.from_codes(domain, codes))
+    wrong = []
+    for clique in subsets((0, 1, 2)):
+        slow = np.zeros(domain.shape(clique), dtype=np.int64)
+        for row in codes.T:
+            slow[tuple(row[i] for i in clique)] += 1
+        if not np.array_equal(counter.count(clique), slow):
+            wrong.append(f"marginal {clique}")
+    one = Domain.from_sizes({"a": 2})
+    long = MarginalCounter(CodedTable.from_codes(one, [np.zeros(2**24 + 1, np.uint8)]))
+    if long.count((0,)).tolist() != [2**24 + 1, 0]:
+        wrong.append("a long table")
+    return wrong
+
+
+def budget() -> list[str]:
+    """The ledger: nothing is forgiven, and what is refused is not drawn."""
+    drawn = []
+
+    def attempt(limit, *events):
+        with contextlib.suppress(BudgetExceeded):
+            ledger = Budget(limit)
+            ledger.release(events, lambda: drawn.append(events) or [0] * len(events))
+            return ledger
+        return None
+
+    whole = GaussianEvent("counts", 1, Fraction(1, 2))
+    above = GaussianEvent("counts", 1 + Fraction(1, UNITS_PER_RHO), Fraction(1, 2))
+    third = GaussianEvent("counts", 1, Fraction(3, 2))
+    wrong = []
+    if attempt(1.0, whole) is None:
+        wrong.append("the whole budget is refused")
+    drawn.clear()
+    if attempt(1.0, above) or attempt(0.1, *[GaussianEvent("c", Fraction(1, 10), 1)] * 3):
+        wrong.append("more than the budget is granted")
+    if drawn:
+        wrong.append("what was refused was drawn")
+    spent = attempt(1.0, third)
+    if spent is None or spent.spent.rho < third.rho:
+        wrong.append("a cost was rounded down")
+    return wrong
+
+
+def entropy() -> list[str]:
+    """System entropy never repeats: not in another source, nor on both sides of a fork."""
+    wrong = []
+    first, second = (SystemEntropy().words(4).tolist() for _ in range(2))
+    if first == second:
+        wrong.append("two sources give the same words")
+    source = SystemEntropy()
+    source.words(1)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, source.words(4).tobytes())
+        os._exit(0)
+    here = source.words(4).tobytes()
+    os.waitpid(child, 0)
+    if os.read(reading, 32) == here:
+        wrong.append("a forked process draws the same words")
+    os.close(reading)
+    os.close(writing)
+    return wrong
+
+
+class _Interrupted(Exception):
+    """Stands for a crash."""
+
+
+def retry() -> list[str]:
+    """A run that is stopped and resumed hands out again what it had drawn."""
+    domain = SCHEMA.domain()
+    rng = np.random.default_rng(0)
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 100) for n in domain.sizes])
+    workload = marginals_of(resolve_queries(2, domain))
+
+    def attempt(path, resume, stop_after):
+        calls = []
+
+        def observe(call):
+            calls.append(call)
+            if len(calls) == stop_after:
+                raise _Interrupted
+
+        session = Session(path, resume, Cost.within(1.0))
+        session.recognise([b"the same table"])
+        with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
+            mechanisms = Mechanisms(session.begin({"job": "loop"}), SystemEntropy(), observe)
+            run_loop(MarginalCounter(table), workload, mechanisms, 1.0)
+            session.finish()
+        return calls
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "ledger.db"
+        LedgerBook.create(path, Cost.within(1.0), {"rho": 1.0}).close()
+        before = attempt(path, False, 7)
+        try:
+            after = attempt(path, True, math.inf)
+        except LedgerError:
+            return ["the resumed run took another course"]
+    same = all(
+        one.event == other.event and np.array_equal(one.output, other.output)
+        for one, other in zip(before, after)
+    )
+    wrong = [] if same else ["what was drawn before was drawn again"]
+    if len(after) <= len(before) or Cost.of(c.event for c in after).rho > 1:
+        wrong.append("the resumed run did not finish inside its budget")
+    return wrong
+
+
+CANARY = "c4n4ry"
+CANARY_ROWS = {"x": 7919, "y": 1013}
+"""Rows by value; these numbers and their sum are looked for wherever something is written."""
+
+
+def canary() -> list[str]:
+    """Neither a cell nor a count of the private table shows up in anything that is written."""
+    columns = [
+        {"name": "a", "type": "categorical", "values": list(CANARY_ROWS), "catch_all": "other"},
+        {"name": "b", "type": "integer", "min": 0, "max": 4},
+    ]
+    strict = [columns[0] | {"catch_all": None}, columns[1]]
+    cells = [v for v, n in CANARY_ROWS.items() for _ in range(n)] + [CANARY] * 3
+    numbers = {str(n) for n in (*CANARY_ROWS.values(), len(cells))}
+    with tempfile.TemporaryDirectory() as name, quick_tables(), contextlib.chdir(name):
+        Path("t.csv").write_text("a,b\n" + "".join(f"{v},{k % 5}\n" for k, v in enumerate(cells)))
+        for schema, described in (("s.json", columns), ("strict.json", strict)):
+            Path(schema).write_text(json.dumps({"version": 1, "columns": described}))
+        budget = ["--rho", "0.001", "--insecure-seed", "3"]
+        common = ["t.csv", "--schema", "s.json", *budget]
+        words = _said("synthesize", *common, "--out", "o.csv", "--release", "r.zip")
+        words += _said("answer", *common, "--ways", "2", "--out", "a.csv")
+        words += _said("synthesize", "t.csv", "--schema", "strict.json", *budget, "--out", "n.csv")
+        made = [Path(path).read_text() for path in ("o.csv", "a.csv")]
+        with zipfile.ZipFile("r.zip") as archive:
+            made += [archive.read(member).decode("latin-1") for member in archive.namelist()]
+    wrong = ["a cell is written"] if any(CANARY in text for text in (words, *made)) else []
+    told = words.replace(",", "")
+    return wrong + [f"the count {n} is written" for n in sorted(numbers) if n in told]
+
+
+def _said(*arguments) -> str:
+    """All that a command prints and logs."""
+    heard = io.StringIO()
+    handler = logging.StreamHandler(heard)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
+            main(list(arguments))
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    return heard.getvalue()
+
+
+def recorded_alike() -> list[str]:
+    """One and two threads draw the same under a test seed."""
+    domain = SCHEMA.domain()
+    rng = np.random.default_rng(0)
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 300) for n in domain.sizes])
+    workload = marginals_of(resolve_queries(2, domain))
+    outputs = []
+    for workers in (1, 2):
+        recorder = Recorder(Budget(1.0), InsecureSeed(0))
+        run_loop(MarginalCounter(table), workload, recorder, 1.0, workers=workers)
+        outputs.append([np.asarray(call.output).tolist() for call in recorder.calls])
+    return [] if outputs[0] == outputs[1] else ["the draws depend on the number of threads"]
