@@ -13,7 +13,6 @@ import pytest
 from adaptive_qs import Synthesizer
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer import estimator
 
 SCHEMA = {
     "version": 1,
@@ -72,7 +71,7 @@ def artefacts(rows, folder):
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_neighbours_write_the_same_bytes(neighbour, tmp_path, monkeypatch):
     replay = Replay()
-    monkeypatch.setattr(estimator, "Mechanisms", replay)
+    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", replay)
     few_rows = partial(SynthesisSettings, fewest_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
     first = artefacts(ROWS, tmp_path)

@@ -23,7 +23,7 @@ from adaptive_qs.data.counts import MAX_ROWS
 from adaptive_qs.data.inputs import read_table
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer import estimator, pipeline
+from adaptive_qs.synthesizer import pipeline
 from adaptive_qs.synthesizer.resources import RunPlan, check_sample_rows, plan_run
 
 SCHEMA = {
@@ -217,13 +217,13 @@ def test_a_workload_over_other_attributes_is_refused():
 
 
 def test_memory_is_refused_before_anything_is_drawn(monkeypatch):
-    monkeypatch.setattr(estimator, "Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", None)
     with pytest.raises(ResourceExceeded):
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
 
 
 def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypatch):
-    monkeypatch.setattr(estimator, "Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", None)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
     plan = plan_run(domain, workload, "600MB", 1)

@@ -109,6 +109,16 @@ Rho = Annotated[
 Cost = Annotated[
     float | None, _option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET)
 ]
+LearningShare = Annotated[
+    float,
+    _option(
+        "--learning-share",
+        "P",
+        "Part of the budget for the bins and values that the schema leaves to be learnt.",
+        _BUDGET,
+        "0.1",
+    ),
+]
 InsecureSeed = Annotated[
     int | None,
     _option(

@@ -19,6 +19,7 @@ PLAIN_WIDTH = 160
 
 _PHASES = {
     "plan": "planning",
+    "learn": "learning bins and values",
     "read": "reading the table",
     "answer": "measuring and answering",
     "loop": "measuring, part of the budget",

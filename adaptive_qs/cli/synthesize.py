@@ -31,6 +31,7 @@ def synthesize(
     workload: options.WorkloadPath = None,
     ways: options.Ways = None,
     reference: options.Reference = "product",
+    learning_share: options.LearningShare = 0.1,
     demo: options.Demo = False,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
@@ -78,47 +79,42 @@ def synthesize(
         check_file(release, force or resume)
 
     from adaptive_qs.clock import PhaseClock
-    from adaptive_qs.data.fingerprint import table_bytes, unchanged
-    from adaptive_qs.data.inputs import read_table
     from adaptive_qs.data.review import TAKEN_FROM_DATA
     from adaptive_qs.data.schema import Schema
-    from adaptive_qs.ledger.session import Session
-    from adaptive_qs.privacy.events import Cost
-    from adaptive_qs.privacy.mechanisms import Mechanisms
     from adaptive_qs.release.release import check_rows, check_seed
-    from adaptive_qs.synthesizer import pipeline
-    from adaptive_qs.synthesizer.request import request_of
-    from adaptive_qs.synthesizer.resources import plan_run
-    from adaptive_qs.synthesizer.target import PrivacyTarget
+    from adaptive_qs.synthesizer.job import Job
+    from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
 
-    target = PrivacyTarget.of(epsilon, delta, rho)
-    settings = pipeline.RunSettings(target, reference, insecure_seed)
     check_seed(seed)
     described = Schema.load(schema)
-    wanted = pipeline.resolve_workload(spec, described.domain())
-    plan = plan_run(described.domain(), wanted, max_memory, workers)
+    job = Job.of(
+        described,
+        spec,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        reference=reference,
+        learning_share=learning_share,
+        max_memory=max_memory,
+        workers=workers,
+        insecure_seed=insecure_seed,
+        ledger=ledger,
+        resume=resume,
+    )
     if rows is not None:
         check_rows(rows)
-        plan.check_rows(rows, "the synthetic table (--rows)")
+        job.plan.check_rows(rows, "the synthetic table (--rows)")
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
         seed = insecure_seed if seed is None else seed
     if TAKEN_FROM_DATA in described.description:
         warn(f"{schema}: was taken from the data and reveals parts of it: review it")
 
-    session = Session(ledger, resume, Cost.within(target.rho))
     with progress_bars() as bars:
         clock = PhaseClock(bars)
-        with session.working(pipeline.SPENT_IN_VAIN):
-            with unchanged(data):
-                table = read_table(data, described, clock.steps("read"), plan.check_rows)
-                session.recognise(table_bytes(data))
-            request = request_of(described, wanted, settings, plan)
-            budget = session.begin(request, insecure_seed is not None)
-            mechanisms = Mechanisms(budget, settings.entropy())
-            released = pipeline.measure(table, described, wanted, settings, plan, mechanisms, clock)
-            with paid(session.note) as receipt:
-                del table
+        with job.session.working(SPENT_IN_VAIN):
+            released = job.run(data, clock)
+            with paid(job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")
                     released.save(release)
@@ -126,12 +122,12 @@ def synthesize(
                 made = released.num_rows
                 if out is not None:
                     clock.start("fit")
-                    synthetic = released.sample_table(rows, seed, plan.workers, clock)
+                    synthetic = released.sample_table(rows, seed, job.plan.workers, clock)
                     made = synthetic.num_rows
                     clock.start("write")
                     write_stamped(synthetic, out, released)
                     receipt.table = out
-                session.finish()
+                job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop())
     if as_json:
         emit_json(outcome.json())

@@ -9,28 +9,19 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from adaptive_qs.adaptive.preprocessing.shares import DEFAULT_SHARE
 from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data.fingerprint import table_bytes, unchanged
-from adaptive_qs.data.inputs import read_table, resolve_schema
+from adaptive_qs.data.inputs import resolve_schema
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
-from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
-from adaptive_qs.synthesizer.pipeline import (
-    SPENT_IN_VAIN,
-    RunSettings,
-    WorkloadSpec,
-    measure,
-    resolve_workload,
-)
-from adaptive_qs.synthesizer.request import request_of
-from adaptive_qs.synthesizer.resources import check_sample_rows, plan_run
-from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.synthesizer.job import Job
+from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN, WorkloadSpec
+from adaptive_qs.synthesizer.resources import check_sample_rows
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]
@@ -50,6 +41,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
             quarters of the machine's.
         workers: threads, by default one for every core; the result does not depend on it.
+        learning_share: part of the budget for bins and values that the schema leaves to be learnt
+            (``private_bins``, ``private_values``); not used by other schemas.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
             stamped so, and so are tables sampled from it that can carry a stamp (pandas in
             ``attrs``, pyarrow in the metadata; polars cannot).
@@ -80,6 +73,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rho: float | None = None,
         workload: WorkloadSpec = None,
         reference: str = "product",
+        learning_share: float = DEFAULT_SHARE,
         max_memory: int | str | None = None,
         workers: int | None = None,
         insecure_seed: int | None = None,
@@ -92,6 +86,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rho = rho
         self.workload = workload
         self.reference = reference
+        self.learning_share = learning_share
         self.max_memory = max_memory
         self.workers = workers
         self.insecure_seed = insecure_seed
@@ -119,12 +114,20 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         Warns:
             UserWarning: there is an ``insecure_seed``.
         """
-        target = PrivacyTarget.of(self.epsilon, self.delta, self.rho)
-        settings = RunSettings(target, self.reference, self.insecure_seed)
-        described = resolve_schema(schema, table)
-        domain = described.domain()
-        workload = resolve_workload(self.workload, domain)
-        plan = plan_run(domain, workload, self.max_memory, self.workers)
+        job = Job.of(
+            resolve_schema(schema, table),
+            self.workload,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rho=self.rho,
+            reference=self.reference,
+            learning_share=self.learning_share,
+            max_memory=self.max_memory,
+            workers=self.workers,
+            insecure_seed=self.insecure_seed,
+            ledger=self.ledger,
+            resume=self.resume,
+        )
         if self.insecure_seed is not None:
             warnings.warn(
                 "insecure_seed: whoever knows the seed can remove the noise: the release and all "
@@ -132,17 +135,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         clock = PhaseClock(self.progress)
-        session = Session(self.ledger, self.resume, Cost.within(target.rho))
-        with session.working(SPENT_IN_VAIN):
-            with unchanged(table):
-                coded = read_table(table, described, clock.steps("read"), plan.check_rows)
-                session.recognise(table_bytes(table))
-            request = request_of(described, workload, settings, plan)
-            ledger = session.begin(request, self.insecure_seed is not None)
-            mechanisms = Mechanisms(ledger, settings.entropy())
-            release = measure(coded, described, workload, settings, plan, mechanisms, clock)
+        with job.session.working(SPENT_IN_VAIN):
+            release = job.run(table, clock)
         self._kind = kind_of(table)
-        self._session = session
+        self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
         return self

@@ -15,9 +15,11 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SpentNote, WorkloadError
 from adaptive_qs.faults import MEASURED, reach
+from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
+from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.synthesizer.resources import RunPlan
 from adaptive_qs.synthesizer.target import PrivacyTarget
 from adaptive_qs.workload.file import load_workload
@@ -105,7 +107,7 @@ def measure(
         workload: the marginals that matter.
         settings: how to spend the budget.
         plan: ceilings of memory and threads.
-        mechanisms: charges, then draws; its ledger must hold the budget of ``settings``.
+        mechanisms: charges, then draws; what its ledger has left of the budget is spent.
         clock: told about the phase "loop".
 
     Raises:
@@ -120,7 +122,9 @@ def measure(
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
 
     counter = MarginalCounter(table)
-    result = run_loop(counter, workload, mechanisms, target.rho, loop, plan.workers, on_round)
+    ledger = mechanisms.ledger
+    rho = min(target.rho, float_below((ledger.limit - ledger.spent).rho))
+    result = run_loop(counter, workload, mechanisms, rho, loop, plan.workers, on_round)
     reach(MEASURED)
     return Release.of_run(
         result,
@@ -131,4 +135,5 @@ def measure(
         (target.rho, target.epsilon, target.delta),
         plan.watched_cells,
         plan.most_rows,
+        LedgerEntry.of(ledger.place),
     )

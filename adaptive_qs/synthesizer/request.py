@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.release.manifest import package_version
-from adaptive_qs.synthesizer.pipeline import RunSettings
-from adaptive_qs.synthesizer.resources import RunPlan
+from adaptive_qs.release.environment import package_version
+from adaptive_qs.synthesizer.pipeline import resolve_workload
 from adaptive_qs.workload.digest import workload_digest
-from adaptive_qs.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from adaptive_qs.synthesizer.job import Job
 
 
-def request_of(
-    schema: Schema, workload: Workload, settings: RunSettings, plan: RunPlan
-) -> dict[str, str]:
+def request_of(job: Job) -> dict[str, str]:
     """Everything public that decides what a run releases, by the names that its user knows."""
+    plan, settings = job.plan, job.settings
     target = settings.target
+    workload = resolve_workload(job.workload, job.schema.widest_domain())
     return {
         "command": "synthesize",
         "version": package_version(),
-        "schema": schema.fingerprint,
+        "schema": job.schema.fingerprint,
         "workload": workload_digest(workload),
-        "budget": f"rho {Fraction(target.rho)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "budget": f"{target.cost}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "learning share": str(job.learning),
         "reference": settings.reference,
         "noise seed": str(settings.insecure_seed),
         "memory ceiling": f"{plan.measured_cells}, {plan.watched_cells}, {plan.most_rows}",

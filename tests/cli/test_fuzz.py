@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.answering import api
 from adaptive_qs.errors import BudgetExceeded
 
 FUZZ = settings(
@@ -23,7 +22,7 @@ def command(run, monkeypatch):
     def refuse(*_):
         raise BudgetExceeded("the first charge")
 
-    monkeypatch.setattr("adaptive_qs.privacy.mechanisms.Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", refuse)
     files = sorted(Path.cwd().iterdir())
 
     def call(*arguments):
