@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
 
+MERGING_BYTES = 200
+"""Hash table and copies of one text while counts are merged and sorted, as measured."""
+
 _WAITING_ROWS = 1 << 17
 _BLOCK = 1 << 16
 
@@ -62,8 +65,9 @@ class TextCounter:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of what has been added; twice as much is needed while it is merged."""
-        return sum(table.nbytes for table in (self._merged, *self._waiting))
+        """Memory of what has been added, and of merging it."""
+        tables = (self._merged, *self._waiting)
+        return sum(table.nbytes + MERGING_BYTES * table.num_rows for table in tables)
 
     def sorted(self) -> tuple[Texts, Counts]:
         """The distinct texts in ascending order, and their counts."""
@@ -72,8 +76,8 @@ class TextCounter:
         return Texts(_whole(table["text"])), _whole(table["count"]).to_numpy()
 
     def _merge(self) -> None:
-        groups = pa.concat_tables([self._merged, *self._waiting]).group_by("text")
-        summed = groups.aggregate([("count", "sum")])
+        table = pa.concat_tables([self._merged, *self._waiting])
+        summed = table.group_by("text", use_threads=False).aggregate([("count", "sum")])
         self._merged = pa.table({"text": summed["text"], "count": summed["count_sum"]})
         self._waiting.clear()
         self._waiting_rows = 0

@@ -169,7 +169,7 @@ def test_other_sources_are_refused():
 def test_memory_is_bounded_and_the_refusal_tells_no_size():
     mechanisms = Recorder()
     with pytest.raises(ResourceExceeded, match="'size'") as caught:
-        resolve_private(FRAME, SCHEMA, mechanisms, PLENTY, most_bytes=8000)
+        resolve_private(FRAME, SCHEMA, mechanisms, PLENTY, most_bytes=8800)
     assert "500" not in str(caught.value)
     assert mechanisms.ledger.spent == Cost()
 

@@ -28,7 +28,7 @@ def test_memory_follows_the_distinct_texts_and_not_the_rows(monkeypatch):
     monkeypatch.setattr(module, "_WAITING_ROWS", 1000)
     counter = TextCounter()
     names = pa.array([f"name {i:05d}" for i in range(1000)])
-    size = names.nbytes + 8 * len(names)
+    size = names.nbytes + (8 + module.MERGING_BYTES) * len(names)
     for _ in range(200):
         counter.add(names, np.ones(1000, np.int64))
         assert counter.num_bytes <= 3 * size  # the merged ones, and up to twice as many waiting
