@@ -95,19 +95,25 @@ class LedgerBook:
             BudgetExceeded: the total does not allow it; nothing is recorded.
             LedgerError: the ledger cannot be written.
         """
-        with self._store.writing():
-            self.check_remaining(cost)
-            number = self._store.newest_run() + 1
-            reserved = Reserved(
-                held=Price.of(self.held + cost),
-                run=number,
-                price=Price.of(cost),
-                request=dict(request),
-                inputs=inputs,
-                insecure=insecure,
-            )
-            self._store.append(reserved)
-            lock = self._lock(number)  # last of all: only the commit can fail after it
+        lock: RunLock | None = None
+        try:
+            with self._store.writing():
+                self.check_remaining(cost)
+                number = self._store.newest_run() + 1
+                reserved = Reserved(
+                    held=Price.of(self.held + cost),
+                    run=number,
+                    price=Price.of(cost),
+                    request=dict(request),
+                    inputs=inputs,
+                    insecure=insecure,
+                )
+                self._store.append(reserved)
+                lock = self._lock(number)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
         reach(RESERVED)
         return LedgerRun(self._store, self.identity, reserved, lock)
 

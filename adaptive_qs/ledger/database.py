@@ -99,14 +99,19 @@ def patiently(attempt: Callable[[], Result]) -> Result:
         try:
             return attempt()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if not error_name(error).startswith("SQLITE_BUSY") or time.monotonic() > end:
                 raise
         time.sleep(random.uniform(0, _PATIENCE_SECONDS))
 
 
+def error_name(error: sqlite3.Error) -> str:
+    """Such as "SQLITE_BUSY"; nothing where the error is not one of the database itself."""
+    return getattr(error, "sqlite_errorname", "") or ""
+
+
 def explanation(path: Path, error: sqlite3.Error) -> LedgerError:
     """An error of the database in one line that says what to do."""
-    name = getattr(error, "sqlite_errorname", "") or ""
+    name = error_name(error)
     for prefix, words in _REASONS.items():
         if name.startswith(prefix):
             return LedgerError(f"{path}: {words}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger.chain import Row, last_sound
+from adaptive_qs.ledger.database import error_name
 
 
 def check_sound(connection: sqlite3.Connection, path: Path) -> None:
@@ -43,7 +44,7 @@ def _last_sound(connection: sqlite3.Connection) -> tuple[int, bool]:
         if sound:
             sound = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_IOERR_", "SQLITE_FULL")):
+        if error_name(error).startswith(("SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")):
             raise
         return number, False
     return number, sound

@@ -111,7 +111,10 @@ class Store:
 
     def outputs(self, run: int, position: int) -> list[tuple[str, bytes]]:
         """The outputs of a release, as they were kept."""
-        query = "SELECT kind, data FROM outputs WHERE run = ? AND position = ? ORDER BY part"
+        query = (  # the types as they were kept, also where the file is damaged
+            "SELECT CAST(kind AS TEXT), CAST(data AS BLOB) FROM outputs "
+            "WHERE run = ? AND position = ? ORDER BY part"
+        )
         with self._explained():
             return list(self._connection.execute(query, (run, position)))
 

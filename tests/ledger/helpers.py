@@ -1,0 +1,65 @@
+"""Small ledgers, runs and events."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.run import LedgerRun
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, SelectionEvent
+
+REQUEST = {"command": "synthesize", "schema": "5" * 64}
+INPUTS = "ab" * 32
+NAMES = ("number", "time", "body", "hash")
+
+
+def new_book(path, units=1_000, delta_units=0):
+    return LedgerBook.create(path, Cost(units, delta_units), {"rho": 1.0, "delta": 1e-9})
+
+
+def reserve(book, units, request=REQUEST) -> LedgerRun:
+    return book.reserve(request, INPUTS, Cost(units))
+
+
+def costing(units, label="counts"):
+    """An event of exactly so many units."""
+    return GaussianEvent(label, 1, Fraction(UNITS_PER_RHO, 2 * units))
+
+
+def choice(label="clique"):
+    return SelectionEvent(label, 2.0**-28)  # 2**-59 rho: two units
+
+
+def released(run, units=3, outputs=(1, 2), label="counts"):
+    """Release a vector of counts."""
+    vector = np.array(outputs, dtype=np.int64)
+    return run.release([costing(units, label)], lambda: [vector])[0]
+
+
+def crash(run):
+    """What the death of the process would do to a run: its lock and its connection are gone."""
+    run._lock.release()
+    run._store.close()
+
+
+def filled(path):
+    """A ledger with a closed run, and an open one that released twice."""
+    book = new_book(path)
+    first = reserve(book, 100)
+    released(first, 30)
+    first.finish()
+    book = LedgerBook(path)
+    second = reserve(book, 200)
+    released(second, 10, range(50), "counts of age")
+    second.release([choice(), costing(5)], lambda: [4, np.arange(7)])
+    crash(second)
+    return path
+
+
+def rows_of(path):
+    """All entries."""
+    book = LedgerBook(path)
+    try:
+        return list(book.rows())
+    finally:
+        book.close()
