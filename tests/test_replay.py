@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.synthesis.rows import SynthesisSettings
 
 SCHEMA = {
@@ -31,37 +31,9 @@ NEIGHBOURS = {
 }
 
 
-class Replay:
-    """Stands in for Mechanisms: records outputs, then hands the same ones out again."""
-
-    def __init__(self):
-        self.outputs, self.events, self.position = [], [], None
-
-    def __call__(self, ledger, entropy):
-        replay = self
-
-        class Bound(Mechanisms):
-            def _draw_counts(self, event, values):
-                return replay.draw(event, lambda: Mechanisms._draw_counts(self, event, values))
-
-            def _draw_selection(self, event, scores, sensitivity):
-                return replay.draw(
-                    event, lambda: Mechanisms._draw_selection(self, event, scores, sensitivity)
-                )
-
-        return Bound(ledger, entropy)
-
-    def draw(self, event, fresh):
-        if self.position is None:
-            self.events.append(event)
-            self.outputs.append(fresh())
-            return self.outputs[-1]
-        assert event == self.events[self.position]
-        self.position += 1
-        return self.outputs[self.position - 1]
-
-
-def artefacts(rows, folder):
+def artefacts(rows, folder, monkeypatch, mechanisms):
+    """What is written by a fit whose mechanisms are made by ``mechanisms``."""
+    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     fitted = Synthesizer(rho=0.2, max_memory="1GB", workers=1).fit(frame, schema=SCHEMA)
     fitted.save(folder / "r.zip")
@@ -70,11 +42,19 @@ def artefacts(rows, folder):
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_neighbours_write_the_same_bytes(neighbour, tmp_path, monkeypatch):
-    replay = Replay()
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", replay)
     few_rows = partial(SynthesisSettings, fewest_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
-    first = artefacts(ROWS, tmp_path)
-    replay.position = 0
-    assert artefacts(NEIGHBOURS[neighbour], tmp_path) == first
-    assert replay.position == len(replay.events) > 5  # total, one-way, one round
+    made = []
+
+    def recorder(ledger, entropy):
+        made.append(Recorder(ledger, entropy))
+        return made[-1]
+
+    def replayer(ledger, entropy):
+        made.append(Replayer(ledger, entropy, made[0].calls))
+        return made[-1]
+
+    first = artefacts(ROWS, tmp_path, monkeypatch, recorder)
+    assert artefacts(NEIGHBOURS[neighbour], tmp_path, monkeypatch, replayer) == first
+    recorded, replayed = made
+    assert len(replayed.calls) == len(recorded.calls) > 5  # total, one-way, one round

@@ -4,12 +4,12 @@ from itertools import product
 
 import numpy as np
 
+from adaptive_qs.audit import replay as audit
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.mechanisms import Mechanisms
 
 
 def domain_of(*sizes):
@@ -37,32 +37,19 @@ def every_row(domain):
     return list(product(*(range(n) for n in domain.sizes)))
 
 
-class Recorder(Mechanisms):
-    """Mechanisms with a reproducible stream that keep every call."""
+class Recorder(audit.Recorder):
+    """Mechanisms with a budget and a reproducible stream that keep every call."""
 
     def __init__(self, rho, seed=0):
-        self.calls = []
         self.budget = Budget(rho)
-        super().__init__(self.budget, InsecureSeed(seed), self.calls.append)
+        super().__init__(self.budget, InsecureSeed(seed))
 
 
-class Replay(Recorder):
+class Replay(audit.Replayer):
     """Charges as usual, but returns what another run drew, as long as it did the same."""
 
     def __init__(self, rho, recorded):
-        super().__init__(rho)
-        self._recorded = iter(recorded)
-
-    def _next_output(self, event):
-        call = next(self._recorded)
-        assert event == call.event, "the neighbour's run took another course"
-        return call.output
-
-    def _draw_counts(self, event, values):
-        return self._next_output(event)
-
-    def _draw_selection(self, event, scores, sensitivity):
-        return self._next_output(event)
+        super().__init__(Budget(rho), InsecureSeed(0), recorded)
 
 
 def centered(array):
