@@ -13,7 +13,7 @@ import pytest
 from adaptive_qs.data.encode import encode_file, encode_table
 from adaptive_qs.data.propose import propose_schema
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, SchemaError
 
 CANARY = "c4n4ry"
 COLUMNS = {
@@ -220,3 +220,30 @@ def test_a_repeated_name_is_not_quoted_where_it_may_be_a_cell(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"{CANARY},Bob,{CANARY}\n40,Eve,41\n")
     refusal(lambda: propose_schema(path), str(path), "columns 1 and 3 have the same name")
+
+
+@pytest.mark.parametrize("cell", [2**52, -(2**52)])
+def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([cell, 0], pa.timestamp("ms"))}), path)
+    schema = propose_schema(path)
+    assert schema.columns[0].type == "categorical"
+    assert encode_file(path, schema).num_rows == 2
+
+
+@pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1e30]])
+def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": cells, "b": ["a"] * len(cells)}), path)
+    assert propose_schema(path).ignore == ("a",)
+
+
+def test_a_proposal_quotes_no_cell_that_it_cannot_take(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [f"{CANARY}\0", "x"]}), path)
+    refusal(lambda: propose_schema(path), str(path))
+
+
+def test_a_format_that_names_a_directive_twice():
+    with pytest.raises(SchemaError, match="does not bring back"):
+        small(a={**COLUMNS["fmt"], "format": "%d/%d"})

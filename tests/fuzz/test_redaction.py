@@ -31,7 +31,9 @@ LINES = {
     "NUL": CANARY.encode() + b"\0" + CANARY_NUMBER.encode(),
     "enormous": CANARY.encode() * 400_000,
 }
-SIZES = [(2, 9), (1203, 1237)]
+READERS = sorted(VERBS.keys() - {"synthetic"})
+"""`evaluate` reads both of its tables alike."""
+SIZES = [(2, 9), (403, 437)]
 """Rows before the fault, and in all."""
 
 
@@ -76,7 +78,7 @@ def everywhere(run, capture, make):
     said = []
     for place, rows in SIZES:
         path = make(place, rows)
-        said.append([message(run, verb, path, capture) for verb in VERBS])
+        said.append([message(run, verb, path, capture) for verb in READERS])
         causes(lambda path=path: Synthesizer(epsilon=1.0, workload=1).fit(path, schema=SCHEMA))
         causes(lambda path=path: api.answer(path, SCHEMA, 1, epsilon=1.0))
     assert said[0] == said[1]
