@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.answering.run import answer_sets
+from adaptive_qs.answering.statement import AnswersManifest, statement_of_answers
 from adaptive_qs.answering.tables import COLUMNS, REPEATING, answer_batches, interval_factor
+from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.batches import write_batches
 from adaptive_qs.data.counts import MarginalCounter
@@ -21,9 +23,10 @@ from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.budget import Ledger, float_above
-from adaptive_qs.privacy.entropy import EntropySource
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.release.beside import write_manifest
+from adaptive_qs.release.statement import LedgerEntry
 
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
 
@@ -40,6 +43,7 @@ class Answers:
 
     Attributes:
         plan: the mechanism that was measured, on integers, with its expected errors.
+        target: the budget of the whole run; the plan's is what learning bins and values left.
         insecure: whether the noise came from a seed, so that the answers are not private.
         stamp: says so in words.
         seconds: per phase, after the last answer.
@@ -48,23 +52,24 @@ class Answers:
     def __init__(
         self,
         plan: BatchPlan,
+        target: BatchTarget,
         schema: Schema,
         counter: MarginalCounter,
         session: Session,
-        request: Mapping[str, str],
-        entropy: EntropySource,
+        begin: Callable[[], Mechanisms],
+        insecure: bool,
         clock: PhaseClock,
     ) -> None:
         """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
-        self.insecure = entropy.insecure
+        self.target = target
+        self.insecure = insecure
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
         self._counter: MarginalCounter | None = counter
         self._session = session
-        self._request = request
-        self._entropy = entropy
+        self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
 
@@ -125,7 +130,8 @@ class Answers:
     def write(self, path: str | Path, confidence: float = 0.95) -> int:
         """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
 
-        The file appears with the last answer. A file beside it says where it is not private.
+        The file appears with the last answer, after its privacy statement (see ``manifest_path``).
+        A file beside it says where it is not private.
 
         Returns:
             Number of answers.
@@ -137,10 +143,30 @@ class Answers:
         check_table_path(path)
         with self._session.working(LOST):
             with stamped(path, self.stamp):
-                batches = self.batches(confidence)
+                batches = self._stated(self.batches(confidence), path, confidence)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING)
             self.close()
         return count
+
+    def statement(self, confidence: float = 0.95) -> AnswersManifest:
+        """The privacy statement that goes with the answers; after the last of them.
+
+        Raises:
+            InputError: there are answers still to come.
+        """
+        if self._ledger is None or not self.seconds:
+            raise InputError("the answers were not read to their end: read them first")
+        place = LedgerEntry.of(self._ledger.place)
+        return statement_of_answers(
+            self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
+        )
+
+    def _stated(
+        self, batches: Iterator[pa.RecordBatch], path: str | Path, confidence: float
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches; the statement is written before the file of the answers appears."""
+        yield from batches
+        write_manifest(self.statement(confidence), path)
 
     def close(self) -> None:
         """Say that the answers are safe: a ledger no longer keeps them. ``write`` does so itself.
@@ -156,8 +182,8 @@ class Answers:
         with self._session.working(LOST):
             report = self._clock.steps("answer")
             report(0, total)
-            self._ledger = self._session.begin(self._request, self.insecure)
-            mechanisms = Mechanisms(self._ledger, self._entropy)
+            mechanisms = self._begin()
+            self._ledger = mechanisms.ledger
             sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
             for batch in answer_batches(sets, self._schema, confidence):
                 done += batch.num_rows

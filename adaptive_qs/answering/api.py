@@ -6,17 +6,24 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.answering.answers import Answers
+from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
+from adaptive_qs.adaptive.preprocessing.shares import (
+    DEFAULT_SHARE,
+    discovery_share,
+    preprocessing_cost,
+)
+from adaptive_qs.answering.answers import LOST, Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import BatchPlan, plan_batch
 from adaptive_qs.answering.request import request_of
 from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.answering.workloads import QuerySource, resolve_queries
+from adaptive_qs.answering.workloads import QuerySource, check_learnable, resolve_queries
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.fingerprint import table_bytes, unchanged
@@ -24,8 +31,9 @@ from adaptive_qs.data.inputs import read_table, resolve_schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.session import Session
+from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.strategy.matrix import Factor
 from adaptive_qs.strategy.mechanisms.residual_choice import Bases
@@ -96,6 +104,7 @@ def answer(
     jobs: int | None = None,
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
+    learning_share: float = DEFAULT_SHARE,
     insecure_seed: int | None = None,
     ledger: str | Path | None = None,
     resume: bool = False,
@@ -104,7 +113,8 @@ def answer(
     """Answer a workload on a private table, with a standard error for every answer.
 
     The unit of privacy is one row; neighbouring tables differ by adding or removing one. This call
-    plans, reads the table and checks everything, but spends nothing: reading the result does.
+    plans, reads the table and checks everything, but spends nothing, unless the schema leaves bins
+    or values to be learnt: reading the result does.
 
     Args:
         data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
@@ -112,6 +122,8 @@ def answer(
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
+        learning_share: part of the budget for bins and values that the schema leaves to be learnt
+            (``private_bins``, ``private_values``), which this call then spends.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
         ledger: path of the data set's ledger, which counts the budget over all runs; without one
@@ -127,8 +139,11 @@ def answer(
     Warns:
         UserWarning: there is an ``insecure_seed``.
     """
-    target = BatchTarget.of(epsilon, delta, rho, cost)
     described = resolve_schema(schema, data)
+    learns = bool(described.private_columns)
+    target = BatchTarget.of(
+        epsilon, delta, rho, cost, discovery_share(described) if learns else None
+    )
     entropy: EntropySource = SystemEntropy()
     if insecure_seed is not None:
         entropy = InsecureSeed(insecure_seed)
@@ -137,20 +152,49 @@ def answer(
             "PRIVATE",
             stacklevel=2,
         )
-    session = Session(ledger, resume, Cost(target.units))
+    learning = preprocessing_cost(described, target.budget, learning_share)
+    session = Session(ledger, resume, target.budget)
     clock = PhaseClock(progress)
     clock.start("plan")
-    domain = described.domain()
+    domain = described.widest_domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
     planned = _plan(domain, workload, target, mechanism, gap, limits, bases, clock)
     limits.check_forecast(planned.forecast)
-    planned = _on_grid(planned, limits.most_rows)
-    with unchanged(data):
-        table = read_table(data, described, clock.steps("read"), limits.check_rows)
+    request = request_of(planned, described, float(gap), learning, insecure_seed)
+
+    begin = partial(_begin, session, request, entropy)
+    with unchanged(data), session.working(LOST):
         session.recognise(table_bytes(data))
-    request = request_of(planned, described, float(gap), insecure_seed)
+        if learns:
+            check_learnable(planned.workload, described)
+            mechanisms = begin()
+            described = resolve_private(
+                data,
+                described,
+                mechanisms,
+                learning,
+                most_bytes=int(ROWS_SHARE * limits.max_memory_bytes),
+                progress=clock.steps("learn"),
+                check_rows=limits.check_rows,
+            )
+            left = target.left_of(mechanisms.ledger.limit - mechanisms.ledger.spent)
+            clock.start("plan")
+            domain = described.domain()
+            planned = _plan(domain, workload, left, mechanism, gap, limits, bases, clock)
+            begin = partial(_same, mechanisms)
+        table = read_table(data, described, clock.steps("read"), limits.check_rows)
+    planned = _on_grid(planned, limits.most_rows)
     counter = MarginalCounter(table)
-    return Answers(planned, described, counter, session, request, entropy, clock)
+    insecure = entropy.insecure
+    return Answers(planned, target, described, counter, session, begin, insecure, clock)
+
+
+def _begin(session: Session, request: Mapping[str, str], entropy: EntropySource) -> Mechanisms:
+    return Mechanisms(session.begin(request, entropy.insecure), entropy)
+
+
+def _same(mechanisms: Mechanisms) -> Mechanisms:
+    return mechanisms
 
 
 def _plan(

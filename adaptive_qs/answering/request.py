@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.release.manifest import package_version
+from adaptive_qs.privacy.events import Cost
+from adaptive_qs.release.environment import package_version
 from adaptive_qs.workload.digest import workload_digest
 
 
 def request_of(
-    plan: BatchPlan, schema: Schema, gap: float, insecure_seed: int | None
+    plan: BatchPlan, schema: Schema, gap: float, learning: Cost, insecure_seed: int | None
 ) -> dict[str, str]:
-    """Everything public that decides what a batch releases, by the names that its user knows."""
+    """Everything public that decides what a batch releases, by the names that its user knows.
+
+    Args:
+        plan: for the widest domain of the schema, with the whole budget.
+        schema: with or without private columns.
+        gap: what solvers were told.
+        learning: part of the budget for private columns.
+        insecure_seed: of the noise.
+    """
     target = plan.target
     return {
         "command": "answer",
         "version": package_version(),
         "schema": schema.fingerprint,
         "workload": workload_digest(plan.workload),
-        "budget": f"{target.units}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "budget": f"{target.budget}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "learning share": str(learning),
         "mechanism": f"{plan.choice.name}, {plan.mechanism.num_measurements} measurements",
         "gap": repr(gap),
         "noise seed": str(insecure_seed),

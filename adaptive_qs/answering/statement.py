@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.answering.plan import BatchPlan
+from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import PRIVATE, Stamp
 from adaptive_qs.privacy.budget import float_above
@@ -77,6 +78,7 @@ class AnswersManifest(Statement):
 
 def statement_of_answers(
     plan: BatchPlan,
+    target: BatchTarget,
     schema: Schema,
     events: Sequence[Event],
     stamp: Stamp,
@@ -90,6 +92,7 @@ def statement_of_answers(
 
     Args:
         plan: what was measured.
+        target: the budget of the whole run, of which the plan's is what learning left.
         schema: as used, with whatever was learnt.
         events: every charge.
         stamp: whether the answers are private.
@@ -97,9 +100,9 @@ def statement_of_answers(
         ledger: where a durable ledger keeps the charges.
 
     Raises:
-        ValueError: the charges exceed the plan's target, or do not imply its (ε, δ).
+        ValueError: the charges exceed the target, or do not imply its (ε, δ).
     """
-    target, cost = plan.target, Cost.of(events)
+    cost = Cost.of(events)
     gaussian = all(
         isinstance(event, GaussianEvent) and read_label(event.label).purpose in _BATCH
         for event in events

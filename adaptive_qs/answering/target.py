@@ -29,13 +29,14 @@ SLACK = 2⁻²⁰ of itself first.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import gaussian_epsilon_of, gaussian_mu_of
-from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.accounting import epsilon_of, gaussian_epsilon_of, gaussian_mu_of, rho_of
+from adaptive_qs.privacy.budget import float_below
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.parameters import chosen_delta, positive_number
 
 SLACK = 2.0**-20
@@ -51,11 +52,13 @@ class BatchTarget:
         cost: β = μ², the privacy cost of He et al.; exact Gaussian DP with μ = √β.
         epsilon: ε implied at this δ.
         delta: δ.
+        discovery_delta: the share of δ for discovering values.
     """
 
     cost: float
     epsilon: float
     delta: float
+    discovery_delta: Fraction = Fraction(0)
 
     @classmethod
     def of(
@@ -64,10 +67,19 @@ class BatchTarget:
         delta: float | None = None,
         rho: float | None = None,
         cost: float | None = None,
+        discovery_share: Fraction | None = None,
     ) -> Self:
         """The target given as (epsilon, delta), as rho, or as the privacy cost β itself.
 
         With rho or cost, delta only says at which δ the implied ε is reported.
+
+        Args:
+            epsilon: ε of the whole batch.
+            delta: δ of the whole batch, by default 1e-9.
+            rho: the budget ρ instead of ``epsilon``.
+            cost: β = 2ρ instead of ``epsilon``.
+            discovery_share: where bins or values are learnt first, the part of δ set aside for
+                values; the budget is then that of zCDP.
 
         Raises:
             InputError: not exactly one of epsilon, rho and cost, or a value out of range.
@@ -78,7 +90,12 @@ class BatchTarget:
             came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
             raise InputError(f"{came} given: give exactly one of them")
         delta = chosen_delta(delta)
-        if epsilon is not None:
+        discovery = Fraction(delta) * (discovery_share or 0)
+        left = float_below(Fraction(delta) - discovery)
+        if epsilon is not None and discovery_share is not None:
+            epsilon = positive_number("epsilon", epsilon)
+            beta = 2 * rho_of(epsilon, left)
+        elif epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
             beta = gaussian_mu_of(epsilon, delta * (1 - SLACK)) ** 2
             beta = math.nextafter(beta, 0.0)
@@ -98,16 +115,28 @@ class BatchTarget:
                 f"{name} is {float(given[name] or 0):.6g}{means}: {do} it, "
                 f"as a cost {side} {limit:g} leaves {leaves}"
             )
-        if epsilon is None:
+        if epsilon is None and discovery_share is not None:
+            epsilon = epsilon_of(beta / 2, left)
+        elif epsilon is None:
             epsilon = gaussian_epsilon_of(
                 math.nextafter(math.sqrt(beta), math.inf), delta * (1 - SLACK)
             )
-        return cls(beta, epsilon, delta)
+        return cls(beta, epsilon, delta, discovery)
 
     @property
     def rho(self) -> float:
         """The same cost in zCDP, ρ = β/2."""
         return self.cost / 2
+
+    @property
+    def budget(self) -> Cost:
+        """The cost and the share of δ in whole units, rounded down."""
+        return Cost.within(Fraction(self.cost) / 2, self.discovery_delta)
+
+    def left_of(self, remaining: Cost) -> Self:
+        """The same promise, of which only this much is left for the batch."""
+        cost = min(self.cost, float_below(2 * remaining.rho))
+        return replace(self, cost=cost)
 
     @property
     def units(self) -> int:

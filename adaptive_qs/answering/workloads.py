@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import WorkloadError
 from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.file import WorkloadFile, load_query_workload
+from adaptive_qs.workload.matrix_queries import Custom
 from adaptive_qs.workload.query_workload import QueryWorkload
 
 QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
@@ -41,3 +43,23 @@ def resolve_queries(source: QuerySource, domain: Domain) -> QueryWorkload:
             f"workload is {source!r}: give ways, a workload file or a QueryWorkload"
         )
     return all_ways_queries(domain, ways)
+
+
+def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
+    """Refuse queries that depend on how many codes a column will have once it is learnt.
+
+    Raises:
+        WorkloadError: a custom matrix covers such a column; nothing has been spent.
+    """
+    names = workload.domain.names
+    learnt = {names.index(name) for name in schema.private_columns}
+    for part in workload.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            if learnt.intersection(clique) and any(
+                isinstance(queries, Custom) for queries in part.queries(index)
+            ):
+                named = " x ".join(names[i] for i in clique)
+                raise WorkloadError(
+                    f"a custom matrix covers {named}, of which bins or values are still to be "
+                    "learnt: declare them"
+                )

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import check_distinct, check_table
+from adaptive_qs.cli.artefacts import beside, check_distinct, check_table
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.cli.synthesize import demo_files
-from adaptive_qs.data.stamps import stamp_path
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def answer(
     delta: options.Delta = None,
     rho: options.Rho = None,
     cost: options.Cost = None,
+    learning_share: options.LearningShare = 0.1,
     insecure_seed: options.InsecureSeed = None,
     ledger: options.Ledger = None,
     resume: options.Resume = False,
@@ -70,7 +70,7 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
-    check_distinct([out, stamp_path(out)], [data, schema, workload, ledger])
+    check_distinct(beside(out), [data, schema, workload, ledger])
     check_table(out, replace)
 
     from adaptive_qs.answering import api
@@ -98,6 +98,7 @@ def answer(
             gap=wanted,
             jobs=jobs,
             max_memory=max_memory,
+            learning_share=learning_share,
             insecure_seed=insecure_seed,
             ledger=ledger,
             resume=resume,
@@ -133,7 +134,7 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
 
 
 def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Row]:
-    from adaptive_qs.release.manifest import NEIGHBOURS, UNIT
+    from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
 
     lines: list[Row] = []
     if answers.insecure:

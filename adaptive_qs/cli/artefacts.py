@@ -14,18 +14,25 @@ if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
 
 
+def beside(table: Path | None) -> list[Path]:
+    """A table and the files that lie beside it: its stamp and its privacy statement."""
+    from adaptive_qs.release.beside import manifest_path
+
+    return [] if table is None else [table, stamp_path(table), manifest_path(table)]
+
+
 def check_table(path: Path, force: bool) -> None:
-    """Refuse a path at which no table can or may be written, with or without a stamp beside it.
+    """Refuse a path at which no table, or no stamp or statement beside it, can or may be written.
 
     Raises:
-        InputError: its format is unknown, it or its stamp cannot be written, or one of them exists
-            and ``force`` is not set.
+        InputError: its format is unknown, one of the files cannot be written, or exists and
+            ``force`` is not set.
     """
     from adaptive_qs.data.writers import check_table_path
 
     check_table_path(path)
-    _refuse_existing(path, force)
-    check_file(stamp_path(path), force)
+    for file in beside(path):
+        check_file(file, force)
 
 
 def check_file(path: Path, force: bool) -> None:
@@ -55,14 +62,18 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
 
 
 def write_stamped(table: Any, path: Path, release: Release) -> None:
-    """Write a table sampled from a release; insecure noise is also stamped in a file beside it.
+    """Write a table sampled from a release, with its privacy statement in a file beside it.
+
+    Insecure noise is also stamped there.
 
     Raises:
         InputError: a file cannot be written or removed.
     """
     from adaptive_qs.data.stamps import stamped
     from adaptive_qs.data.writers import write_table
+    from adaptive_qs.release.beside import write_manifest
 
+    write_manifest(release.manifest, path)
     with stamped(path, release.manifest.stamp):
         write_table(table, path, release.schema)
 

@@ -63,7 +63,6 @@ def audit(
         raise InputError("no --schema was given: name the public schema to audit")
     spec = options.workload_spec(workload, ways)
 
-    from adaptive_qs.answering.workloads import resolve_queries
     from adaptive_qs.audit.run import RHOS
     from adaptive_qs.audit.run import audit as run_audit
     from adaptive_qs.data.schema import Schema
@@ -74,10 +73,9 @@ def audit(
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
     described = Schema.load(schema)
-    queries = resolve_queries(spec, described.domain())
     with progress_bars() as bars:
         report = run_audit(
-            described, queries, pairs, seed, rhos, lambda done, total: bars("audit", done, total)
+            described, spec, pairs, seed, rhos, lambda done, total: bars("audit", done, total)
         )
     if as_json:
         emit_json(_json(report))

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import check_distinct, check_table, write_stamped
+from adaptive_qs.cli.artefacts import beside, check_distinct, check_table, write_stamped
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
-from adaptive_qs.data.stamps import stamp_path
 
 
 def sample(
@@ -28,7 +27,7 @@ def sample(
 
     The noise was drawn when the release was made: sampling spends no budget.
     """
-    check_distinct([out, stamp_path(out)], [release])
+    check_distinct(beside(out), [release])
     check_table(out, force)
 
     from adaptive_qs.clock import PhaseClock

@@ -9,6 +9,7 @@ import typer
 
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import (
+    beside,
     check_distinct,
     check_file,
     check_table,
@@ -17,7 +18,6 @@ from adaptive_qs.cli.artefacts import (
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
 from adaptive_qs.cli.summary import Outcome
-from adaptive_qs.data.stamps import stamp_path
 from adaptive_qs.errors import InputError
 
 DEMO_OUT = Path("adult_synthetic.csv")
@@ -71,8 +71,7 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
-    stamp = None if out is None else stamp_path(out)
-    check_distinct([out, stamp, release], [data, schema, workload, ledger])
+    check_distinct([*beside(out), release], [data, schema, workload, ledger])
     if out is not None:
         check_table(out, replace)
     if release is not None:

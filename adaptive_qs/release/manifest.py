@@ -6,9 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from adaptive_qs.privacy.neighbours import NEIGHBOURS as NEIGHBOURS
-from adaptive_qs.privacy.neighbours import UNIT as UNIT
-from adaptive_qs.release.environment import package_version as package_version
 from adaptive_qs.release.statement import Positive, Statement
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]

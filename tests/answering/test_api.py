@@ -202,7 +202,7 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
 
 
 def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.answering.answers.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", None)
     with pytest.raises(DataError, match="'job'"):
         answer(FRAME.assign(job="d"), SCHEMA, epsilon=1)
     with pytest.raises(DataError, match="no rows"):

@@ -61,7 +61,7 @@ PLANNED = plan(SCHEMA, 1, epsilon=1.0)
 
 def state(planned, events, **changes):
     given = {"stamp": PRIVATE, "confidence": 0.95} | changes
-    return statement_of_answers(planned, SCHEMA, events, **given)
+    return statement_of_answers(planned, planned.target, SCHEMA, events, **given)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -216,7 +216,7 @@ def test_answer_writes_a_file_and_says_what_it_cost(run):
     ]  # fmt: skip
     assert "job = (missing) and day = 2020-01-03" in set(found["query"])
     assert {path.name for path in Path.cwd().iterdir()} == {
-        "t.csv", "s.json", "w.json", "a.parquet",
+        "t.csv", "s.json", "w.json", "a.parquet", "a.parquet.manifest.json",
     }  # fmt: skip
 
 
@@ -351,7 +351,7 @@ def no_budget(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr("adaptive_qs.answering.answers.Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", spend)
 
 
 def refused(run, arguments, code, hint):

@@ -33,7 +33,7 @@ def test_synthesize_writes_a_table_and_says_what_it_cost(run):
     assert set(made.job) <= {"a", "b", "?"}
     assert pd.to_datetime(made.day).between("2020-01-01", "2020-01-09").all()
     assert {path.name for path in Path.cwd().iterdir()} == {
-        "t.csv", "s.json", "w.json", "o.csv", "r.zip",
+        "t.csv", "s.json", "w.json", "o.csv", "o.csv.manifest.json", "r.zip",
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pytest
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.sample import sample_dataset
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.release.beside import manifest_path
 
 ADULT = sample_dataset()
 COMMAND = [sys.executable, "-m", "adaptive_qs"]
@@ -51,7 +52,7 @@ def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     assert len(made) == content["rows"]
     assert abs(len(made) - len(true)) < 1_000
     encode_file(path, Schema.load(ADULT.schema))
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
 
 
 def test_the_demo_of_answers(tmp_path):
@@ -61,7 +62,7 @@ def test_the_demo_of_answers(tmp_path):
     content = json.loads(out)
     assert (content["epsilon"], content["delta"]) == (1, 1e-9)
     path = tmp_path / "adult_answers.parquet"
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
     found, true = pd.read_parquet(path), pd.read_csv(ADULT.data)
     assert len(found) == content["rows"] == content["queries"]
     counts = true.groupby(["gender", "income"]).size()
