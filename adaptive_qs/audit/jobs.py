@@ -9,15 +9,20 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
+from adaptive_qs.adaptive.preprocessing.shares import discovery_share, preprocessing_cost
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import plan_batch
 from adaptive_qs.answering.run import answer_sets
 from adaptive_qs.answering.tables import answer_batches
 from adaptive_qs.answering.target import BatchTarget
+from adaptive_qs.answering.workloads import QuerySource, check_learnable, resolve_queries
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
 from adaptive_qs.strategy.settings import SolverSettings
@@ -33,6 +38,9 @@ MOST_ROWS = 2**16
 MAX_MEMORY = 2**31
 """The plan of a run must not depend on the machine."""
 
+Source = Path | CodedTable
+"""A CSV file, or codes where the schema leaves nothing to be learnt."""
+
 
 class Publisher(Protocol):
     """Something that spends a budget on a table."""
@@ -41,13 +49,17 @@ class Publisher(Protocol):
     def name(self) -> str:
         """What it is called in findings."""
 
+    @property
+    def cost(self) -> Cost:
+        """The budget."""
+
     def publish(
-        self, table: CodedTable, mechanisms: Mechanisms, folder: Path, sampled: bool
+        self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """Spend the budget of ``mechanisms`` on a table.
+        """Spend the budget on a table.
 
         Args:
-            table: the rows.
+            source: the rows.
             mechanisms: all draws pass it.
             folder: for the files.
             sampled: whether to publish a sampled table as well, which is slow.
@@ -59,32 +71,43 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True)
 class Synthesis:
-    """The adaptive loop, its release bundle and tables sampled from it."""
+    """The adaptive loop, its release bundle and a table sampled from it."""
 
     schema: Schema
-    workload: Workload
+    queries: QuerySource
     target: PrivacyTarget
     plan: RunPlan
 
     name = "synthesize"
 
     @classmethod
-    def of(cls, schema: Schema, workload: Workload, target: PrivacyTarget) -> Synthesis:
-        """Plan a run.
+    def of(cls, schema: Schema, queries: QuerySource, rho: float) -> Synthesis:
+        """Plan a run on the marginals that the queries ask about.
 
         Raises:
+            InputError: the queries do not fit the schema, or the budget what is to be learnt.
             ResourceExceeded: the workload does not fit the memory.
         """
-        return cls(schema, workload, target, plan_run(schema.domain(), workload, MAX_MEMORY, 1))
+        target = PrivacyTarget.of(rho=rho, discovery_share=discovery_share(schema))
+        preprocessing_cost(schema, target.cost)
+        domain = schema.widest_domain()
+        marginals = marginals_of(resolve_queries(queries, domain))
+        return cls(schema, queries, target, plan_run(domain, marginals, MAX_MEMORY, 1))
+
+    @property
+    def cost(self) -> Cost:
+        """The budget."""
+        return self.target.cost
 
     def publish(
-        self, table: CodedTable, mechanisms: Mechanisms, folder: Path, sampled: bool
+        self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
         """See :class:`Publisher`."""
+        schema, table = _read(source, self.schema, mechanisms, self.cost)
         release = pipeline.measure(
             table,
-            self.schema,
-            self.workload,
+            schema,
+            marginals_of(resolve_queries(self.queries, schema.domain())),
             RunSettings(self.target),
             self.plan,
             mechanisms,
@@ -103,32 +126,51 @@ class Batch:
     """Answers to queries, with their errors and intervals."""
 
     schema: Schema
-    mechanism: Mechanism
-    units: int
+    queries: QuerySource
+    target: BatchTarget
+    choice: str
+    planned: Mechanism | None
 
     name = "answer"
 
     @classmethod
-    def of(
-        cls, schema: Schema, queries: QueryWorkload, target: BatchTarget, mechanism: str = "auto"
-    ) -> Batch:
-        """Plan a batch.
+    def of(cls, schema: Schema, queries: QuerySource, rho: float, choice: str = "auto") -> Batch:
+        """Plan a batch by the mechanism that is chosen.
 
         Raises:
-            InputError: the mechanism is unknown, or cannot answer such queries.
+            InputError: the mechanism is unknown, cannot answer such queries, or they do not fit
+                the schema.
             ResourceExceeded: a strategy takes too much memory.
         """
+        learns = bool(schema.private_columns)
+        share = discovery_share(schema) if learns else None
+        target = BatchTarget.of(rho=rho, discovery_share=share)
+        check_learnable(resolve_queries(queries, schema.widest_domain()), schema)
+        batch = cls(schema, queries, target, choice, None)
+        return batch if learns else replace(batch, planned=batch.mechanism(schema, target))
+
+    @property
+    def cost(self) -> Cost:
+        """The budget."""
+        return self.target.budget
+
+    def mechanism(self, schema: Schema, target: BatchTarget) -> Mechanism:
+        """What is measured, with integer strategies."""
         settings = replace(SolverSettings(), max_bytes=MAX_MEMORY)
-        planned = plan_batch(queries, target, mechanism, settings).mechanism
-        bits = grid_bits(planned, target.units, MOST_ROWS)
-        return cls(schema, planned.on_grid(bits), target.units)
+        queries = resolve_queries(self.queries, schema.domain())
+        planned = plan_batch(queries, target, self.choice, settings).mechanism
+        return planned.on_grid(grid_bits(planned, target.units, MOST_ROWS))
 
     def publish(
-        self, table: CodedTable, mechanisms: Mechanisms, folder: Path, sampled: bool
+        self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
         """See :class:`Publisher`; there is nothing to sample."""
-        sets = answer_sets(self.mechanism, MarginalCounter(table), mechanisms, self.units)
-        return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
+        schema, table = _read(source, self.schema, mechanisms, self.cost)
+        ledger = mechanisms.ledger
+        target = self.target.left_of(ledger.limit - ledger.spent)
+        mechanism = self.planned or self.mechanism(schema, target)
+        sets = answer_sets(mechanism, MarginalCounter(table), mechanisms, target.units)
+        return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, schema)))}
 
 
 def marginals_of(queries: QueryWorkload) -> Workload:
@@ -139,6 +181,17 @@ def marginals_of(queries: QueryWorkload) -> Workload:
             key = tuple(clique)
             weights[key] = max(weight, weights.get(key, 0.0))
     return Workload(queries.domain, weights)
+
+
+def _read(
+    source: Source, schema: Schema, mechanisms: Mechanisms, budget: Cost
+) -> tuple[Schema, CodedTable]:
+    """The schema with whatever it leaves open learnt from the rows, and their codes."""
+    if isinstance(source, CodedTable):
+        return schema, source
+    learning = preprocessing_cost(schema, budget)
+    schema = resolve_private(source, schema, mechanisms, learning)
+    return schema, encode_file(source, schema)
 
 
 def _bytes(table: pa.Table) -> bytes:

@@ -39,7 +39,8 @@ def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> I
     """Pairs without end: every kind of table with every kind of row, in turn.
 
     Args:
-        schema: what the tables follow; where it takes unknown or missing values, rows have some.
+        schema: what the tables follow, with no bins or values left open; where it takes unknown
+            or missing values, rows have some.
         folder: for temporary files of generated rows.
         rng: decides the rows, and which of the two tables comes first.
     """

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from adaptive_qs.answering.target import BatchTarget
+from adaptive_qs.answering.workloads import QuerySource
 from adaptive_qs.audit.compare import Check, Finding, Tally, compare
-from adaptive_qs.audit.jobs import Batch, Publisher, Synthesis, marginals_of
+from adaptive_qs.audit.jobs import Batch, Publisher, Synthesis
 from adaptive_qs.audit.neighbours import Pair, neighbour_pairs
 from adaptive_qs.audit.replay import Job, record, replay
-from adaptive_qs.audit.tables import Rows, to_codes
+from adaptive_qs.audit.stand_in import stand_in
+from adaptive_qs.audit.tables import Rows, no_rows, write_rows
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.progress import StepProgress
-from adaptive_qs.synthesizer.target import PrivacyTarget
-from adaptive_qs.workload.query_workload import QueryWorkload
 
 RHOS = (0.02, 5.0)
 """Budgets that leave mostly noise, and hardly any: the loop takes few rounds and many."""
@@ -57,7 +54,7 @@ class AuditReport:
 
 def audit(
     schema: Schema,
-    queries: QueryWorkload,
+    queries: QuerySource,
     pairs: int = 20,
     seed: int = 0,
     rhos: Sequence[float] = RHOS,
@@ -73,6 +70,7 @@ def audit(
     Args:
         schema: the tables follow it.
         queries: what is answered; `synthesize` takes the marginals of its attribute sets.
+            Where the schema leaves bins or values open, sets of attributes and families.
         pairs: pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
@@ -85,26 +83,21 @@ def audit(
         ResourceExceeded: it does not fit the memory.
     """
     rng = np.random.default_rng(seed)
-    marginals = marginals_of(queries)
-    publishers: list[tuple[Publisher, int, float]] = []
+    publishers: list[tuple[Publisher, float]] = []
     for rho in rhos:
-        target = PrivacyTarget.of(rho=rho)
-        units = int(Fraction(rho) * UNITS_PER_RHO)
-        publishers.append((Synthesis.of(schema, marginals, target), units, rho))
-        batch = Batch.of(schema, queries, BatchTarget.of(rho=rho), mechanism)
-        publishers.append((batch, batch.units, rho))
+        publishers.append((Synthesis.of(schema, queries, rho), rho))
+        publishers.append((Batch.of(schema, queries, rho, mechanism), rho))
     tally = Tally()
     draws = moved = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for done, pair in enumerate(islice(neighbour_pairs(schema, folder, rng), pairs)):
+        for done, pair in enumerate(islice(_pairs(schema, folder, rng), pairs)):
             seen = 0
-            for publisher, units, rho in publishers:
+            for publisher, rho in publishers:
                 where = f"{publisher.name} at rho {rho:g}: {pair.name}"
                 sampled = (done + 1) % sample_every == 0
                 found, differ = _replayed(
-                    publisher, pair, schema, folder, units, int(rng.integers(2**32)), sampled,
-                    where, tally,
+                    publisher, pair, schema, folder, int(rng.integers(2**32)), sampled, where, tally
                 )  # fmt: skip
                 draws += found
                 seen += differ
@@ -121,7 +114,6 @@ def _replayed(
     pair: Pair,
     schema: Schema,
     folder: Path,
-    units: int,
     seed: int,
     sampled: bool,
     where: str,
@@ -130,11 +122,19 @@ def _replayed(
     """Compare one run on both tables; how many draws it made, and how many inputs differed."""
 
     def job(rows: Rows) -> Job:
-        return lambda mechanisms: publisher.publish(
-            to_codes(rows, schema, folder), mechanisms, folder, sampled
-        )
+        source = write_rows(rows, schema.names, folder) if rows else no_rows(schema)
+        return lambda mechanisms: publisher.publish(source, mechanisms, folder, sampled)
 
-    budget = Fraction(units, UNITS_PER_RHO)
-    recorded = record(job(pair.here), Budget(budget), InsecureSeed(seed))
-    replayed = replay(job(pair.there), Budget(budget), InsecureSeed(seed), recorded)
+    def budget() -> Budget:
+        return Budget(publisher.cost.rho, publisher.cost.delta)
+
+    recorded = record(job(pair.here), budget(), InsecureSeed(seed))
+    replayed = replay(job(pair.there), budget(), InsecureSeed(seed), recorded)
     return len(recorded.calls), compare(recorded, replayed, where, tally)
+
+
+def _pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
+    """Neighbours that the schema can take: where something is to be learnt there must be rows."""
+    for pair in neighbour_pairs(stand_in(schema), folder, rng):
+        if not schema.private_columns or (pair.here and pair.there):
+            yield pair

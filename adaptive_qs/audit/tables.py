@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.data.decode import decode
-from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.data.writers import write_table
@@ -81,13 +80,15 @@ def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator
         return list(csv.reader(file))[1:]
 
 
-def to_codes(rows: Iterable[Sequence[str]], schema: Schema, folder: Path) -> CodedTable:
-    """The coded table of some rows, by way of a CSV file; none at all are a table as well."""
-    rows = list(rows)
-    if not rows:
-        empty = np.zeros(0, dtype=np.int64)
-        return CodedTable.from_codes(schema.domain(), [empty] * len(schema.columns))
+def write_rows(rows: Rows, names: Sequence[str], folder: Path) -> Path:
+    """A CSV file of the rows."""
     path = folder / "rows.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([schema.names, *rows])
-    return encode_file(path, schema)
+        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+    return path
+
+
+def no_rows(schema: Schema) -> CodedTable:
+    """The table without rows, which no file can hold."""
+    domain = schema.domain()
+    return CodedTable.from_codes(domain, [np.zeros(0, dtype=np.int64)] * len(domain))

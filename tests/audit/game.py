@@ -16,7 +16,6 @@ from scipy import special, stats
 
 from adaptive_qs.adaptive.loop import run_loop
 from adaptive_qs.answering.run import answer_sets
-from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.answering.workloads import resolve_queries
 from adaptive_qs.audit.jobs import Batch, marginals_of
 from adaptive_qs.audit.replay import Recorder, Replayer
@@ -25,7 +24,7 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent
+from adaptive_qs.privacy.events import GaussianEvent
 
 MU = 3.0
 CONFIDENCE = 0.999
@@ -107,13 +106,12 @@ def play(run: Callable, rho: Fraction, runs: int, seed: int) -> Verdict:
 
 def batch_game(runs: int, seed: int = 0) -> Verdict:
     """All 2-way marginals answered at privacy cost μ²."""
-    target = BatchTarget.of(cost=MU**2)
-    batch = Batch.of(SCHEMA, resolve_queries(2, SCHEMA.domain()), target)
+    batch = Batch.of(SCHEMA, 2, MU**2 / 2)
 
     def answer(table, mechanisms):
-        list(answer_sets(batch.mechanism, table, mechanisms, batch.units))
+        list(answer_sets(batch.planned, table, mechanisms, batch.target.units))
 
-    return play(answer, Fraction(batch.units, UNITS_PER_RHO), runs, seed)
+    return play(answer, batch.cost.rho, runs, seed)
 
 
 def loop_game(runs: int, seed: int = 0) -> Verdict:

@@ -9,18 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.answering.workloads import resolve_queries
 from adaptive_qs.audit.compare import squared_distance
-from adaptive_qs.audit.jobs import Batch, Synthesis, marginals_of
+from adaptive_qs.audit.jobs import Batch, Synthesis
 from adaptive_qs.audit.replay import Recorder
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.transcript import Transcript
-from adaptive_qs.synthesizer.target import PrivacyTarget
 
 from . import recompute
 from .schemas import schemas, workloads
@@ -31,8 +27,7 @@ def synthesised(schema, rho, folder, seed=0, ways=2):
     rng = np.random.default_rng(seed)
     columns = [np.minimum(rng.geometric(0.4, 200) - 1, n - 1) for n in schema.domain().sizes]
     table = CodedTable.from_codes(schema.domain(), columns)
-    workload = marginals_of(resolve_queries(ways, schema.domain()))
-    job = Synthesis.of(schema, workload, PrivacyTarget.of(rho=rho))
+    job = Synthesis.of(schema, ways, rho)
     job.publish(table, Recorder(Budget(rho), InsecureSeed(seed)), folder, sampled=False)
     return folder / "release.zip"
 
@@ -47,7 +42,7 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
 
 
 def batch_calls(batch, table):
-    recorder = Recorder(Budget(Fraction(batch.units, UNITS_PER_RHO)), InsecureSeed(0))
+    recorder = Recorder(Budget(batch.cost.rho), InsecureSeed(0))
     batch.publish(table, recorder, None, sampled=False)
     return recorder.calls
 
@@ -58,11 +53,11 @@ def test_answers_are_paid_for(data, schema, rho):
     """The charges add up to the budget, and no row of the domain moves a release further."""
     workload, mechanism = data.draw(workloads(schema))
     domain = schema.domain()
-    batch = Batch.of(schema, resolve_queries(workload, domain), BatchTarget.of(rho=rho), mechanism)
+    batch = Batch.of(schema, workload, rho, mechanism)
     nothing = CodedTable.from_codes(domain, [np.zeros(0, np.int64)] * len(domain))
     empty = batch_calls(batch, nothing)
     transcript = json.loads(Transcript.of(call.event for call in empty).model_dump_json())
-    assert recompute.total_cost(transcript) == Fraction(batch.units, UNITS_PER_RHO) <= Fraction(rho)
+    assert recompute.total_cost(transcript) == batch.cost.rho <= Fraction(rho)
 
     rows = list(product(*(range(size) for size in domain.sizes)))
     chosen = np.random.default_rng(0).permutation(len(rows))[:24]
