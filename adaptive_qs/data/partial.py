@@ -42,12 +42,18 @@ def create_partial(target: Path) -> tuple[int, Path]:
 
 def remove_stale(target: Path) -> None:
     """Remove the temporary files of a target whose writers are dead."""
-    prefix = _prefix(target)
+    remove_unlocked(target.parent, _prefix(target), SUFFIX)
+
+
+def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
+    """Remove files whose names begin and end so, unless a process holds a lock on them."""
+    if fcntl is None:
+        return
     with contextlib.suppress(OSError):
-        for name in os.listdir(target.parent):
-            if fcntl is not None and name.startswith(prefix) and name.endswith(SUFFIX):
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and name.endswith(suffix):
                 with contextlib.suppress(OSError):
-                    _remove_unlocked(target.parent / name)
+                    _remove_unlocked(folder / name)
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ from adaptive_qs.errors import BudgetExceeded, LedgerError
 from adaptive_qs.faults import RESERVED, reach
 from adaptive_qs.ledger.chain import Row
 from adaptive_qs.ledger.entries import Opened, Price, Reserved, parse_body
-from adaptive_qs.ledger.locks import RunLock
+from adaptive_qs.ledger.locks import RunLock, remove_dead_locks
 from adaptive_qs.ledger.overview import RunState, runs_of
 from adaptive_qs.ledger.run import LedgerRun, check_outputs, close_run, reservation
 from adaptive_qs.ledger.store import Store
@@ -37,6 +37,7 @@ class LedgerBook:
     def __init__(self, path: str | Path) -> None:
         self._store = Store(path)
         self._read_total()
+        remove_dead_locks(self.path)
 
     @classmethod
     def create(cls, path: str | Path, limit: Cost, declared: Mapping[str, float]) -> Self:

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from adaptive_qs.data.partial import create_partial, sync_folder
+from adaptive_qs.data.partial import create_partial, remove_stale, sync_folder
 from adaptive_qs.errors import LedgerError
 
 KEY_BYTES = 32
@@ -38,6 +38,7 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes]) -> str:
 
 def _key(path: Path) -> bytes:
     try:
+        remove_stale(path)
         if not path.exists():
             _make(path)
         key = bytes.fromhex(path.read_text().strip())

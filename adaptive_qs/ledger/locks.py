@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from adaptive_qs.data.partial import remove_unlocked
+
 try:
     import fcntl
 except ImportError:  # no such locks on this system
     fcntl = None  # type: ignore[assignment]
+
+
+_SUFFIX = ".lock"
 
 
 class RunLock:
@@ -27,7 +32,7 @@ class RunLock:
 
     def __init__(self, ledger: Path, run: int) -> None:
         """Try to take the lock."""
-        self._path = ledger.with_name(f".{ledger.name}.run-{run}.lock")
+        self._path = ledger.with_name(f"{_prefix(ledger)}{run}{_SUFFIX}")
         self._handle = self._taken()
         self.held = self._handle is not None
 
@@ -59,3 +64,12 @@ class RunLock:
             return os.path.samestat(os.fstat(handle), os.stat(self._path))
         except FileNotFoundError:
             return False
+
+
+def remove_dead_locks(ledger: Path) -> None:
+    """Remove the files of locks whose processes were killed."""
+    remove_unlocked(ledger.parent, _prefix(ledger), _SUFFIX)
+
+
+def _prefix(ledger: Path) -> str:
+    return f".{ledger.name}.run-"

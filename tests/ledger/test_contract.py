@@ -3,6 +3,7 @@
 import math
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -68,8 +69,14 @@ def units(events):
     )
 
 
-def drawn(events):
-    return [np.array([7, -len(events)], dtype=np.int64) for _ in events]
+class Drawn:
+    """Counts how often it is drawn from."""
+
+    times = 0
+
+    def __call__(self, events):
+        self.times += 1
+        return [np.array([7, -len(events)], dtype=np.int64) for _ in events]
 
 
 @LEDGERS
@@ -78,18 +85,18 @@ def test_all_events_of_a_release_are_charged_or_none(ledger, attempts):
     with ledger() as budget:
         accepted = []
         for events in attempts:
-            calls = []
+            drawn = Drawn()
             rho, delta = units([*accepted, *events])
             fits = rho <= math.floor(RHO * UNITS_PER_RHO)
             fits = fits and delta <= math.floor(DELTA * UNITS_PER_DELTA)
             if fits:
-                outputs = budget.release(events, lambda: calls.append(1) or drawn(events))
+                outputs = budget.release(events, partial(drawn, events))
                 accepted += events
                 assert [list(output) for output in outputs] == [[7, -len(events)]] * len(events)
             else:
                 with pytest.raises(BudgetExceeded):
-                    budget.release(events, lambda: calls.append(1) or drawn(events))
-            assert len(calls) == fits
+                    budget.release(events, partial(drawn, events))
+            assert drawn.times == fits
             assert budget.events == tuple(accepted)
             assert (budget.spent.rho_units, budget.spent.delta_units) == units(accepted)
         assert sum(spent_by(event)[0] for event in accepted) <= RHO

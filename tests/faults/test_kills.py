@@ -1,0 +1,62 @@
+"""A short form of the long series of kills: each named fault once for each verb, and a few more."""
+
+from functools import partial
+
+import pytest
+
+from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DELIVERED, DRAWN, FAULTS, RESERVED
+from adaptive_qs.ledger.outputs import from_bytes
+
+from .children import at
+from .jobs import JOBS, Stage
+from .kills import Story, finish, is_over, kill, run_kills
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    return Stage(tmp_path_factory.mktemp("kills") / "stage")
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job.seeded], ids=lambda job: job.verb)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_kill_at_each_named_fault(stage, job, fault):
+    reference = stage.undisturbed(job)
+    assert fault in reference.faults
+    story = Story(stage.scene(job))
+    last = reference.faults.count(fault)
+    assert kill(story, partial(at, fault, min(last, 2)))
+    assert story.kills == 1
+    assert is_over(story) == (fault == CLOSED)
+    finish(story, stage)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.verb}, seeded {job.seeded}")
+def test_kills_in_a_row(stage, job):
+    story = Story(stage.scene(job))
+    for fault in (RESERVED, DRAWN, COMMITTED, CHARGED, DELIVERED):
+        assert kill(story, partial(at, fault, 1))
+    finish(story, stage)
+    assert (story.kills, story.resumed) == (5, 5)
+
+
+def test_kills_at_random(tmp_path):
+    figures = run_kills(10, 1, tmp_path / "stage")
+    assert figures["kills"] == 10
+    assert figures["most_draws_redone_per_kill"] <= 1
+    assert figures["most_spent_share"] <= 1
+
+
+def test_an_answer_that_comes_back_otherwise_would_be_seen(stage):
+    """The series can fail."""
+    (job,) = [job for job in JOBS if job.verb == "answer" and not job.seeded]
+    story = Story(stage.scene(job))
+    assert kill(story, partial(at, COMMITTED, 2))
+    with pytest.raises(AssertionError):
+        kill(story, partial(_raise_counts))
+
+
+def _raise_counts():
+    """Hand out what was committed, plus one."""
+    import adaptive_qs.ledger.run as run
+
+    run.from_bytes = lambda kind, data: from_bytes(kind, data) + 1

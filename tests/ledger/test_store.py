@@ -1,0 +1,176 @@
+"""Files that are no ledgers, other versions, waiting, clocks, permissions."""
+
+import os
+import sqlite3
+import stat
+import threading
+import time
+
+import pytest
+
+from adaptive_qs.errors import LedgerError
+from adaptive_qs.ledger import database, store
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.chain import last_sound
+from adaptive_qs.ledger.key import key_path, keyed_hash
+from adaptive_qs.privacy.events import Cost
+
+from .helpers import INPUTS, REQUEST, costing, crash, filled, new_book, released, reserve, rows_of
+
+
+def refusal(path):
+    with pytest.raises(LedgerError) as caught:
+        LedgerBook(path)
+    return str(caught.value)
+
+
+def test_a_missing_ledger_is_not_made(tmp_path):
+    assert "no such ledger" in refusal(tmp_path / "ledger")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
+    path = tmp_path / "ledger"
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE entries (number)")
+    other.commit()
+    other.close()
+    for content in (b"", b"age,sex\n3,4\n", b"\0" * 5_000, (tmp_path / "other").read_bytes()):
+        path.write_bytes(content)
+        assert "not a ledger" in refusal(path)
+        assert path.read_bytes() == content
+    assert "no such ledger" in refusal(tmp_path)
+
+
+def test_a_ledger_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path):
+    path = filled(tmp_path / "ledger")
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {database.FORMAT_VERSION + 1}")
+    connection.close()
+    content = path.read_bytes()
+    assert "newer version (format 2, this one reads up to 1): upgrade" in refusal(path)
+    assert path.read_bytes() == content
+
+
+def test_a_total_is_set_once(tmp_path):
+    path = tmp_path / "ledger"
+    new_book(path, 7).close()
+    content = path.read_bytes()
+    with pytest.raises(LedgerError, match="set once"):
+        new_book(path, 8)
+    assert path.read_bytes() == content
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ledger"]
+
+
+def test_every_commit_is_synced_to_a_log_that_is_written_ahead(tmp_path):
+    book = new_book(tmp_path / "ledger")
+    connection = book._store._connection
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    book.close()
+
+
+def test_ledger_key_lock_and_log_are_readable_by_their_owner_only(tmp_path):
+    path = tmp_path / "ledger"
+    before = os.umask(0)
+    try:
+        live = reserve(new_book(path), 10)
+        keyed_hash(path, [b"table"])
+    finally:
+        os.umask(before)
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    names = ["ledger", "ledger.key", "ledger-wal", "ledger-shm", ".ledger.run-1.lock"]
+    assert modes == dict.fromkeys(names, 0o600)
+    crash(live)
+
+
+def test_the_order_of_entries_does_not_come_from_a_clock(tmp_path, monkeypatch):
+    times = iter(["2030-01-01", "1970-01-01", "2030-01-01", "1969-12-31", ""])
+    monkeypatch.setattr(store, "_now", lambda: next(times))
+    path = tmp_path / "ledger"
+    live = reserve(new_book(path), 50)
+    for position in range(2):
+        released(live, 5, [position])
+    live.finish()
+    rows = rows_of(path)
+    assert [row.time[:4] for row in rows] == ["2030", "1970", "2030", "1969", ""]
+    assert last_sound(rows) == (5, True)
+    book = LedgerBook(path)
+    assert (book.verify(), book.held) == (5, Cost(10))
+
+
+def test_a_writer_waits_for_another_and_hears_signals_meanwhile(tmp_path):
+    path = tmp_path / "ledger"
+    book = new_book(path)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    free = threading.Timer(0.4, lambda: other.execute("ROLLBACK"))
+    free.start()
+    start = time.monotonic()
+    crash(reserve(book, 10))
+    assert 0.35 < time.monotonic() - start < 30
+    free.join()
+
+
+def test_a_ledger_that_stays_locked_is_refused_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "ledger"
+    book = new_book(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match="other processes keep the ledger locked"):
+        reserve(book, 10)
+    other.execute("ROLLBACK")
+    assert (book.held, [p.suffix for p in tmp_path.iterdir() if "lock" in p.name]) == (Cost(), [])
+
+
+def test_two_that_continue_one_run_cannot_both_commit(tmp_path):
+    """Not even where their locks fail them, as on a file system without any."""
+    path = tmp_path / "ledger"
+    first = reserve(new_book(path), 50)
+    first._lock.release()
+    second = LedgerBook(path).resume(REQUEST, INPUTS)
+    assert list(released(first, 5, [1])) == [1]
+    with pytest.raises(LedgerError, match="another process continued the same run"):
+        released(second, 5, [2])
+    crash(second)
+    third = LedgerBook(path).resume(REQUEST, INPUTS)
+    assert list(third.release([costing(5)], lambda: pytest.fail("drew"))[0]) == [1]
+    crash(first)
+    crash(third)
+
+
+def test_a_run_that_was_closed_meanwhile_commits_nothing(tmp_path):
+    path = tmp_path / "ledger"
+    live = reserve(new_book(path), 50)
+    released(live, 5)
+    live._lock.release()
+    LedgerBook(path).close_run(1)
+    with pytest.raises(LedgerError, match="closed in the meantime"):
+        released(live, 5)
+    crash(live)
+    book = LedgerBook(path)
+    assert (book.held, book.verify()) == (Cost(5), 4)
+
+
+def test_a_run_at_work_can_neither_be_resumed_nor_closed(tmp_path):
+    path = tmp_path / "ledger"
+    live = reserve(new_book(path), 50)
+    released(live, 5)
+    for attempt in (lambda b: b.resume(REQUEST, INPUTS), lambda b: b.close_run(1)):
+        with pytest.raises(LedgerError, match="being worked on"):
+            attempt(LedgerBook(path))
+    crash(live)
+
+
+def test_a_key_that_cannot_be_used_is_refused(tmp_path):
+    path = tmp_path / "ledger"
+    first = keyed_hash(path, [b"a", b"b"])
+    assert first == keyed_hash(path, [b"ab"]) != keyed_hash(path, [b"abc"])
+    for content in ("", "zz", "ab" * 31, "\x00"):
+        key_path(path).write_text(content)
+        with pytest.raises(LedgerError, match="key"):
+            keyed_hash(path, [b"ab"])
+    key_path(path).unlink()
+    assert keyed_hash(path, [b"ab"]) != first
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.key"]
