@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.audit.run import audit
 
-from .schemas import schemas, workloads
+from .schemas import columns, learnt, schemas, workloads
 
 
 @dataclass
@@ -35,7 +35,11 @@ def replay_pairs(pairs, num_schemas, start=0, sample_every=10):
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.data(), schemas(), st.integers(0, 2**32 - 1))
+    @given(
+        st.data(),
+        st.one_of(schemas(), schemas(kinds=st.one_of(learnt(), columns()))),
+        st.integers(0, 2**32 - 1),
+    )
     def one_schema(data, schema, table_seed):
         workload, mechanism = data.draw(workloads(schema))
         report = audit(

@@ -73,6 +73,7 @@ class Released:
             read["manifest"], read["ledger"], read["record"]
         )  # fmt: skip
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
+        self.learnt = {f"bins of {c['name']}" for c in read["schema"]["columns"] if "learnt" in c}
         widest = max((len(past["clique"]) for past in self.record["rounds"]), default=1)
         self.labels = {
             " x ".join(names): names
@@ -98,6 +99,14 @@ class Released:
         return math.prod(self.sizes[name] * (self.sizes[name] - 1) for name in names)
 
 
+def passing_chance(noise_variance: Fraction, threshold: int) -> float:
+    """P[1 + noise ≥ threshold], summed over the discrete Gaussian."""
+    variance = float(noise_variance)
+    reach = math.ceil(40 * math.sqrt(variance)) + threshold
+    weights = [math.exp(-(y * y) / (2 * variance)) for y in range(reach + 1)]
+    return math.fsum(weights[threshold - 1 :]) / (2 * math.fsum(weights) - 1)
+
+
 def problems(path) -> list[str]:
     """Whatever in a release bundle was not paid for, or not as much as it should be."""
     found = []
@@ -113,10 +122,17 @@ def problems(path) -> list[str]:
 
 
 def sensitivity_problems(release) -> list[str]:
-    """Charges of residuals for a smaller sensitivity than follows from the sizes."""
+    """Charges of residuals for a smaller sensitivity than follows from the sizes.
+
+    Releases from which bins are learnt have sensitivities of their own, which replays check.
+    """
     found = []
     for event in release.transcript["events"]:
-        if event["mechanism"] == "discrete gaussian":
+        if event["mechanism"] == "partition selection":
+            chance = passing_chance(Fraction(event["noise_variance"]), event["threshold"])
+            if chance > Fraction(event["delta"]):
+                found.append(f"{event['label']}: a value of one row passes too often")
+        elif event["mechanism"] == "discrete gaussian" and event["label"] not in release.learnt:
             names = release.residual(event["label"])
             if names is None:
                 found.append(f"{event['label']}: measures nothing that is known")

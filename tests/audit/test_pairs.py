@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_qs.audit.neighbours import neighbour_pairs
+from adaptive_qs.audit.run import audit
+from adaptive_qs.audit.stand_in import stand_in
 from adaptive_qs.audit.tables import KINDS, write_rows
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
@@ -22,6 +24,40 @@ def test_neighbours_cannot_be_told_apart():
     assert done.pairs == 60
     assert done.runs == 4 * done.pairs
     assert done.draws > 5 * done.runs
+
+
+PRIVATE = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "age", "type": "integer", "private_bins": 6, "missing": ["?"]},
+            {"name": "pay", "type": "numeric", "private_bins": 5, "min": 0, "decimals": 2},
+            {"name": "city", "type": "categorical", "private_values": 3, "catch_all": "*"},
+            {"name": "flag", "type": "boolean"},
+        ],
+    }
+)
+
+
+def test_bins_and_values_are_learnt_alike():
+    report = audit(PRIVATE, [1, 2], pairs=14, rhos=(0.5,), sample_every=7)
+    assert report.clean
+    assert report.draws > 14 * 2 * 6  # bounds, bins and values come first in both commands
+
+
+@pytest.mark.parametrize("schema", [PRIVATE, "decimals", "narrow", "one end"])
+def test_rows_can_be_generated_for_whatever_is_to_be_learnt(schema):
+    columns = {
+        "decimals": {"type": "numeric", "private_bins": 9, "min": 0, "max": 0.3, "decimals": 1},
+        "narrow": {"type": "integer", "private_bins": 2, "min": 7, "max": 8},
+        "one end": {"type": "integer", "private_bins": 9, "max": -(10**17)},
+    }
+    if isinstance(schema, str):
+        schema = Schema.parse({"version": 1, "columns": [{"name": "a", **columns[schema]}]})
+    ready = stand_in(schema)
+    assert ready.names == schema.names
+    assert not ready.private_columns
+    assert all(size >= 2 for size in ready.domain().sizes)
 
 
 EVERYTHING = Schema.parse(

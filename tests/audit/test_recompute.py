@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 
 from adaptive_qs.audit.compare import squared_distance
 from adaptive_qs.audit.jobs import Batch, Synthesis
+from adaptive_qs.audit.neighbours import neighbour_pairs
 from adaptive_qs.audit.replay import Recorder
+from adaptive_qs.audit.stand_in import stand_in
+from adaptive_qs.audit.tables import write_rows
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
+from adaptive_qs.privacy.noise import discrete_gaussian
 from adaptive_qs.privacy.transcript import Transcript
 
 from . import recompute
-from .schemas import schemas, workloads
+from .schemas import learnt, schemas, workloads
 
 
 def synthesised(schema, rho, folder, seed=0, ways=2):
@@ -39,6 +43,30 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
     assert recompute.problems(path) == []
     sizes = dict(zip(schema.names, schema.domain().sizes))
     assert recompute.Released(path).sizes == sizes
+
+
+@settings(max_examples=15)
+@given(schemas(kinds=learnt()), st.sampled_from([0.01, 5.0]), st.integers(0, 2**20))
+def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
+    folder, rng = tmp_path_factory.mktemp("release"), np.random.default_rng(seed)
+    pair = next(neighbour_pairs(stand_in(schema), folder, rng))
+    job = Synthesis.of(schema, 2, rho)
+    ledger = Budget(job.cost.rho, job.cost.delta)
+    rows = write_rows(pair.here, schema.names, folder)
+    job.publish(rows, Recorder(ledger, InsecureSeed(seed)), folder, sampled=False)
+    assert recompute.problems(folder / "release.zip") == []
+    assert recompute.Released(folder / "release.zip").learnt or all(
+        column.type == "categorical" for column in schema.columns
+    )
+
+
+def test_the_chance_that_one_row_s_value_passes():
+    """Of two thirds of a million draws, within five standard deviations."""
+    draws = 1 + discrete_gaussian(4, 600_000, InsecureSeed(0))
+    for threshold in (2, 4, 7):
+        chance = recompute.passing_chance(Fraction(4), threshold)
+        spread = 5 * (chance * (1 - chance) / draws.size) ** 0.5
+        assert abs((draws >= threshold).mean() - chance) < spread
 
 
 def batch_calls(batch, table):

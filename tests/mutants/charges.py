@@ -117,10 +117,25 @@ def rounded_down():
         yield
 
 
+@mutant("a share of delta that is not charged", checks.budget)
+def free_delta():
+    original = Cost.of.__func__
+
+    def of(cls, events):
+        return cls(original(cls, events).rho_units, 0)
+
+    with mock.patch.object(Cost, "of", classmethod(of)):
+        yield
+
+
 @mutant("a budget with a tolerance", checks.budget)
 def tolerant():
     def about(self, limit):
-        return self.rho_units <= limit.rho_units * (1 + 1e-9)
+        slack = 1 + 1e-9
+        return (
+            self.rho_units <= limit.rho_units * slack
+            and self.delta_units <= limit.delta_units * slack
+        )
 
     with mock.patch.object(Cost, "fits", about):
         yield

@@ -34,8 +34,9 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.partitions import least_threshold
 from adaptive_qs.synthesis.rows import SynthesisSettings
 
 from ..audit import game, recompute
@@ -153,7 +154,22 @@ def budget() -> list[str]:
     spent = attempt(1.0, third)
     if spent is None or spent.spent.rho < third.rho:
         wrong.append("a cost was rounded down")
+    event = PartitionEvent("values", 100, 100, Fraction(1, 10**9))
+    with contextlib.suppress(BudgetExceeded):
+        Budget(1.0, Fraction(1, 10**10)).release([event], lambda: [()])
+        wrong.append("more than the share of delta is granted")
     return wrong
+
+
+def discovery() -> list[str]:
+    """Values of a single row pass as rarely as charged: within seven standard deviations."""
+    values, delta = [f"{k:06}" for k in range(200_000)], Fraction(1, 100)
+    event = PartitionEvent("values", 4, least_threshold(4, delta), delta)
+    mechanisms = Mechanisms(Budget(1.0, 2 * delta), SystemEntropy())
+    ones = np.ones(len(values), dtype=np.int64)
+    passed = len(mechanisms.discover_values(event, values, ones, len(values))) / len(values)
+    limit = float(delta) + 7 * math.sqrt(float(delta) / len(values))
+    return [] if passed <= limit else ["values of a single row pass too often"]
 
 
 def entropy() -> list[str]:

@@ -111,3 +111,14 @@ def sparse():
 
     with mock.patch.object(mechanisms.Mechanisms, "release_together", kept):
         yield
+
+
+@mutant("values of a single row released", checks.discovery)
+def no_threshold():
+    original = mechanisms.released_values
+
+    def released(values, noisy, threshold, at_most):
+        return original(values, noisy, threshold // 2, at_most)
+
+    with mock.patch.object(mechanisms, "released_values", released):
+        yield
