@@ -20,8 +20,8 @@ KEY_BYTES = 32
 
 
 def key_path(ledger: str | Path) -> Path:
-    """Where the key of a ledger lies."""
-    return Path(f"{ledger}.key")
+    """Where the key of a ledger lies; the same whatever links lead to the ledger."""
+    return Path(f"{os.path.realpath(ledger)}.key")
 
 
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes]) -> str:

@@ -32,6 +32,7 @@ class RunLock:
 
     def __init__(self, ledger: Path, run: int) -> None:
         """Try to take the lock."""
+        ledger = ledger.resolve()
         self._path = ledger.with_name(f"{_prefix(ledger)}{run}{_SUFFIX}")
         self._handle = self._taken()
         self.held = self._handle is not None
@@ -68,6 +69,7 @@ class RunLock:
 
 def remove_dead_locks(ledger: Path) -> None:
     """Remove the files of locks whose processes were killed."""
+    ledger = ledger.resolve()
     remove_unlocked(ledger.parent, _prefix(ledger), _SUFFIX)
 
 

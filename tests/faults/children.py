@@ -20,8 +20,8 @@ PATIENCE_SECONDS = 120
 
 Preparation = Callable[[], None]
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([f"{__package__}.warm"])
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload([f"{__package__}.warm"])
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # where children find this module
 
@@ -48,7 +48,9 @@ class Child:
         self, arguments: Sequence[str], folder: Path, logs: Path, *preparations: Preparation
     ) -> None:
         self._logs = logs
-        self._process = _context.Process(
+        for name in ("out", "err"):
+            (logs / name).write_bytes(b"")
+        self._process = context.Process(
             target=_work, args=(list(arguments), folder, logs, preparations)
         )
         self._process.start()
@@ -81,7 +83,7 @@ def _work(
 ) -> None:
     os.chdir(folder)
     for number, name in ((1, "out"), (2, "err")):
-        handle = os.open(logs / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        handle = os.open(logs / name, os.O_WRONLY | os.O_APPEND)
         os.dup2(handle, number)
         os.close(handle)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -140,6 +142,17 @@ def noting(journal: Path) -> None:
 
     LedgerRun.release = noted
     on_reach(lambda fault: note("reached", fault))
+
+
+def waiting(fault: str, file: Path) -> None:
+    """Stop at a fault until there is this file."""
+    from adaptive_qs.faults import on_reach
+
+    def wait(reached: str) -> None:
+        while reached == fault and not file.exists():
+            time.sleep(0.002)
+
+    on_reach(wait)
 
 
 def at(fault: str, nth: int, number: int = signal.SIGKILL) -> None:

@@ -89,12 +89,12 @@ class Scene:
     logs: Path
 
     def start(self, *preparations: Preparation, resume: bool = False) -> Child:
-        """Begin the job, or go on with it."""
+        """Begin the job, whatever an earlier attempt left, or go on with it."""
         (self.logs / "journal").unlink(missing_ok=True)
         always = [small_groups, partial(noting, self.logs / "journal")]
         if self.job.seeded:
             always.append(stopped_clock)
-        arguments = [*self.job.arguments, *(["--resume"] if resume else [])]
+        arguments = [*self.job.arguments, "--resume" if resume else "--force"]
         return Child(arguments, self.folder, self.logs, *always, *preparations)
 
     def run(self, *preparations: Preparation, resume: bool = False) -> Ended:
