@@ -28,6 +28,8 @@ from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.fingerprint import table_bytes, unchanged
 from adaptive_qs.data.inputs import read_table, resolve_schema
+from adaptive_qs.data.review import UNREVIEWED, check_reviewed, is_unreviewed
+from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.session import Session
@@ -56,6 +58,7 @@ def plan(
     jobs: int | None = None,
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
+    learning_share: float = DEFAULT_SHARE,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
     """What a batch of answers would look like; needs no data and spends nothing.
@@ -76,6 +79,8 @@ def plan(
             of the machine's.
         bases: for residualplanner+ only: by column name a strategy matrix, shape (rows, codes),
             whose rows span all differences of codes; other columns get one chosen for them.
+        learning_share: part of the budget for bins and values that the schema leaves to be learnt;
+            the plan is then for the rest of it and as many codes as there can be.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
@@ -84,10 +89,13 @@ def plan(
     """
     if epsilon is None and rho is None and cost is None:
         cost = 1.0
-    target = BatchTarget.of(epsilon, delta, rho, cost)
-    domain = resolve_schema(schema).domain()
+    described = resolve_schema(schema)
+    target = _target(described, epsilon, delta, rho, cost)
+    learning = preprocessing_cost(described, target.budget, learning_share)
+    domain = described.widest_domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
-    return _plan(domain, workload, target, mechanism, gap, limits, bases, progress)
+    left = target.left_of(target.budget - learning)
+    return _plan(domain, workload, left, mechanism, gap, limits, bases, progress)
 
 
 def answer(
@@ -108,6 +116,7 @@ def answer(
     insecure_seed: int | None = None,
     ledger: str | Path | None = None,
     resume: bool = False,
+    unreviewed_schema: bool = False,
     progress: PhaseProgress | None = None,
 ) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
@@ -129,21 +138,22 @@ def answer(
         ledger: path of the data set's ledger, which counts the budget over all runs; without one
             it is counted in memory. Answers are kept in the ledger until they are written.
         resume: go on with the interrupted run in the ledger that was asked for the same.
+        unreviewed_schema: take a schema that still says that it was taken from the data; the
+            promise does not cover what it tells, and the privacy statement says so.
 
     Raises:
-        InputError: a parameter, the schema, the workload or the table is wrong.
+        InputError: a parameter, the schema, the workload or the table is wrong, or the schema is
+            unreviewed.
         ResourceExceeded: the plan or the table exceeds ``max_memory``.
         LedgerError: the ledger cannot be used, or holds no such run to resume.
         BudgetExceeded: the ledger's total does not allow the budget.
 
     Warns:
-        UserWarning: there is an ``insecure_seed``.
+        UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
     """
     described = resolve_schema(schema, data)
-    learns = bool(described.private_columns)
-    target = BatchTarget.of(
-        epsilon, delta, rho, cost, discovery_share(described) if learns else None
-    )
+    check_reviewed(described, unreviewed_schema)
+    target = _target(described, epsilon, delta, rho, cost)
     entropy: EntropySource = SystemEntropy()
     if insecure_seed is not None:
         entropy = InsecureSeed(insecure_seed)
@@ -152,6 +162,8 @@ def answer(
             "PRIVATE",
             stacklevel=2,
         )
+    if is_unreviewed(described):
+        warnings.warn(UNREVIEWED, stacklevel=2)
     learning = preprocessing_cost(described, target.budget, learning_share)
     session = Session(ledger, resume, target.budget)
     clock = PhaseClock(progress)
@@ -165,7 +177,7 @@ def answer(
     begin = partial(_begin, session, request, entropy)
     with unchanged(data), session.working(LOST):
         session.recognise(table_bytes(data))
-        if learns:
+        if described.private_columns:
             check_learnable(planned.workload, described)
             mechanisms = begin()
             described = resolve_private(
@@ -187,6 +199,18 @@ def answer(
     counter = MarginalCounter(table)
     insecure = entropy.insecure
     return Answers(planned, target, described, counter, session, begin, insecure, clock)
+
+
+def _target(
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    cost: float | None,
+) -> BatchTarget:
+    """The budget; that of zCDP where bins or values are to be learnt as well."""
+    share = discovery_share(schema) if schema.private_columns else None
+    return BatchTarget.of(epsilon, delta, rho, cost, share)
 
 
 def _begin(session: Session, request: Mapping[str, str], entropy: EntropySource) -> Mechanisms:

@@ -41,6 +41,7 @@ def answer(
     insecure_seed: options.InsecureSeed = None,
     ledger: options.Ledger = None,
     resume: options.Resume = False,
+    unreviewed_schema: options.UnreviewedSchema = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
     force: options.Force = False,
@@ -75,15 +76,15 @@ def answer(
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.tables import interval_factor
-    from adaptive_qs.data.review import TAKEN_FROM_DATA
+    from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.data.schema import Schema
 
     interval_factor(confidence)
     described = Schema.load(schema)
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
-    if TAKEN_FROM_DATA in described.description:
-        warn(f"{schema}: was taken from the data and reveals parts of it: review it")
+    if is_unreviewed(described) and unreviewed_schema:
+        warn(f"{schema}: {UNREVIEWED}")
     wanted = api.DEFAULT_GAP if gap is None else gap
     with progress_bars() as bars:
         answers = api.answer(
@@ -102,6 +103,7 @@ def answer(
             insecure_seed=insecure_seed,
             ledger=ledger,
             resume=resume,
+            unreviewed_schema=unreviewed_schema,
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)
@@ -121,11 +123,11 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
         "mechanism": plan.choice.name,
         "rmse": plan.rmse,
         "lower_bound_rmse": plan.lower_bound_rmse,
-        "cost": plan.target.cost,
-        "rho": plan.target.rho,
+        "cost": answers.target.cost,
+        "rho": answers.target.rho,
         "rho_spent": answers.rho_spent,
-        "epsilon": plan.target.epsilon,
-        "delta": plan.target.delta,
+        "epsilon": answers.target.epsilon,
+        "delta": answers.target.delta,
         "confidence": confidence,
         "seconds": {phase: round(spent, 3) for phase, spent in answers.seconds.items()},
         "peak_memory_mb": peak_memory_mb(),
@@ -142,7 +144,7 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Ro
     lines += [
         ("answers", f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"),
         mechanism_line(answers.plan),
-        privacy_line(answers.plan),
+        privacy_line(answers.target),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
         error_line(answers.plan),
         ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in answers.seconds.items())),

@@ -148,6 +148,16 @@ Resume = Annotated[
         _BUDGET,
     ),
 ]
+UnreviewedSchema = Annotated[
+    bool,
+    _option(
+        "--unreviewed-schema",
+        None,
+        "Take a schema that still says that it was taken from the data, which is refused "
+        "otherwise: the privacy promise does not cover what it tells.",
+        _BUDGET,
+    ),
+]
 
 _TABLE_HELP = "Synthetic table: .csv, .csv.gz or .parquet."
 Out = Annotated[Path | None, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]

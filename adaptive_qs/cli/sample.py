@@ -31,6 +31,7 @@ def sample(
     check_table(out, force)
 
     from adaptive_qs.clock import PhaseClock
+    from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.release.release import Release, check_rows, check_seed
     from adaptive_qs.synthesizer.resources import check_sample_rows
@@ -44,6 +45,8 @@ def sample(
     check_sample_rows(count, len(loaded.schema.columns), max_memory)
     if loaded.insecure:
         warn(f"{release}: {loaded.manifest.stamp}")
+    if is_unreviewed(loaded.schema):
+        warn(f"{release}: {UNREVIEWED}")
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")

@@ -39,6 +39,7 @@ def synthesize(
     insecure_seed: options.InsecureSeed = None,
     ledger: options.Ledger = None,
     resume: options.Resume = False,
+    unreviewed_schema: options.UnreviewedSchema = False,
     out: options.Out = None,
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
@@ -78,7 +79,7 @@ def synthesize(
         check_file(release, force or resume)
 
     from adaptive_qs.clock import PhaseClock
-    from adaptive_qs.data.review import TAKEN_FROM_DATA
+    from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.release.release import check_rows, check_seed
     from adaptive_qs.synthesizer.job import Job
@@ -99,6 +100,7 @@ def synthesize(
         insecure_seed=insecure_seed,
         ledger=ledger,
         resume=resume,
+        unreviewed_schema=unreviewed_schema,
     )
     if rows is not None:
         check_rows(rows)
@@ -106,8 +108,8 @@ def synthesize(
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
         seed = insecure_seed if seed is None else seed
-    if TAKEN_FROM_DATA in described.description:
-        warn(f"{schema}: was taken from the data and reveals parts of it: review it")
+    if is_unreviewed(described):
+        warn(f"{schema}: {UNREVIEWED}")
 
     with progress_bars() as bars:
         clock = PhaseClock(bars)

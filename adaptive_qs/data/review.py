@@ -1,4 +1,4 @@
-"""Advice about a valid schema."""
+"""Whether the author of a valid schema has looked at it, and advice about it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,36 @@ import math
 
 from adaptive_qs.data.categories import CategoricalColumn
 from adaptive_qs.data.schema import AnyColumn, Schema
+from adaptive_qs.errors import SchemaError
 
 TAKEN_FROM_DATA = "Taken from the data: review, not private."
-"""Opens the description of every proposed schema."""
+"""Opens the description of every proposed schema; who has reviewed it takes the sentence out."""
+
+UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
 
 MANY_CODES = 10_000
 MANY_CELLS = 10**9
 MAX_NAMED = 10
 """Columns with the same advice that its one line names."""
+
+
+def is_unreviewed(schema: Schema) -> bool:
+    """Whether a schema was proposed from the data and nobody has said that it was reviewed."""
+    return TAKEN_FROM_DATA in schema.description
+
+
+def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
+    """Refuse to spend budget under a schema that is private itself, unless that is asked for.
+
+    Raises:
+        SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.
+    """
+    if is_unreviewed(schema) and not unreviewed_schema:
+        raise SchemaError(
+            "the schema was taken from the data, which the privacy promise does not cover: review "
+            f'it and remove "{TAKEN_FROM_DATA}" from its description, or give --unreviewed-schema '
+            "(in Python unreviewed_schema=True)"
+        )
 
 
 def check_schema(schema: Schema) -> tuple[str, ...]:
@@ -23,8 +45,11 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
     """
     advice = (
         []
-        if TAKEN_FROM_DATA not in schema.description
-        else ["the schema was taken from the data: replace what it reveals by public knowledge"]
+        if not is_unreviewed(schema)
+        else [
+            "the schema was taken from the data: replace what it reveals by public knowledge, then "
+            "take that sentence out of its description"
+        ]
     )
     named: dict[str, list[str]] = {}
     for column in schema.columns:

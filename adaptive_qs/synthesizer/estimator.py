@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from adaptive_qs.adaptive.preprocessing.shares import DEFAULT_SHARE
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.inputs import resolve_schema
+from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
@@ -49,6 +50,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         ledger: path of the data set's ledger, which counts the budget over all runs; without one
             it is counted in memory. A release is kept in the ledger until it is saved.
         resume: go on with the interrupted run in the ledger that was asked for the same.
+        unreviewed_schema: take a schema that still says that it was taken from the data; the
+            promise does not cover what it tells, and the release says so.
         progress: called with a phase, steps done and steps in all.
 
     Attributes:
@@ -79,6 +82,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         insecure_seed: int | None = None,
         ledger: str | Path | None = None,
         resume: bool = False,
+        unreviewed_schema: bool = False,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -92,6 +96,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.insecure_seed = insecure_seed
         self.ledger = ledger
         self.resume = resume
+        self.unreviewed_schema = unreviewed_schema
         self.progress = progress
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -105,17 +110,18 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 schema file, or parsed JSON. A coded table needs none.
 
         Raises:
-            InputError: a parameter, the schema, the workload or the table is wrong; nothing has
-                been spent.
+            InputError: a parameter, the schema, the workload or the table is wrong, or the schema
+                is unreviewed; nothing has been spent.
             ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
             LedgerError: the ledger cannot be used, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget; nothing has been spent.
 
         Warns:
-            UserWarning: there is an ``insecure_seed``.
+            UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         """
+        described = resolve_schema(schema, table)
         job = Job.of(
-            resolve_schema(schema, table),
+            described,
             self.workload,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -127,6 +133,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             insecure_seed=self.insecure_seed,
             ledger=self.ledger,
             resume=self.resume,
+            unreviewed_schema=self.unreviewed_schema,
         )
         if self.insecure_seed is not None:
             warnings.warn(
@@ -134,6 +141,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 "tables sampled from it are NOT PRIVATE",
                 stacklevel=2,
             )
+        if is_unreviewed(described):
+            warnings.warn(UNREVIEWED, stacklevel=2)
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = job.run(table, clock)

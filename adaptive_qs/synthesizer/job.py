@@ -15,6 +15,7 @@ from adaptive_qs.adaptive.preprocessing.shares import (
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.fingerprint import table_bytes, unchanged
 from adaptive_qs.data.inputs import read_table
+from adaptive_qs.data.review import check_reviewed
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.ledger.session import Session
@@ -64,15 +65,17 @@ class Job:
         insecure_seed: int | None = None,
         ledger: str | Path | None = None,
         resume: bool = False,
+        unreviewed_schema: bool = False,
     ) -> Self:
         """Check the parameters; see :class:`~adaptive_qs.synthesizer.estimator.Synthesizer`.
 
         Raises:
-            InputError: a parameter or the workload is wrong.
+            InputError: a parameter or the workload is wrong, or the schema is unreviewed.
             ResourceExceeded: the plan exceeds ``max_memory``.
             LedgerError: the ledger cannot be used.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
+        check_reviewed(schema, unreviewed_schema)
         target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(schema))
         settings = RunSettings(target, reference, insecure_seed)
         learning = preprocessing_cost(schema, target.cost, learning_share)

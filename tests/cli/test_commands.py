@@ -152,7 +152,7 @@ def test_schema_commands(run):
     assert "fits the schema" in outcome.out
     assert "taken from the data" in outcome.err
     arguments = ["synthesize", "t.csv", "--schema", "new.json", "--epsilon", "1"]
-    assert "review it" in done(run(*arguments, "--release", "r.zip")).err
+    assert "review it" in done(run(*arguments, "--release", "r.zip", "--unreviewed-schema")).err
     Path("m.json").write_text('{"a": 3}')
     assert json.loads(done(run("schema", "import", "m.json")).out)["columns"][0]["max"] == 2
     assert json.loads(done(run("schema", "init", "t.csv")).out)["version"] == 1

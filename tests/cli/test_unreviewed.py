@@ -1,0 +1,89 @@
+"""A schema that says that it was taken from the data is not used to spend budget unless asked."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs import Schema, Synthesizer, answer
+from adaptive_qs.data.review import TAKEN_FROM_DATA, UNREVIEWED
+from adaptive_qs.errors import SchemaError
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.privacy.events import Cost
+
+from .conftest import SCHEMA
+
+DRAFT = {**SCHEMA, "description": f"{TAKEN_FROM_DATA} Its ends are rounded."}
+VERBS = {"synthesize": "o.csv", "answer": "a.csv"}
+
+
+def command(verb, *more, data="t.csv"):
+    ends = ["--out", VERBS[verb], "--epsilon", "1", "--ways", "1"]
+    return [verb, data, "--schema", "draft.json", *ends, *more]
+
+
+@pytest.fixture(autouse=True)
+def draft(folder):
+    Path("draft.json").write_text(json.dumps(DRAFT))
+    return folder
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_it_is_refused_before_anything_is_read_or_reserved(verb, run, folder):
+    LedgerBook.create("l", Cost.within(9), {"rho": 9, "delta": 1e-9}).close()
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    outcome = run(*command(verb, "--ledger", "l", data="no such table.csv"))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.count("\n") == 1
+    for word in (TAKEN_FROM_DATA, "review it and remove", "--unreviewed-schema"):
+        assert word in outcome.err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_it_is_taken_when_asked_and_the_statement_says_what_is_not_covered(verb, run):
+    outcome = run(*command(verb, "--unreviewed-schema"))
+    assert outcome.code == 0, outcome
+    assert f"warning: draft.json: {UNREVIEWED}" in outcome.err
+    (manifest,) = Path().glob(f"{VERBS[verb]}*manifest*")
+    assert "NOT COVERED" in manifest.read_text()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_reviewed_one_needs_no_option(verb, run):
+    Path("draft.json").write_text(json.dumps({**DRAFT, "description": "Its ends are rounded."}))
+    outcome = run(*command(verb))
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_other_commands_take_it(run):
+    assert run(*command("synthesize", "--unreviewed-schema", "--release", "r.zip")).code == 0
+    for words in (
+        ["plan", "--schema", "draft.json", "--ways", "1"],
+        ["audit", "--schema", "draft.json", "--ways", "1", "--pairs", "1"],
+        ["evaluate", "t.csv", "o.csv", "--schema", "draft.json"],
+        ["sample", "r.zip", "--out", "again.csv"],
+    ):
+        outcome = run(*words)
+        assert outcome.code == 0, outcome
+    assert f"warning: r.zip: {UNREVIEWED}" in outcome.err
+
+
+def test_python_refuses_it_alike():
+    schema = Schema.parse(DRAFT)
+    calls = {
+        "synthesize": lambda **more: Synthesizer(epsilon=1, workload=1, **more).fit(
+            "t.csv", schema=schema
+        ),
+        "answer": lambda **more: answer("t.csv", schema, 1, epsilon=1, **more),
+    }
+    for call in calls.values():
+        with pytest.raises(SchemaError, match="unreviewed_schema=True"):
+            call()
+        with pytest.warns(UserWarning, match=UNREVIEWED) as caught:
+            call(unreviewed_schema=True)
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer("t.csv", Schema.parse(SCHEMA), 1, epsilon=1)
