@@ -10,7 +10,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from adaptive_qs import Synthesizer
+from adaptive_qs import Synthesizer, answer
 from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.synthesis.rows import SynthesisSettings
 
@@ -31,6 +31,21 @@ NEIGHBOURS = {
 }
 
 
+def recording():
+    """Makers of mechanisms that record and that replay, and all that they made."""
+    made = []
+
+    def recorder(ledger, entropy):
+        made.append(Recorder(ledger, entropy))
+        return made[-1]
+
+    def replayer(ledger, entropy):
+        made.append(Replayer(ledger, entropy, made[0].calls))
+        return made[-1]
+
+    return recorder, replayer, made
+
+
 def artefacts(rows, folder, monkeypatch, mechanisms):
     """What is written by a fit whose mechanisms are made by ``mechanisms``."""
     monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", mechanisms)
@@ -44,17 +59,25 @@ def artefacts(rows, folder, monkeypatch, mechanisms):
 def test_neighbours_write_the_same_bytes(neighbour, tmp_path, monkeypatch):
     few_rows = partial(SynthesisSettings, fewest_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
-    made = []
-
-    def recorder(ledger, entropy):
-        made.append(Recorder(ledger, entropy))
-        return made[-1]
-
-    def replayer(ledger, entropy):
-        made.append(Replayer(ledger, entropy, made[0].calls))
-        return made[-1]
-
+    recorder, replayer, made = recording()
     first = artefacts(ROWS, tmp_path, monkeypatch, recorder)
     assert artefacts(NEIGHBOURS[neighbour], tmp_path, monkeypatch, replayer) == first
     recorded, replayed = made
     assert len(replayed.calls) == len(recorded.calls) > 5  # total, one-way, one round
+
+
+def answered(rows, folder, monkeypatch, mechanisms):
+    """Every file that answers are written to."""
+    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", mechanisms)
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    answer(frame, SCHEMA, [1, 2], rho=0.2, max_memory="1GB", jobs=1).write(folder / "a.csv")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("neighbour", NEIGHBOURS)
+def test_neighbours_write_the_same_answers(neighbour, tmp_path, monkeypatch):
+    recorder, replayer, made = recording()
+    first = answered(ROWS, tmp_path, monkeypatch, recorder)
+    assert answered(NEIGHBOURS[neighbour], tmp_path, monkeypatch, replayer) == first
+    recorded, replayed = made
+    assert len(replayed.calls) == len(recorded.calls) > 5

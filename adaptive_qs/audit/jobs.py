@@ -22,6 +22,7 @@ from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.machine import memory_bytes
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
@@ -36,7 +37,7 @@ from adaptive_qs.workload.workload import Workload
 MOST_ROWS = 2**16
 """Rows that answers are planned for; generated tables have fewer."""
 MAX_MEMORY = 2**31
-"""The plan of a run must not depend on the machine."""
+"""Where no other ceiling is given; findings should not depend on the machine."""
 
 Source = Path | CodedTable
 """A CSV file, or codes where the schema leaves nothing to be learnt."""
@@ -81,7 +82,13 @@ class Synthesis:
     name = "synthesize"
 
     @classmethod
-    def of(cls, schema: Schema, queries: QuerySource, rho: float) -> Synthesis:
+    def of(
+        cls,
+        schema: Schema,
+        queries: QuerySource,
+        rho: float,
+        max_memory: int | str = MAX_MEMORY,
+    ) -> Synthesis:
         """Plan a run on the marginals that the queries ask about.
 
         Raises:
@@ -92,7 +99,7 @@ class Synthesis:
         preprocessing_cost(schema, target.cost)
         domain = schema.widest_domain()
         marginals = marginals_of(resolve_queries(queries, domain))
-        return cls(schema, queries, target, plan_run(domain, marginals, MAX_MEMORY, 1))
+        return cls(schema, queries, target, plan_run(domain, marginals, max_memory, 1))
 
     @property
     def cost(self) -> Cost:
@@ -129,12 +136,20 @@ class Batch:
     queries: QuerySource
     target: BatchTarget
     choice: str
+    max_bytes: int
     planned: Mechanism | None
 
     name = "answer"
 
     @classmethod
-    def of(cls, schema: Schema, queries: QuerySource, rho: float, choice: str = "auto") -> Batch:
+    def of(
+        cls,
+        schema: Schema,
+        queries: QuerySource,
+        rho: float,
+        choice: str = "auto",
+        max_memory: int | str = MAX_MEMORY,
+    ) -> Batch:
         """Plan a batch by the mechanism that is chosen.
 
         Raises:
@@ -146,7 +161,7 @@ class Batch:
         share = discovery_share(schema) if learns else None
         target = BatchTarget.of(rho=rho, discovery_share=share)
         check_learnable(resolve_queries(queries, schema.widest_domain()), schema)
-        batch = cls(schema, queries, target, choice, None)
+        batch = cls(schema, queries, target, choice, memory_bytes(max_memory), None)
         return batch if learns else replace(batch, planned=batch.mechanism(schema, target))
 
     @property
@@ -156,7 +171,7 @@ class Batch:
 
     def mechanism(self, schema: Schema, target: BatchTarget) -> Mechanism:
         """What is measured, with integer strategies."""
-        settings = replace(SolverSettings(), max_bytes=MAX_MEMORY)
+        settings = replace(SolverSettings(), max_bytes=self.max_bytes)
         queries = resolve_queries(self.queries, schema.domain())
         planned = plan_batch(queries, target, self.choice, settings).mechanism
         return planned.on_grid(grid_bits(planned, target.units, MOST_ROWS))

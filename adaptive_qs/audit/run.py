@@ -12,7 +12,7 @@ import numpy as np
 
 from adaptive_qs.answering.workloads import QuerySource
 from adaptive_qs.audit.compare import Check, Finding, Tally, compare
-from adaptive_qs.audit.jobs import Batch, Publisher, Synthesis
+from adaptive_qs.audit.jobs import MAX_MEMORY, Batch, Publisher, Synthesis
 from adaptive_qs.audit.neighbours import Pair, neighbour_pairs
 from adaptive_qs.audit.replay import Job, record, replay
 from adaptive_qs.audit.stand_in import stand_in
@@ -61,6 +61,7 @@ def audit(
     progress: StepProgress | None = None,
     sample_every: int = 10,
     mechanism: str = "auto",
+    max_memory: int | str = MAX_MEMORY,
 ) -> AuditReport:
     """Replay `synthesize` and `answer` on neighbouring tables; reads no private data.
 
@@ -77,6 +78,7 @@ def audit(
         progress: told pairs done and in all.
         sample_every: one pair in so many has a sampled table compared too.
         mechanism: of the batch answers.
+        max_memory: ceiling of the memory planned for, in bytes or as "3GB".
 
     Raises:
         InputError: the workload does not fit a budget or the mechanism.
@@ -85,8 +87,8 @@ def audit(
     rng = np.random.default_rng(seed)
     publishers: list[tuple[Publisher, float]] = []
     for rho in rhos:
-        publishers.append((Synthesis.of(schema, queries, rho), rho))
-        publishers.append((Batch.of(schema, queries, rho, mechanism), rho))
+        publishers.append((Synthesis.of(schema, queries, rho, max_memory), rho))
+        publishers.append((Batch.of(schema, queries, rho, mechanism, max_memory), rho))
     tally = Tally()
     draws = moved = 0
     with tempfile.TemporaryDirectory() as name:

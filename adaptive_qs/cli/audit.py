@@ -42,6 +42,14 @@ Seed = Annotated[
     ),
 ]
 
+MaxMemory = Annotated[
+    str,
+    typer.Option(
+        "--max-memory", metavar="SIZE", help="Most memory that a run may plan for.",
+        rich_help_panel="Machine",
+    ),
+]  # fmt: skip
+
 
 def audit(
     schema: options.SchemaPath = None,
@@ -53,11 +61,12 @@ def audit(
     pairs: Pairs = 20,
     seed: Seed = 0,
     as_json: options.Json = False,
+    max_memory: MaxMemory = "2GB",
 ) -> None:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
-    Runs `synthesize` and `answer` on generated rows of your schema, at the budget given and at one
-    that is 100 times as large; reads no private data and spends nothing.
+    Runs synthesize and answer on generated rows of your schema, at the budget given and at 100 times
+    as much (by default at rho 0.02 and 5). Reads no private data and spends nothing.
     """
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
@@ -75,7 +84,13 @@ def audit(
     described = Schema.load(schema)
     with progress_bars() as bars:
         report = run_audit(
-            described, spec, pairs, seed, rhos, lambda done, total: bars("audit", done, total)
+            described,
+            spec,
+            pairs,
+            seed,
+            rhos,
+            lambda done, total: bars("audit", done, total),
+            max_memory=max_memory,
         )
     if as_json:
         emit_json(_json(report))

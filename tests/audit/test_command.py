@@ -110,6 +110,12 @@ BAD = {
 }
 
 
+def test_too_little_memory_is_refused(run):
+    code, out, err = run(*AUDIT, "--max-memory", "50MB")
+    assert (code, out) == (4, "")
+    assert "--max-memory" in err
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_options(run, case):
     arguments, hint = BAD[case]
