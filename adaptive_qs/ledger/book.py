@@ -162,7 +162,7 @@ class LedgerBook:
             )
         same = [past for past in open_runs if past.request == dict(request)]
         if not same:
-            raise LedgerError(_difference(open_runs[0], request))
+            raise LedgerError(_difference(open_runs, request))
         found = next((past for past in same if past.inputs == inputs), None)
         if found is None:
             raise LedgerError(
@@ -247,10 +247,19 @@ class LedgerBook:
         self.declared = dict(first.declared)
 
 
-def _difference(past: Reserved, request: Mapping[str, str]) -> str:
-    names = sorted(past.request.keys() | request.keys())
-    different = [name for name in names if past.request.get(name) != request.get(name)]
+def _difference(open_runs: list[Reserved], request: Mapping[str, str]) -> str:
+    """What the most similar run was asked for otherwise."""
+    run, different = min(
+        ((past.run, _changed(past.request, request)) for past in open_runs),
+        key=lambda found: (found[1] == ["command"], len(found[1])),
+    )
     return (
-        f"run {past.run} was started with another {', '.join(different)}: repeat its command with "
+        f"run {run} was started with another {', '.join(different)}: repeat its command with "
         "--resume added, or leave out --resume to start a new run, which spends budget anew"
     )
+
+
+def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
+    names = sorted(past.keys() | request.keys())
+    different = [name for name in names if past.get(name) != request.get(name)]
+    return ["command"] if "command" in different else different

@@ -1,0 +1,202 @@
+"""What a resumed run recognises, what it refuses, and what nobody else ever gets to know."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs.faults import COMMITTED
+
+from .children import Child, Ended, at, small_groups
+from .jobs import JOBS, LEDGER, Scene, Stage
+from .kills import Story, finish, kill
+
+PRIVATE = [job for job in JOBS if not job.seeded]
+VERBS = pytest.mark.parametrize("job", PRIVATE, ids=lambda job: job.verb)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    return Stage(tmp_path_factory.mktemp("resume") / "stage")
+
+
+def interrupted(stage, job):
+    story = Story(stage.scene(job))
+    assert kill(story, partial(at, COMMITTED, 2))
+    return story
+
+
+def attempt(scene: Scene, *arguments: str) -> Ended:
+    logs = scene.logs / "other"
+    logs.mkdir(exist_ok=True)
+    return Child(arguments, scene.folder, logs, small_groups).ended()
+
+
+def refused(scene: Scene, *arguments: str) -> str:
+    """The line that says why; nothing else happens."""
+    before, names = scene.rows(), scene.names()
+    ended = attempt(scene, *arguments)
+    assert (ended.code, ended.out) == (2, ""), ended
+    assert ended.err.count("\n") == 1
+    assert (scene.rows(), scene.names() - names) == (before, set())
+    return ended.err
+
+
+@VERBS
+def test_a_changed_table_is_refused(stage, job):
+    story = interrupted(stage, job)
+    table = story.scene.folder / "t.csv"
+    content = table.read_bytes()
+    first, second, rest = content.split(b"\n", 2)
+    for changed in (
+        content + second + b"\n",
+        content.replace(b"a,", b"b,", 1),
+        first + b"\n" + rest,
+    ):
+        table.write_bytes(changed)
+        error = refused(story.scene, *job.arguments, "--resume")
+        assert error.startswith("error: the private table is not the one that run 1 read: ")
+    table.write_bytes(content)
+    os.utime(table, (1, 1))  # the same content at another time, under another file
+    shutil.copy(table, story.scene.folder / "copy.csv")
+    table.unlink()
+    (story.scene.folder / "copy.csv").rename(table)
+    finish(story, stage)
+
+
+@VERBS
+def test_a_changed_schema_or_parameter_is_refused_by_its_name(stage, job):
+    story = interrupted(stage, job)
+    scene = story.scene
+    schema = scene.folder / "s.json"
+    content = json.loads(schema.read_text())
+    content["columns"][1]["max"] = 11
+    other = scene.folder / "other.json"
+    other.write_text(json.dumps(content))
+    changes = {
+        "schema": ["--schema", "other.json"],
+        "budget": ["--rho", "0.25"],
+        "workload": ["--ways", "1"],
+        "noise seed": ["--insecure-seed", "3"],
+    }
+    for name, arguments in changes.items():
+        ended = attempt(scene, *job.arguments, "--resume", *arguments)
+        assert ended.code == 2, ended
+        said = ended.err.splitlines()[-1].partition("error: run 1 was started with another ")[2]
+        assert name in said.partition(":")[0].split(", ")
+    other.unlink()
+    finish(story, stage)
+
+
+@VERBS
+def test_the_other_verb_does_not_go_on_with_it(stage, job):
+    story = interrupted(stage, job)
+    (other,) = [one for one in PRIVATE if one is not job]
+    assert "run 1 was started with another command: " in refused(
+        story.scene, *other.arguments, "--resume"
+    )
+
+
+@VERBS
+def test_a_run_of_another_version_is_refused(stage, job):
+    story = interrupted(stage, job)
+    logs = story.scene.logs / "version"
+    logs.mkdir()
+    arguments = [*job.arguments, "--resume"]
+    ended = Child(arguments, story.scene.folder, logs, small_groups, newer).ended()
+    assert ended.code == 2
+    assert ended.err.startswith("error: run 1 was started with another version: ")
+
+
+def newer():
+    import adaptive_qs.answering.request as answers
+    import adaptive_qs.synthesizer.request as tables
+
+    for module in (answers, tables):
+        module.package_version = lambda: "99.0"
+
+
+@VERBS
+def test_without_its_key_a_run_is_not_resumed(stage, job):
+    story = interrupted(stage, job)
+    (story.scene.folder / f"{LEDGER}.key").unlink()
+    ended = attempt(story.scene, *job.arguments, "--resume")
+    assert ended.code == 2
+    assert "the private table is not the one that run 1 read" in ended.err
+
+
+@VERBS
+def test_there_is_nothing_to_resume(stage, job):
+    scene = stage.scene(job)
+    assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume")
+    assert scene.run().code == 0
+    names = scene.names()
+    assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume")
+    assert scene.names() == names
+
+
+@VERBS
+def test_a_run_that_exceeds_the_total_is_refused_before_any_draw(stage, job):
+    scene = stage.scene(job)
+    assert scene.run().code == 0
+    rows, contents = scene.rows(), scene.contents()
+    ended = scene.run()  # the total is enough for one
+    assert ended.code == 3
+    assert "exceeds" in ended.err
+    assert (scene.rows(), scene.contents(), scene.noted("drawn")) == (rows, contents, [])
+
+
+@VERBS
+def test_a_damaged_ledger_is_refused_by_both_verbs(stage, job):
+    story = interrupted(stage, job)
+    path = story.scene.folder / LEDGER
+    content = bytearray(path.read_bytes())
+    row = story.rows[-1]
+    at_ = content.rindex(row.hash)
+    content[at_] ^= 1
+    path.write_bytes(content)
+    for extra in (["--resume"], ["--force"]):
+        ended = attempt(story.scene, *job.arguments, *extra)
+        assert ended.code == 2
+        assert f"is damaged after entry {row.number - 1}, the last good one: " in ended.err
+
+
+@VERBS
+def test_a_run_goes_on_with_other_threads_and_other_outputs(stage, job):
+    """What only concerns outputs or speed may change."""
+    story = interrupted(stage, job)
+    other = {"--jobs": "2", "--workers": "2", "--out": f"p{Path(job.outputs[-1]).suffix}"}
+    options = [other.get(before, word) for before, word in zip(["", *job.options], job.options)]
+    outputs = (*job.outputs[:-1], other["--out"])
+    story.scene.job = replace(job, options=tuple(options), outputs=outputs)
+    assert not kill(story)
+    assert story.scene.names() >= set(outputs)
+
+
+@VERBS
+def test_key_and_hashes_of_the_table_are_nowhere_else(stage, job):
+    story = interrupted(stage, job)
+    key = (story.scene.folder / f"{LEDGER}.key").read_text().strip()
+    table = (story.scene.folder / "t.csv").read_bytes()
+    plain = [hashlib.new(name, table).hexdigest() for name in ("md5", "sha1", "sha256", "sha512")]
+    secrets = [key, *plain]
+    _check_absent(story.scene, secrets)
+    finish(story, stage)
+    _check_absent(story.scene, secrets)
+
+
+def _check_absent(scene, secrets):
+    exported = attempt(scene, "ledger", "export", "--ledger", LEDGER)
+    files = [p for p in [*scene.folder.iterdir(), *scene.logs.iterdir()] if p.is_file()]
+    contents = {p.name: p.read_bytes() for p in files if p.name != f"{LEDGER}.key"}
+    assert {LEDGER, "journal", "err"} <= contents.keys()
+    for secret in secrets:
+        assert secret not in exported.out
+        for content in contents.values():
+            assert secret.encode() not in content
+            assert bytes.fromhex(secret) not in content
