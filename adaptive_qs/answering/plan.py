@@ -76,7 +76,7 @@ class BatchPlan:
 
     def by_epsilon(self) -> list[tuple[float, float, float]]:
         """(ε, β, expected RMSE) for a range of ε at the target's δ and for the target itself."""
-        targets = [BatchTarget.of(epsilon=e, delta=self.target.delta) for e in EPSILONS]
+        targets = [self.target.at(epsilon) for epsilon in EPSILONS]
         if all(not math.isclose(t.epsilon, self.target.epsilon, rel_tol=1e-6) for t in targets):
             targets = sorted([*targets, self.target], key=lambda t: t.epsilon)
         error = self.mechanism.total_error

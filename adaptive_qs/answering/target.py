@@ -52,13 +52,16 @@ class BatchTarget:
         cost: β = μ², the privacy cost of He et al.; exact Gaussian DP with μ = √β.
         epsilon: ε implied at this δ.
         delta: δ.
-        discovery_delta: the share of δ for discovering values.
+        discovery_share: where bins or values are learnt first, the part of δ set aside for values;
+            (ε, δ) is then that of zCDP. None where all noise is that of the batch.
+        kept: part of the whole cost that learning leaves to the batch; ``cost`` is that part.
     """
 
     cost: float
     epsilon: float
     delta: float
-    discovery_delta: Fraction = Fraction(0)
+    discovery_share: Fraction | None = None
+    kept: float = 1.0
 
     @classmethod
     def of(
@@ -90,8 +93,7 @@ class BatchTarget:
             came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
             raise InputError(f"{came} given: give exactly one of them")
         delta = chosen_delta(delta)
-        discovery = Fraction(delta) * (discovery_share or 0)
-        left = float_below(Fraction(delta) - discovery)
+        left = float_below(Fraction(delta) * (1 - (discovery_share or 0)))
         if epsilon is not None and discovery_share is not None:
             epsilon = positive_number("epsilon", epsilon)
             beta = 2 * rho_of(epsilon, left)
@@ -121,7 +123,7 @@ class BatchTarget:
             epsilon = gaussian_epsilon_of(
                 math.nextafter(math.sqrt(beta), math.inf), delta * (1 - SLACK)
             )
-        return cls(beta, epsilon, delta, discovery)
+        return cls(beta, epsilon, delta, discovery_share)
 
     @property
     def rho(self) -> float:
@@ -131,12 +133,22 @@ class BatchTarget:
     @property
     def budget(self) -> Cost:
         """The cost and the share of δ in whole units, rounded down."""
-        return Cost.within(Fraction(self.cost) / 2, self.discovery_delta)
+        discovery = Fraction(self.delta) * (self.discovery_share or 0)
+        return Cost.within(Fraction(self.cost) / 2, discovery)
 
     def left_of(self, remaining: Cost) -> Self:
         """The same promise, of which only this much is left for the batch."""
         cost = min(self.cost, float_below(2 * remaining.rho))
-        return replace(self, cost=cost)
+        return replace(self, cost=cost, kept=cost / self.cost)
+
+    def at(self, epsilon: float) -> Self:
+        """The same at another ε.
+
+        Raises:
+            InputError: the ε is out of range.
+        """
+        target = self.of(epsilon, self.delta, discovery_share=self.discovery_share)
+        return replace(target, cost=self.kept * target.cost, kept=self.kept)
 
     @property
     def units(self) -> int:

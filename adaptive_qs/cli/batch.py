@@ -9,6 +9,7 @@ from adaptive_qs.cli.output import Row, counted, figure, note, warn
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
+    from adaptive_qs.answering.target import BatchTarget
 
 ROUNDING = 1e-6
 """Relative error of a gap: a gap this far below zero is none."""
@@ -57,7 +58,7 @@ def plan_lines(plan: BatchPlan) -> list[Row]:
     solves = counted(plan.choice.distinct_solves, "distinct problem")
     return [
         mechanism_line(plan),
-        privacy_line(plan),
+        privacy_line(plan.target),
         error_line(plan),
         ("at best", _bound(plan)),
         ("largest", _largest(plan)),
@@ -100,9 +101,8 @@ def mechanism_line(plan: BatchPlan) -> Row:
     return ("mechanism", f"{plan.choice.name}: {words}")
 
 
-def privacy_line(plan: BatchPlan) -> Row:
+def privacy_line(target: BatchTarget) -> Row:
     """What it costs, in three measures."""
-    target = plan.target
     return (
         "privacy",
         f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost {target.cost:.6g}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from zipfile import is_zipfile
 
 import typer
 
@@ -32,6 +33,8 @@ def evaluate(
 ) -> None:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
+    A release bundle will do as --schema: it holds the schema with whatever was learnt.
+
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
     if schema is None:
@@ -42,10 +45,11 @@ def evaluate(
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.evaluation.metrics import OWNER_ONLY, workload_error
     from adaptive_qs.machine import plan_workers
+    from adaptive_qs.release.release import Release
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     threads = plan_workers(workers)
-    described = Schema.load(schema)
+    described = Release.load(schema).schema if is_zipfile(schema) else Schema.load(schema)
     wanted = resolve_workload(spec, described.domain())
     with progress_bars() as bars:
         first, second = (

@@ -30,6 +30,7 @@ def plan(
     delta: options.Delta = None,
     rho: options.Rho = None,
     cost: options.Cost = None,
+    learning_share: options.LearningShare = 0.1,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
     jobs: options.Jobs = None,
@@ -61,6 +62,7 @@ def plan(
             gap=wanted,
             jobs=jobs,
             max_memory=max_memory,
+            learning_share=learning_share,
             progress=bars,
         )
     tell_limits(planned, mechanism, wanted)

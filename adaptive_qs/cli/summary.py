@@ -78,7 +78,9 @@ class Outcome:
     def _next(self) -> list[str]:
         if self.out is None:
             return ["sample", str(self.bundle), "--out", "table.csv"]
-        return ["evaluate", str(self.data), str(self.out), "--schema", str(self.schema)]
+        learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
+        schema = self.bundle if learnt and self.bundle is not None else self.schema
+        return ["evaluate", str(self.data), str(self.out), "--schema", str(schema)]
 
 
 def peak_memory_mb() -> float | None:
