@@ -65,8 +65,8 @@ def audit(
 ) -> None:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
-    Runs synthesize and answer on generated rows of your schema, at the budget given and at 100 times
-    as much (by default at rho 0.02 and 5). Reads no private data and spends nothing.
+    Runs synthesize and answer on generated rows of your schema, at the budget given and at 100
+    times as much (by default at rho 0.02 and 5). Reads no private data and spends nothing.
     """
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
