@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+MOST_DIGITS = 1000
+"""Of a whole number in a file."""
+_QUOTED = 60
+"""Characters quoted of a text that may be of any length."""
+
 
 def read_json(path: str | Path, refusal: type[InputError]) -> Any:
     """Parse a JSON file, refusing repeated keys and numbers that are not finite.
@@ -26,7 +31,9 @@ def read_json(path: str | Path, refusal: type[InputError]) -> Any:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(text, object_pairs_hook=_distinct, parse_constant=_Constant)
+        content = json.loads(
+            text, object_pairs_hook=_distinct, parse_constant=_Constant, parse_int=_integer
+        )
         _refuse_constants(content)
         return content
     except OSError as error:
@@ -58,7 +65,7 @@ class Complaint(NamedTuple):
 
     def line(self, place: str, where: Sequence[str | int]) -> str:
         """One line: a place in words, the keys that are left, and the message."""
-        keys = ".".join(map(str, where))
+        keys = ".".join(map(_short, where))
         parts = (place, keys, self.message) if keys else (place, self.message)
         return " ".join(": ".join(parts).split())
 
@@ -81,15 +88,30 @@ def first_complaint(error: ValidationError) -> Complaint:
     message = first["msg"].removeprefix("Value error, ")
     words = _WORDS.get(first["type"])
     if words:
-        message = words.format(**{key: _plain(of) for key, of in first.get("ctx", {}).items()})
+        context = first.get("ctx", {})
+        message = words.format(
+            **{key: _short(of) if key == "tag" else _plain(of) for key, of in context.items()}
+        )
         if first["type"] in _BOUNDS:
-            message += f", not {first['input']}"
+            message += f", not {_short(first['input'])}"
     return Complaint(where, first["type"], message)
 
 
 def _plain(value: Any) -> Any:
     """A bound as people write it: 0 rather than 0.0."""
     return f"{value:g}" if isinstance(value, float) and value.is_integer() else value
+
+
+def _short(value: Any) -> str:
+    """The beginning of what was written, where it is long."""
+    text = str(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}... ({len(text):,} characters)"
+
+
+def _integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits: give at most {MOST_DIGITS:,}")
+    return int(text)
 
 
 _URGENCY = {"extra_forbidden": 1, "union_tag_invalid": 1, "missing": 3, "too_short": 4}
@@ -109,6 +131,7 @@ _WORDS = {
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
+    "int_parsing_size": "is too large a number: give a smaller one",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import SchemaError, WorkloadError
 from adaptive_qs.jsonfile import read_json
 
@@ -17,6 +18,7 @@ BAD = {
     "in a part": (b'{"b": 1, "parts": [1, {"w": NaN}]}', "x.json: part 2: w: NaN is not a number"),
     "in a list": (b'{"edges": [0, NaN]}', "x.json: edge 2: NaN is not"),
     "nested": (b'{"a": {"b": [[NaN]], "c": Infinity}}', "x.json: a.b.0.0: NaN is not a number"),
+    "digits": (b'{"a": -' + b"1" * 5000 + b"}", "a number of 5,001 digits: give at most 1,000"),
     "depth": (b"[" * 200_000, "nested too deeply"),
 }
 
@@ -39,6 +41,25 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b'\xef\xbb\xbf{"a": [1, 2.5, null]}')
     assert read_json(path, SchemaError) == {"a": [1, 2.5, None]}
+
+
+LONG = {
+    "number": ({"type": "integer", "min": 0, "max": 10**900}, "not 1000"),
+    "key": ({"type": "boolean", "k" * 5000: 1}, "kkk... (5,000 characters): is not a known key"),
+    "type": (
+        {"type": "t" * 5000},
+        "ttt... (5,000 characters) is unknown: use one of 'categorical'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_what_is_long_is_quoted_in_part(case):
+    column, hint = LONG[case]
+    with pytest.raises(SchemaError) as caught:
+        Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})
+    assert hint in str(caught.value)
+    assert len(str(caught.value)) < 250
 
 
 def test_the_import_is_light():

@@ -111,9 +111,8 @@ def warn(text: str) -> None:
 
 
 def fail(text: str) -> None:
-    """Why the command failed, in one line without control characters."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    _line("error: ", line, "bold red")
+    """Why the command failed."""
+    _line("error: ", text, "bold red")
 
 
 @contextmanager
@@ -146,6 +145,8 @@ def progress_bars() -> Iterator[PhaseProgress]:
 
 
 def _line(prefix: str, text: str, style: str) -> None:
+    """One line without control characters: it may quote names of files and columns."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     if not sys.stderr.isatty():
         sys.stderr.write(f"{prefix}{text}\n")
         return

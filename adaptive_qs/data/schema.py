@@ -153,11 +153,15 @@ class Schema(BaseModel):
 
 
 def is_domain_sizes(content: Any) -> bool:
-    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes."""
+    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes.
+
+    A lone "version" is the beginning of a schema.
+    """
     return (
         isinstance(content, dict)
         and bool(content)
         and "columns" not in content
+        and content.keys() != {"version"}
         and all(type(size) is int and size > 0 for size in content.values())
     )
 

@@ -7,6 +7,7 @@ import sys
 import jsonschema
 import pytest
 
+from adaptive_qs.data.importers import import_schema
 from adaptive_qs.data.json_schema import PUBLISHED, render, schema_json
 from adaptive_qs.data.review import check_schema
 from adaptive_qs.data.sample import sample_dataset
@@ -139,6 +140,16 @@ def test_mbi_domain_file(tmp_path):
     assert schema.domain().sizes == (85, 2)
     assert schema.column("age").declares("84")
     assert not schema.column("age").declares("85")
+
+
+def test_a_version_alone_is_no_mbi_domain(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text('{"version": 1}')
+    with pytest.raises(SchemaError, match="columns: is required"):
+        Schema.load(path)
+    with pytest.raises(SchemaError, match="none of mbi, SDV, dpmm, dpsynth"):
+        import_schema(path)
+    assert Schema.parse({"version": 3, "age": 2}).domain().sizes == (3, 2)
 
 
 def test_dump_and_fingerprint(tmp_path):
