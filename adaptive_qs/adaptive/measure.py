@@ -5,6 +5,8 @@ marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by 
 Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
 (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
 released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
+
+Proof: docs/proofs.md, section 3.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Score of candidate γ: w_γ (‖μ_γ − μ̂_γ‖₁ − expected L1 error on
 Appendix F.1. μ̂_γ is public, so adding or removing one row moves the score by at most w_γ and the
 sensitivity is the largest w_γ on offer. Estimates are rounded to a power-of-two grid and
 summed in integers, which makes that bound exact.
+
+Proof: docs/proofs.md, section 1.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ it by at most Δ² = ‖M‖² (the largest squared column norm). Mv is released
 noise of variance σ², at ρ = Δ²/(2σ²); σ² is the rational number that makes the cost exactly the
 units given. Answers are multiplied by a power of two first where σ would be small, so that the
 noise is fine compared with the grid (see :mod:`adaptive_qs.answering.target`).
+
+Proof: docs/proofs.md, section 4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A ledger as its owner sees it: a total that is set once, and runs that share it."""
+"""A ledger as its owner sees it: a total that is set once, and runs that share it.
+
+Proof: docs/proofs.md, section 9.
+"""
 
 from __future__ import annotations
 

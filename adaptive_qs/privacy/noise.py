@@ -21,6 +21,8 @@ are rounded once (2⁻⁵³), and y < 2⁵³ is exact. If x <= 50 then |y - σ²
 the difference errs by at most 12·2⁻⁵³ σ and x by at most 400·2⁻⁵³ < 2⁻⁴⁴; exp adds below 2⁻⁵⁰
 (four ulp), and the sum, the constants and float(u) below 2⁻⁵⁰: in total less than 2⁻⁴³ T, and the
 filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter allows 2 beside.
+
+Proof: docs/proofs.md, section 2.
 """
 
 from __future__ import annotations

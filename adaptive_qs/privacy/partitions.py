@@ -17,6 +17,8 @@ The cost is δ-approximate ρ-zCDP (Bun and Steinke 2016, section 8) with ρ = 1
 Keeping M and sorting names see only noisy counts that passed the threshold: post-processing. How
 many values occur, and so how many draws are made, stays hidden, since values that do not pass are
 never named; what time and memory tell is not covered.
+
+Proof: docs/proofs.md, section 8.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ interval. With m the distance of the bits from the nearer end of their range, on
 by at most 2/(m - 1) <= 4/m. Double precision errs by a few ulp of 1 + |g| + |loss|, and the
 filter allows 2⁻⁴⁰ of it. Candidates whose interval reaches the best lower bound are compared
 exactly, with more bits of the same w.
+
+Proof: docs/proofs.md, section 1.
 """
 
 from __future__ import annotations
