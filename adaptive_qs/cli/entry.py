@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is spent), 1 own fault or any failure after it is spent, 128 + n stopped by signal n.
     """
     debug = bool(os.environ.get(DEBUG_VARIABLE))
+    _open_streams()
     with _signals(), warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
@@ -85,9 +86,9 @@ def _failed(error: BaseException, message: str, code: int) -> int:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """SIGINT and SIGTERM unwind the stack, so that temporary files are removed.
+    """SIGINT, SIGTERM and SIGHUP unwind the stack, so that temporary files are removed.
 
-    A SIGINT that is ignored, as that of background jobs may be, stays ignored.
+    A SIGINT or SIGHUP that is ignored, as in background jobs and under nohup, stays ignored.
     """
 
     stopping.forget()
@@ -101,6 +102,8 @@ def _signals() -> Iterator[None]:
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
         yield
     finally:
@@ -124,6 +127,18 @@ def _bug_line(error: Exception) -> str:
         f"internal error ({type(error).__name__}{place}): this is a bug, please report it; "
         f"{DEBUG_VARIABLE}=1 shows a traceback, which may hold private values"
     )
+
+
+def _open_streams() -> None:
+    """Closed standard streams lead nowhere; no file of ours may take their place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _silence_stdout() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import StringIO
 from typing import Any
 
 from adaptive_qs.cli.stopping import check
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import AdaptiveQsError
 from adaptive_qs.progress import PhaseProgress
 
 Row = tuple[str, str]
@@ -57,7 +58,7 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         raise PipeClosed from None
     except OSError as error:
-        raise InputError(
+        raise AdaptiveQsError(
             f"stdout cannot be written ({error.strerror}): output files are complete"
         ) from None
 
@@ -72,14 +73,13 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     width = max(len(name) for name, _ in rows)
-    console = _console(error=False)
-    with console.capture() as captured:
-        console.print(Text(title, style="bold"))
-        for name, value in rows:
-            line = Text.assemble(f"  {name:<{width}}  ", value)
-            line.stylize("bold", 0, width + 2)
-            console.print(line, soft_wrap=True)
-    emit(captured.get())
+    console = _console(error=False, file=StringIO())
+    console.print(Text(title, style="bold"))
+    for name, value in rows:
+        line = Text.assemble(f"  {name:<{width}}  ", value)
+        line.stylize("bold", 0, width + 2)
+        console.print(line, soft_wrap=True)
+    emit(console.file.getvalue())
 
 
 def emit_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -94,10 +94,9 @@ def emit_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table.add_column(Text(names[-1]), justify="right")
     for row in rows:
         table.add_row(*map(Text, row))
-    console = _console(error=False)
-    with console.capture() as captured:
-        console.print(table)
-    emit(captured.get())
+    console = _console(error=False, file=StringIO())
+    console.print(table)
+    emit(console.file.getvalue())
 
 
 def note(text: str) -> None:
@@ -148,7 +147,9 @@ def _line(prefix: str, text: str, style: str) -> None:
     """One line without control characters: it may quote names of files and columns."""
     text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     if not sys.stderr.isatty():
-        sys.stderr.write(f"{prefix}{text}\n")
+        with suppress(OSError):  # a full disk under a log is no reason to stop
+            sys.stderr.write(f"{prefix}{text}\n")
+            sys.stderr.flush()
         return
     from rich.text import Text
 
@@ -156,10 +157,16 @@ def _line(prefix: str, text: str, style: str) -> None:
     _console(error=True).print(line, soft_wrap=True)
 
 
-def _console(error: bool) -> Any:
+def _console(error: bool, file: StringIO | None = None) -> Any:
+    """A console for a stream, or for text that will go there."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
+    terminal = stream.isatty()
     return Console(
-        file=stream, highlight=False, emoji=False, width=None if stream.isatty() else PLAIN_WIDTH
+        file=file or stream,
+        force_terminal=terminal,
+        highlight=False,
+        emoji=False,
+        width=None if terminal else PLAIN_WIDTH,
     )

@@ -239,7 +239,7 @@ def test_a_full_stdout_is_said_in_one_line(run, monkeypatch):
 
     monkeypatch.setattr("sys.stdout.write", full)
     outcome = run("schema", "check", "s.json")
-    assert outcome.code == 2
+    assert outcome.code == 1
     assert outcome.err == (
         "error: stdout cannot be written (No space left on device): output files are complete\n"
     )
