@@ -36,7 +36,8 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise _unwritable(target, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the next writer of this file removes it
+            temporary.unlink()
 
 
 def remove_file(path: str | Path) -> None:
@@ -59,8 +60,8 @@ def check_writable(path: str | Path) -> None:
         InputError: it cannot.
     """
     handle, temporary = _temporary(Path(path))
-    temporary.unlink(missing_ok=True)
     os.close(handle)
+    temporary.unlink(missing_ok=True)
 
 
 def _temporary(target: Path) -> tuple[int, Path]:

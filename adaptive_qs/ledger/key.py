@@ -45,8 +45,8 @@ def _key(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a key"
         raise LedgerError(
-            f"{path}: the ledger's key cannot be used ({reason.lower()}): restore it, or remove it "
-            "if no interrupted run is to be resumed"
+            f"{path}: the ledger's key cannot be read or made ({reason.lower()}): mend that, or "
+            "remove the file if no interrupted run is to be resumed"
         ) from None
     if len(key) != KEY_BYTES:
         raise LedgerError(f"{path}: is not a ledger's key: restore it")

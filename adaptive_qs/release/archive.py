@@ -76,8 +76,10 @@ def create_archive(path: str | Path) -> Iterator[ArchiveWriter]:
     """
     with atomic_writer(path) as file:
         writer = ArchiveWriter(file)
-        yield writer
-        writer.close()
+        try:
+            yield writer
+        finally:  # also of a file that is given up, or it would be closed when it is forgotten
+            writer.close()
 
 
 class ArchiveReader:

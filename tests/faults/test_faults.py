@@ -1,0 +1,192 @@
+"""Full disks, read-only folders, signals, closed pipes, locks: exit code, ledger, resume."""
+
+import shutil
+import signal
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs.faults import CHARGED, COMMITTED, DELIVERED, DRAWN, MEASURED, RESERVED, WRITTEN
+from adaptive_qs.privacy.events import Cost
+
+from .children import at
+from .jobs import JOBS, LEDGER, Stage
+from .kills import Story, check, finish, is_over, kill
+from .preparations import (
+    full,
+    full_from,
+    locked_from,
+    nobody,
+    read_only,
+    read_only_from,
+    reader_gone,
+    stdout_to,
+)
+
+PRIVATE = [job for job in JOBS if not job.seeded]
+VERBS = pytest.mark.parametrize("job", PRIVATE, ids=lambda job: job.verb)
+KEPT = "run 1 in ledger keeps what was paid for: --resume continues it and spends nothing twice"
+
+
+@pytest.fixture(scope="module")
+def stage():
+    """Where also those without the rights of root can work."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield Stage(folder / "stage")
+    shutil.rmtree(folder)
+
+
+def stopped(story: Story, code: int, *preparations: partial) -> str:
+    """An attempt that fails with this code and one line, and leaves everything in order."""
+    ended = story.scene.run(*preparations, resume=len(story.rows) > 1)
+    assert ended.code == code, ended
+    assert ended.out == ""
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+    story.kills += 1
+    check(story)
+    if story.scene.folder.stat().st_mode & 0o200:
+        assert not [n for n in story.scene.names() if n.endswith((".part", ".lock", "-wal"))]
+    return ended.err
+
+
+@VERBS
+@pytest.mark.parametrize("size", [600, 5_000, 20_000])
+def test_a_full_disk_before_anything_is_spent(stage, job, size):
+    story = Story(stage.scene(job))
+    error = stopped(story, 2, partial(full, size))
+    assert "keeps" not in error
+    assert len(story.rows) == 1
+    finish(story, stage)
+
+
+@VERBS
+def test_a_disk_that_is_full_again_and_again(stage, job):
+    """The log of the ledger grows by about 10 kB with each release."""
+    story = Story(stage.scene(job))
+    sizes = [len(story.rows)]
+    for fault in (CHARGED, DRAWN, MEASURED):
+        error = stopped(story, 1, partial(full_from, COMMITTED, 45_000), partial(at, fault, 99))
+        assert KEPT in error
+        sizes.append(len(story.rows))
+    assert sizes == sorted(set(sizes))
+    finish(story, stage)
+
+
+@VERBS
+def test_a_disk_that_is_full_when_outputs_are_written(stage, job):
+    story = Story(stage.scene(job))
+    error = stopped(story, 1, partial(full_from, MEASURED, 1_000))
+    assert "cannot be written (file too large): " in error
+    assert KEPT in error
+    assert not set(job.outputs) & story.scene.names()
+    finish(story, stage)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
+    table = f"o{suffix}"
+    options = ("--out", table, "--release", "r.zip", "--rows", "20000")
+    story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
+    error = stopped(story, 1, partial(full_from, MEASURED, 15_000))
+    assert f"error: {table}: cannot be written (file too large): " in error
+    assert "the release is in r.zip: sample a table from it free of charge" in error
+    assert table not in story.scene.names()
+    assert not kill(story)
+    assert table in story.scene.names()
+
+
+@VERBS
+def test_a_read_only_folder(stage, job):
+    story = Story(stage.scene(job))
+    folder = story.scene.folder
+    unprivileged = partial(nobody, folder)
+    error = stopped(story, 2, unprivileged, partial(read_only, folder))
+    assert "permission denied" in error
+    folder.chmod(0o755)
+    error = stopped(story, 1, unprivileged, partial(read_only_from, MEASURED, folder))
+    assert KEPT in error
+    folder.chmod(0o755)
+    finish(story, stage)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@VERBS
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("fault", [CHARGED, COMMITTED, WRITTEN, DELIVERED])
+def test_signals_that_ask_to_stop(stage, job, number, fault):
+    story = Story(stage.scene(job))
+    nth = 2 if fault in (CHARGED, COMMITTED) else 1
+    error = stopped(story, 128 + number, partial(at, fault, nth, number))
+    assert error.startswith("error: stopped before the end: ")
+    kept = "r.zip" if fault == DELIVERED and job.verb == "synthesize" else KEPT
+    assert kept in error
+    finish(story, stage)
+
+
+@VERBS
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_the_first_release_gives_the_budget_back(stage, job, number):
+    scene = stage.scene(job)
+    ended = scene.run(partial(at, CHARGED, 1, number))
+    assert ended.code == 128 + number
+    assert ended.err == "error: stopped before the end: no output was written\n"
+    with scene.book() as book:
+        assert [(run.state, run.spent) for run in book.runs()] == [("closed", Cost())]
+        assert book.held == Cost()
+    assert scene.run().code == 0  # the total would not be enough for two
+
+
+@VERBS
+def test_a_signal_right_after_the_reservation(stage, job):
+    story = Story(stage.scene(job))
+    stopped(story, 128 + signal.SIGTERM, partial(at, RESERVED, 1, signal.SIGTERM))
+    finish(story, stage)
+    assert story.resumed == 1
+
+
+@VERBS
+def test_nobody_reads_the_results(stage, job):
+    """They are in place by then, and the run is closed."""
+    story = Story(stage.scene(job))
+    assert stopped_quietly(story, reader_gone) == (128 + signal.SIGPIPE, "")
+    code, error = stopped_quietly(Story(stage.scene(job)), partial(stdout_to, "/dev/full"))
+    assert code == 1
+    assert error.startswith("error: stdout cannot be written (No space left on device): ")
+
+
+def stopped_quietly(story: Story, preparation) -> tuple[int, str]:
+    ended = story.scene.run(preparation)
+    assert ended.out == ""
+    check(story)
+    assert is_over(story)
+    return ended.code, ended.err
+
+
+@VERBS
+def test_a_ledger_that_another_process_keeps_locked(stage, job):
+    story = Story(stage.scene(job))
+    error = stopped(story, 1, partial(locked_from, COMMITTED, LEDGER, 0.2))
+    assert "error: ledger: other processes keep the ledger locked: try again " in error
+    assert KEPT in error
+    finish(story, stage)
+
+
+@VERBS
+def test_waiting_for_a_lock_hears_signals(stage, job):
+    story = Story(stage.scene(job))
+    child = story.scene.start(partial(locked_from, COMMITTED, LEDGER, 60.0))
+    child.wait_for(COMMITTED)
+    child.wait_for("drawn\t1")
+    child.send(signal.SIGTERM)
+    ended = child.ended()
+    assert ended.code == 128 + signal.SIGTERM
+    story.kills += 1
+    check(story)
+    finish(story, stage)
