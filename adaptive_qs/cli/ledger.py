@@ -154,12 +154,13 @@ def _named(ledger: Path | None) -> Path:
 
 
 def _check_release(book: LedgerBook, path: Path) -> None:
+    from adaptive_qs.privacy.budget import Place
     from adaptive_qs.release.release import Release
 
     place = Release.load(path).manifest.ledger
     if place is None:
         raise InputError(f"{path}: was made without a ledger: nothing to compare")
-    if not book.has(place.ledger, place.entry, place.hash):
+    if not book.has(Place(**place.model_dump())):
         raise InputError(
             f"{path}: is not in this ledger as it says: it belongs to another ledger, or the "
             "ledger was changed after it"

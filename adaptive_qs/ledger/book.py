@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
 from adaptive_qs.errors import BudgetExceeded, LedgerError
 from adaptive_qs.faults import RESERVED, reach
-from adaptive_qs.ledger.chain import Row
-from adaptive_qs.ledger.entries import Opened, Price, Reserved, parse_body
+from adaptive_qs.ledger.chain import START, Row
+from adaptive_qs.ledger.entries import Opened, Price, Released, Reserved, parse_body
 from adaptive_qs.ledger.locks import RunLock, remove_dead_locks
 from adaptive_qs.ledger.overview import RunState, runs_of
-from adaptive_qs.ledger.run import LedgerRun, check_outputs, close_run, reservation
+from adaptive_qs.ledger.run import (
+    LedgerRun,
+    check_outputs,
+    close_run,
+    release_hash,
+    reservation,
+)
 from adaptive_qs.ledger.store import Store
+from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
 
@@ -109,10 +117,10 @@ class LedgerBook:
                     run=number,
                     price=Price.of(cost),
                     request=dict(request),
-                    inputs=inputs,
                     insecure=insecure,
                 )
                 self._store.append(reserved)
+                self._store.add_input(number, inputs)
                 lock = self._lock(number)
         except BaseException:
             if lock is not None:
@@ -166,7 +174,7 @@ class LedgerBook:
         same = [past for past in open_runs if past.request == dict(request)]
         if not same:
             raise LedgerError(_difference(open_runs, request))
-        found = next((past for past in same if past.inputs == inputs), None)
+        found = next((past for past in same if self._store.input(past.run) == inputs), None)
         if found is None:
             raise LedgerError(
                 f"the private table is not the one that run {same[0].run} read: restore it, or "
@@ -228,10 +236,17 @@ class LedgerBook:
                 check_outputs(self._store, run.number)
         return self._store.last().number
 
-    def has(self, ledger: str, entry: int, digest: str) -> bool:
-        """Whether this ledger has that name, and an entry with that number and hash."""
-        found = next((row for row in self._store.rows() if row.number == entry), None)
-        return ledger == self.identity and found is not None and found.hash.hex() == digest
+    def has(self, place: Place) -> bool:
+        """Whether the releases of that run are here as a release of it states."""
+        rows = islice(self._store.rows("released", place.run), place.releases)
+        found = [parse_body(row.body) for row in rows]
+        digest = START
+        for body in found:
+            assert isinstance(body, Released)
+            digest = release_hash(digest, body)
+        return (place.ledger, place.releases, place.hash) == (
+            self.identity, len(found), digest.hex(),
+        )  # fmt: skip
 
     def _lock(self, number: int) -> RunLock:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 START = bytes(32)
-"""Stands before the first entry."""
+"""Stands before the first of anything that is chained."""
 
 
 class Row(NamedTuple):

@@ -34,6 +34,7 @@ CREATE TABLE outputs (
     run INTEGER, position INTEGER, part INTEGER, kind TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (run, position, part)
 );
+CREATE TABLE inputs (run INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 CREATE TRIGGER no_change BEFORE UPDATE ON entries
     BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
 CREATE TRIGGER no_removal BEFORE DELETE ON entries

@@ -60,8 +60,6 @@ class Reserved(_Body):
     price: Price
     request: dict[str, str]
     """Everything public that decides what the run does; a resumed run must ask for the same."""
-    inputs: Digest
-    """Keyed hash of the private table; says nothing without the key."""
     insecure: bool
     """Whether the noise comes from a seed, so that the run is not private."""
 

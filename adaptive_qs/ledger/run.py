@@ -7,11 +7,13 @@ all it does follows from released values; it gets those that were committed, and
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 
 from adaptive_qs.errors import LedgerError, SpentNote
 from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DRAWN, reach
-from adaptive_qs.ledger.chain import Row
+from adaptive_qs.ledger.chain import START, Row
 from adaptive_qs.ledger.entries import Closed, Price, Released, Reserved, parse_body
 from adaptive_qs.ledger.locks import RunLock
 from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
@@ -45,7 +47,7 @@ class LedgerRun:
         self._events: list[Event] = []
         self._spent = Cost()
         self._position = 0
-        self._last: Row | None = None
+        self._digest = START
         self._broken = False
         self.resumed = sum(1 for _ in store.rows("released", self.number))
 
@@ -61,10 +63,8 @@ class LedgerRun:
 
     @property
     def place(self) -> Place | None:
-        """Where the last release handed out stands; None before the first."""
-        if self._last is None:
-            return None
-        return Place(self._identity, self.number, self._last.number, self._last.hash.hex())
+        """Where the releases handed out stand."""
+        return Place(self._identity, self.number, self._position, self._digest.hex())
 
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
@@ -131,7 +131,7 @@ class LedgerRun:
                 "another version, on other data or on another machine: start a new run, and give "
                 f"back what is left with adaptive-qs ledger close --run {self.number}"
             )
-        self._last = row
+        self._digest = release_hash(self._digest, body)
         return [from_bytes(kind, data) for kind, data in stored]
 
     def _commit(self, events: Sequence[Event], cost: Cost, outputs: Sequence[Output]) -> None:
@@ -139,17 +139,17 @@ class LedgerRun:
         with self._store.writing():
             if any(self._store.rows("closed", self.number)):
                 raise LedgerError(f"run {self.number} was closed in the meantime: start a new run")
-            self._last = self._store.append(
-                Released(
-                    held=parse_body(self._store.last().body).held,
-                    run=self.number,
-                    position=self._position,
-                    price=Price.of(cost),
-                    transcript=Transcript.of(events),
-                    outputs=digests_of(stored),
-                )
+            body = Released(
+                held=parse_body(self._store.last().body).held,
+                run=self.number,
+                position=self._position,
+                price=Price.of(cost),
+                transcript=Transcript.of(events),
+                outputs=digests_of(stored),
             )
+            self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
+        self._digest = release_hash(self._digest, body)
 
 
 def check_outputs(store: Store, number: int) -> None:
@@ -174,6 +174,16 @@ def _kept(store: Store, row: Row) -> tuple[Released, list[tuple[str, bytes]]]:
     return body, stored
 
 
+def release_hash(previous: bytes, body: Released) -> bytes:
+    """Chain a release of a run to those before it.
+
+    It covers what was released and what that cost: nothing else, such as the time, may show in what
+    is published.
+    """
+    content = (body.transcript.model_dump_json(), *body.outputs)
+    return hashlib.sha256(previous + json.dumps(content).encode()).digest()
+
+
 def close_run(store: Store, number: int, finished: bool) -> None:
     """Record that a run is over, free what it did not spend and forget its outputs.
 
@@ -195,7 +205,7 @@ def close_run(store: Store, number: int, finished: bool) -> None:
         store.append(
             Closed(held=Price.of(held), run=number, price=Price.of(spent), finished=finished)
         )
-        store.drop_outputs(number)
+        store.forget(number)
 
 
 def reservation(store: Store, number: int) -> Reserved:

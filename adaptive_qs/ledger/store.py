@@ -1,4 +1,4 @@
-"""What a ledger file holds: entries that are only ever appended, and the outputs of open runs.
+"""What a ledger file holds: entries that are only ever appended, and what open runs need.
 
 One writer at a time, in transactions that take the lock before they read (BEGIN IMMEDIATE), so
 that no two processes decide on the same state.
@@ -118,9 +118,24 @@ class Store:
         with self._explained():
             return list(self._connection.execute(query, (run, position)))
 
-    def drop_outputs(self, run: int) -> None:
-        """Forget the outputs of a run; inside :meth:`writing`."""
-        self._connection.execute("DELETE FROM outputs WHERE run = ?", (run,))
+    def add_input(self, run: int, digest: str) -> None:
+        """Keep the keyed hash of the table that a run reads; inside :meth:`writing`.
+
+        It depends on the private rows, so no entry holds it and no hash of entries covers it.
+        """
+        self._connection.execute("INSERT INTO inputs VALUES (?, ?)", (run, digest))
+
+    def input(self, run: int) -> str | None:
+        """The keyed hash of the table that an open run reads."""
+        query = "SELECT CAST(digest AS TEXT) FROM inputs WHERE run = ?"
+        with self._explained():
+            found = self._connection.execute(query, (run,)).fetchone()
+        return None if found is None else found[0]
+
+    def forget(self, run: int) -> None:
+        """Drop the outputs of a run, and what its table was; inside :meth:`writing`."""
+        for table in ("outputs", "inputs"):
+            self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
     def rows(
         self, kind: Kind | None = None, run: int | None = None, position: int | None = None

@@ -26,13 +26,13 @@ class Place:
     Attributes:
         ledger: 32 hexadecimal digits that name the ledger.
         run: number of the run.
-        entry: number of the entry of the run's last release.
-        hash: of that entry, in hexadecimal digits; it fixes all entries up to it.
+        releases: transactions of the run.
+        hash: of what they released and what it cost, in 64 hexadecimal digits.
     """
 
     ledger: str
     run: int
-    entry: int
+    releases: int
     hash: str
 
 
@@ -56,7 +56,7 @@ class Ledger(Protocol):
 
     @property
     def place(self) -> Place | None:
-        """Where the last release stands; None where nothing outlives the process."""
+        """Where the releases stand; None where nothing outlives the process."""
         ...
 
     def release(

@@ -114,8 +114,8 @@ def _checks(s: Statement) -> list[str]:
     if s.ledger is not None:
         place = s.ledger
         lines.append(
-            f"The owner's ledger {place.ledger} keeps them as run {place.run}, up to entry "
-            f"{place.entry} with hash {place.hash}."
+            f"The owner's ledger {place.ledger} keeps them as the {place.releases} releases of run "
+            f"{place.run}, with hash {place.hash}: `adaptive-qs ledger verify --release` compares."
         )
     return lines
 

@@ -33,10 +33,10 @@ class LedgerEntry(BaseModel):
     """Name of the ledger."""
     run: Annotated[int, Field(ge=1)]
     """Number of the run in it."""
-    entry: Annotated[int, Field(ge=0)]
-    """Number of the entry of the run's last release."""
+    releases: Annotated[int, Field(ge=0)]
+    """Transactions of the run."""
     hash: Hex
-    """Of that entry, and so of all before it."""
+    """Of what they released and what it cost."""
 
     @classmethod
     def of(cls, place: Place | None) -> Self | None:

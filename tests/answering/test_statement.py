@@ -106,13 +106,13 @@ def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
 
 def test_the_page_is_about_answers():
     planned, events = run()
-    entry = LedgerEntry(ledger="ab", run=1, entry=7, hash="cd")
+    entry = LedgerEntry(ledger="ab", run=1, releases=7, hash="cd")
     stated = state(planned, events, ledger=entry)
     page = statement_page(stated)
     assert "mu-Gaussian DP" in page
     assert "the field charges of the manifest" in page
     assert "every answer with its standard error" in page
-    assert "up to entry 7" in page
+    assert "the 7 releases of run 1" in page
     assert page == statement_page(AnswersManifest.model_validate_json(stated.to_json()))
 
 

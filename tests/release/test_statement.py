@@ -191,11 +191,11 @@ def test_a_noise_seed_is_said_first_and_never_told():
 
 
 def test_the_ledger_is_named():
-    entry = LedgerEntry(ledger="0f" * 16, run=3, entry=41, hash="ab" * 32)
+    entry = LedgerEntry(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
-    assert f"ledger {'0f' * 16} keeps them as run 3, up to entry 41 with hash {'ab' * 32}" in page
+    assert f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
     with pytest.raises(ValidationError):
-        LedgerEntry(ledger="../x", run=3, entry=41, hash="ab")
+        LedgerEntry(ledger="../x", run=3, releases=41, hash="ab")
 
 
 def test_versions_name_what_bytes_depend_on():
