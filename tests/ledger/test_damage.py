@@ -203,7 +203,8 @@ def test_cut_files_are_refused(sound, ledger):
     data = sound.read_bytes()
     for size in [*range(0, len(data), 1_024), len(data) - 1]:
         ledger.write_bytes(data[:size])
-        assert str(ledger) in refusal(ledger)
+        with pytest.raises(LedgerError):
+            _outputs(ledger)  # the last page may only tell the table of an open run from others
 
 
 def _outputs(path):
