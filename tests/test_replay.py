@@ -5,13 +5,17 @@ second run on a neighbour, whose mechanisms hand out what the first run's did, m
 same events in the same order and write the same bundle and the same table.
 """
 
+import shutil
 from functools import partial
+from itertools import count
 
 import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer, answer
 from adaptive_qs.audit.replay import Recorder, Replayer
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.synthesis.rows import SynthesisSettings
 
 SCHEMA = {
@@ -46,38 +50,58 @@ def recording():
     return recorder, replayer, made
 
 
-def artefacts(rows, folder, monkeypatch, mechanisms):
+@pytest.fixture(params=["in memory", "on a ledger"])
+def ledger(request, tmp_path_factory):
+    """Makes copies of one fresh ledger, or of none."""
+    original = tmp_path_factory.mktemp("ledger") / "fresh"
+    LedgerBook.create(original, Cost.within(1), {"rho": 1.0, "delta": 1e-9}).close()
+    copies = (original.with_name(f"copy {number}") for number in count())
+
+    def copy():
+        return None if request.param == "in memory" else shutil.copy(original, next(copies))
+
+    return copy
+
+
+def entries(ledger):
+    """What the entries of a ledger say, but for when; nothing without one."""
+    return [] if ledger is None else [row.body for row in LedgerBook(ledger).rows()]
+
+
+def artefacts(rows, folder, ledger, monkeypatch, mechanisms):
     """What is written by a fit whose mechanisms are made by ``mechanisms``."""
     monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
-    fitted = Synthesizer(rho=0.2, max_memory="1GB", workers=1).fit(frame, schema=SCHEMA)
+    model = Synthesizer(rho=0.2, max_memory="1GB", workers=1, ledger=ledger)
+    fitted = model.fit(frame, schema=SCHEMA)
     fitted.save(folder / "r.zip")
-    return (folder / "r.zip").read_bytes(), fitted.sample(seed=1).to_csv()
+    return (folder / "r.zip").read_bytes(), fitted.sample(seed=1).to_csv(), entries(ledger)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
-def test_neighbours_write_the_same_bytes(neighbour, tmp_path, monkeypatch):
+def test_neighbours_write_the_same_bytes(neighbour, ledger, tmp_path, monkeypatch):
     few_rows = partial(SynthesisSettings, fewest_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
     recorder, replayer, made = recording()
-    first = artefacts(ROWS, tmp_path, monkeypatch, recorder)
-    assert artefacts(NEIGHBOURS[neighbour], tmp_path, monkeypatch, replayer) == first
+    first = artefacts(ROWS, tmp_path, ledger(), monkeypatch, recorder)
+    assert artefacts(NEIGHBOURS[neighbour], tmp_path, ledger(), monkeypatch, replayer) == first
     recorded, replayed = made
     assert len(replayed.calls) == len(recorded.calls) > 5  # total, one-way, one round
 
 
-def answered(rows, folder, monkeypatch, mechanisms):
+def answered(rows, folder, ledger, monkeypatch, mechanisms):
     """Every file that answers are written to."""
     monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
-    answer(frame, SCHEMA, [1, 2], rho=0.2, max_memory="1GB", jobs=1).write(folder / "a.csv")
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    options = {"rho": 0.2, "max_memory": "1GB", "jobs": 1, "ledger": ledger}
+    answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}, entries(ledger)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
-def test_neighbours_write_the_same_answers(neighbour, tmp_path, monkeypatch):
+def test_neighbours_write_the_same_answers(neighbour, ledger, tmp_path, monkeypatch):
     recorder, replayer, made = recording()
-    first = answered(ROWS, tmp_path, monkeypatch, recorder)
-    assert answered(NEIGHBOURS[neighbour], tmp_path, monkeypatch, replayer) == first
+    first = answered(ROWS, tmp_path, ledger(), monkeypatch, recorder)
+    assert answered(NEIGHBOURS[neighbour], tmp_path, ledger(), monkeypatch, replayer) == first
     recorded, replayed = made
     assert len(replayed.calls) == len(recorded.calls) > 5
