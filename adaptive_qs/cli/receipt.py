@@ -26,6 +26,7 @@ class Receipt:
         """That the budget is spent, and what there is to show for it."""
         if self.release is not None:
             kept = f"the release is in {self.release}: sample a table from it free of charge"
+            kept += f"; {self.kept}" if self.kept else ""
         else:
             kept = self.kept or (
                 "no release was kept (--release FILE keeps one before the table is fitted)"

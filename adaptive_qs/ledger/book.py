@@ -141,12 +141,13 @@ class LedgerBook:
         if cost.rho_units > remaining.rho_units:
             raise BudgetExceeded(
                 f"{self.path}: a run of rho {float(cost.rho):.6g} exceeds the "
-                f"{float(remaining.rho):.6g} that is left of {float(self.limit.rho):.6g}: lower "
-                "the budget of the run"
+                f"{float(remaining.rho):.6g} that is left of {float(self.limit.rho):.6g}: give "
+                f"the run --rho {_digits_below(float(remaining.rho)):g} or less"
             )
         raise BudgetExceeded(
             f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
-            f"and {float(remaining.delta):.3g} is left: declare the values of the columns"
+            f"and {float(remaining.delta):.3g} is left: declare the values of the columns, or set "
+            "such a share when the ledger is created (--discovery-delta)"
         )
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
@@ -281,3 +282,9 @@ def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
     names = sorted(past.keys() | request.keys())
     different = [name for name in names if past.get(name) != request.get(name)]
     return ["command"] if "command" in different else different
+
+
+def _digits_below(value: float) -> float:
+    """At most the value, in six digits that can be typed."""
+    rounded = float(f"{value:.6g}")
+    return rounded if rounded <= value else float(f"{value * (1 - 1e-5):.6g}")

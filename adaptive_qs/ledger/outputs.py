@@ -18,7 +18,7 @@ def to_bytes(output: Output) -> tuple[str, bytes]:
     if isinstance(output, tuple):
         return VALUES, json.dumps(output).encode()
     if isinstance(output, int):
-        return CHOICE, str(output).encode()
+        return CHOICE, output.to_bytes(8, "little")  # of one size, whatever was chosen
     return COUNTS, np.ascontiguousarray(output, dtype="<i8").tobytes()
 
 
@@ -31,7 +31,9 @@ def from_bytes(kind: str, data: bytes) -> Output:
     if kind == COUNTS:
         return np.frombuffer(data, dtype="<i8").astype(np.int64)
     if kind == CHOICE:
-        return int(data)
+        if len(data) != 8:
+            raise ValueError("not a choice")
+        return int.from_bytes(data, "little")
     values = json.loads(data)
     if kind != VALUES or not isinstance(values, list):
         raise ValueError("unknown kind of output")

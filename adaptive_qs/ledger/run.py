@@ -49,6 +49,7 @@ class LedgerRun:
         self._position = 0
         self._digest = START
         self._broken = False
+        self._finished = False
         self.resumed = sum(1 for _ in store.rows("released", self.number))
 
     @property
@@ -102,6 +103,7 @@ class LedgerRun:
             LedgerError: the ledger cannot be written.
         """
         close_run(self._store, self.number, finished=True)
+        self._finished = True
         reach(CLOSED)
         self.leave()
 
@@ -110,13 +112,27 @@ class LedgerRun:
 
         What happens to the budget is all that may go wrong, and then it stays reserved.
         """
-        if self._lock.held and not any(self._store.rows("released", self.number)):
-            close_run(self._store, self.number, finished=False)
-        self._lock.release()
-        self._store.close()
+        try:
+            if self._lock.held and not any(self._store.rows("released", self.number)):
+                close_run(self._store, self.number, finished=False)
+        finally:
+            self._lock.release()
+            self._store.close()
+
+    @property
+    def charged(self) -> bool:
+        """Whether this attempt was handed a release, or committed one that it did not live to see.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        unseen = self._store.rows("released", self.number, self._position)
+        return bool(self._events) or (self._broken and any(unseen))
 
     def note(self) -> SpentNote:
         """That everything released is kept."""
+        if self._finished:
+            return SpentNote("the budget is spent, and what it bought is in place")
         return SpentNote(
             f"run {self.number} in {self._store.path} keeps what was paid for: --resume continues "
             "it and spends nothing twice"

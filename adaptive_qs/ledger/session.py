@@ -110,8 +110,7 @@ class Session:
             raise
         except BaseException as error:
             notes = getattr(error, "__notes__", ())
-            begun = self._run or self._budget
-            if begun and begun.events and not any(isinstance(n, SpentNote) for n in notes):
+            if self._charged() and not any(isinstance(n, SpentNote) for n in notes):
                 error.add_note(self.note or lost)
             self.leave()
             raise
@@ -120,6 +119,14 @@ class Session:
     def note(self) -> SpentNote | None:
         """That a ledger keeps what was released."""
         return self._run.note() if self._run else None
+
+    def _charged(self) -> bool:
+        if self._run is None:
+            return self._budget is not None and bool(self._budget.events)
+        try:
+            return self._run.charged
+        except AdaptiveQsError:
+            return True  # nobody can tell at present
 
     def leave(self) -> None:
         """End work on an unfinished run; it stays to be resumed if it released anything."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.ranges import RangeColumn
@@ -77,11 +77,16 @@ def declared_facts(schema: Schema, learnt: Iterable[str]) -> list[Fact]:
 def learnt_text(column: ColumnBase) -> str:
     """What about a column's values was learnt, as the schema notes it, and what was declared."""
     learnt = _learnt(column)
-    text = " and ".join(_LEARNT[key] for key in learnt) or "the values"
+    text = _listed([_LEARNT[key] for key in learnt]) or "the values"
     text += ", learnt with noise"
     if "bins" in learnt and (declared := [k for k in ("min", "max") if k not in learnt]):
         text += f" ({' and '.join(_LEARNT[key] for key in declared)} declared public)"
     return text
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Such as "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def _learnt(column: ColumnBase) -> tuple[str, ...]:
