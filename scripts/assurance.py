@@ -169,9 +169,10 @@ def kills(scale: Scale) -> dict[str, Any]:
 
 def reservations(scale: Scale) -> dict[str, Any]:
     """Eight processes on one ledger, some killed."""
-    from tests.faults.reservations import reservations as run
+    from tests.faults.crowd import reservations as run
 
-    found = run(processes=8, count=scale.reservations, kills=scale.worker_kills)
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(8, scale.reservations, scale.worker_kills, Path(folder))
     return {
         "target": "the sum never exceeds the total; at least 100 reservations a second",
         "passed": found["per_second"] >= 100,  # run raises where the sum is wrong
@@ -183,7 +184,8 @@ def cost(_: Scale) -> dict[str, Any]:
     """What the ledger and exact noise take of `synthesize` on Adult."""
     from tests.faults.cost import cost as measure
 
-    found = measure()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder))
     return {"target": "less than 20 % of the time", "passed": found["share"] < 0.2, **found}
 
 
