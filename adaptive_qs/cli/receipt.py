@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,21 @@ class Receipt:
     """The files that hold what was paid for; None until they are written.
 
     Attributes:
-        kept: that a ledger holds it, where there is one.
+        kept: tells that a ledger holds it, while one does.
     """
 
-    kept: SpentNote | None = None
+    kept: Callable[[], SpentNote | None] = lambda: None
     release: Path | None = None
     table: Path | None = None
 
     def note(self) -> SpentNote:
         """That the budget is spent, and what there is to show for it."""
+        durable = self.kept()
         if self.release is not None:
             kept = f"the release is in {self.release}: sample a table from it free of charge"
-            kept += f"; {self.kept}" if self.kept else ""
+            kept += f"; {durable}" if durable else ""
         else:
-            kept = self.kept or (
+            kept = durable or (
                 "no release was kept (--release FILE keeps one before the table is fitted)"
             )
         if self.table is not None:
@@ -37,11 +38,11 @@ class Receipt:
 
 
 @contextmanager
-def paid(kept: SpentNote | None = None) -> Iterator[Receipt]:
+def paid(kept: Callable[[], SpentNote | None] = lambda: None) -> Iterator[Receipt]:
     """Add the receipt to whatever is raised in the block, to be filled in by the block.
 
     Args:
-        kept: that a ledger holds what was paid for, where there is one.
+        kept: tells that a ledger holds what was paid for, while one does.
     """
     receipt = Receipt(kept)
     try:

@@ -115,7 +115,7 @@ def synthesize(
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
             released = job.run(data, clock)
-            with paid(job.session.note) as receipt:
+            with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")
                     released.save(release)

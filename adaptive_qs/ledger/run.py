@@ -36,6 +36,7 @@ class LedgerRun:
         number: of the run.
         limit: the budget that was reserved.
         resumed: releases that earlier attempts committed.
+        finished: whether it is closed because its outputs are in place.
     """
 
     def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
@@ -49,7 +50,7 @@ class LedgerRun:
         self._position = 0
         self._digest = START
         self._broken = False
-        self._finished = False
+        self.finished = False
         self.resumed = sum(1 for _ in store.rows("released", self.number))
 
     @property
@@ -103,7 +104,7 @@ class LedgerRun:
             LedgerError: the ledger cannot be written.
         """
         close_run(self._store, self.number, finished=True)
-        self._finished = True
+        self.finished = True
         reach(CLOSED)
         self.leave()
 
@@ -131,8 +132,6 @@ class LedgerRun:
 
     def note(self) -> SpentNote:
         """That everything released is kept."""
-        if self._finished:
-            return SpentNote("the budget is spent, and what it bought is in place")
         return SpentNote(
             f"run {self.number} in {self._store.path} keeps what was paid for: --resume continues "
             "it and spends nothing twice"

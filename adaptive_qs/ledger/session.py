@@ -15,6 +15,9 @@ from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Cost
 
 
+IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
+
+
 class Session:
     """A budget for one run.
 
@@ -111,20 +114,21 @@ class Session:
         except BaseException as error:
             notes = getattr(error, "__notes__", ())
             if self._charged() and not any(isinstance(n, SpentNote) for n in notes):
-                error.add_note(self.note or lost)
+                delivered = self._run is not None and self._run.finished
+                error.add_note(IN_PLACE if delivered else self.note or lost)
             self.leave()
             raise
 
     @property
     def note(self) -> SpentNote | None:
-        """That a ledger keeps what was released."""
-        return self._run.note() if self._run else None
+        """That a ledger keeps what was released; None where it does not, or not any more."""
+        return self._run.note() if self._run and not self._run.finished else None
 
     def _charged(self) -> bool:
         if self._run is None:
             return self._budget is not None and bool(self._budget.events)
         try:
-            return self._run.charged
+            return self._run.finished or self._run.charged
         except AdaptiveQsError:
             return True  # nobody can tell at present
 

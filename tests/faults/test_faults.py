@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.faults import CHARGED, COMMITTED, DELIVERED, DRAWN, MEASURED, RESERVED, WRITTEN
+from adaptive_qs.faults import (
+    CHARGED,
+    CLOSED,
+    COMMITTED,
+    DELIVERED,
+    DRAWN,
+    MEASURED,
+    RESERVED,
+    WRITTEN,
+)
 from adaptive_qs.privacy.events import Cost
 
 from .children import at
@@ -119,10 +128,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @VERBS
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("fault", [CHARGED, COMMITTED, WRITTEN, DELIVERED])
-def test_signals_that_ask_to_stop(stage, job, number, fault):
+@pytest.mark.parametrize(
+    ("fault", "nth"), [(CHARGED, 2), (COMMITTED, 1), (COMMITTED, 2), (WRITTEN, 1), (DELIVERED, 1)]
+)
+def test_signals_that_ask_to_stop(stage, job, number, fault, nth):
     story = Story(stage.scene(job))
-    nth = 2 if fault in (CHARGED, COMMITTED) else 1
     error = stopped(story, 128 + number, partial(at, fault, nth, number))
     assert error.startswith("error: stopped before the end: ")
     kept = "r.zip" if fault == DELIVERED and job.verb == "synthesize" else KEPT
@@ -141,6 +151,15 @@ def test_a_signal_before_the_first_release_gives_the_budget_back(stage, job, num
         assert [(run.state, run.spent) for run in book.runs()] == [("closed", Cost())]
         assert book.held == Cost()
     assert scene.run().code == 0  # the total would not be enough for two
+
+
+@VERBS
+def test_a_signal_after_everything_is_in_place(stage, job):
+    story = Story(stage.scene(job))
+    error = stopped(story, 128 + signal.SIGTERM, partial(at, CLOSED, 1, signal.SIGTERM))
+    assert "--resume" not in error
+    assert "the budget is spent" in error
+    finish(story, stage)
 
 
 @VERBS
