@@ -14,7 +14,6 @@ from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Cost
 
-
 IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
 
