@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import BinaryIO
 from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import InputError
 from adaptive_qs.faults import NAMED, SYNCED, WRITTEN, reach
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -87,4 +90,5 @@ def _check_kind(target: Path, mode: int) -> None:
 
 def _unwritable(target: Path, error: OSError) -> InputError:
     reason = (error.strerror or "unknown reason").lower()
-    return InputError(f"{target}: cannot be written ({reason}): give a path in a writable folder")
+    mend = "free some space" if error.errno in _FULL else "give a path in a writable folder"
+    return InputError(f"{target}: cannot be written ({reason}): {mend}")
