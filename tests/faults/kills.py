@@ -18,7 +18,7 @@ from adaptive_qs.ledger.chain import Row
 from adaptive_qs.ledger.entries import Closed, Released, Reserved, parse_body
 from adaptive_qs.release.release import Release
 
-from .children import Child, at, quick_tables
+from .children import Child, at
 from .jobs import JOBS, RHO, Scene, Stage
 
 MOST_KILLS = 4
@@ -62,7 +62,6 @@ def run_kills(count: int, seed: int, folder: Path) -> dict[str, object]:
     Raises:
         AssertionError: something was lost, spent twice, or left half written.
     """
-    quick_tables()
     stage, draw = Stage(folder), random.Random(seed)
     named: Counter[str] = Counter()
     figures = Counter[str]()
