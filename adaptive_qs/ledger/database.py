@@ -31,8 +31,8 @@ CREATE UNIQUE INDEX releases ON entries (run, position) WHERE kind = 'released';
 CREATE UNIQUE INDEX reservations ON entries (run) WHERE kind = 'reserved';
 CREATE UNIQUE INDEX closings ON entries (run) WHERE kind = 'closed';
 CREATE TABLE outputs (
-    run INTEGER, position INTEGER, part INTEGER, kind TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (run, position, part)
+    run INTEGER, position INTEGER, part INTEGER, piece INTEGER, kind TEXT NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (run, position, part, piece)
 );
 CREATE TABLE inputs (run INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 CREATE TRIGGER no_change BEFORE UPDATE ON entries

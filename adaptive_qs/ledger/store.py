@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,9 @@ from adaptive_qs.ledger.chain import START, Row, chained
 from adaptive_qs.ledger.database import connect, create, explanation, patiently
 from adaptive_qs.ledger.entries import Body, Opened
 from adaptive_qs.ledger.soundness import check_sound
+
+PIECE_BYTES = 2**28
+"""Largest piece in which an output is kept; SQLite takes no more than 10^9 bytes at once."""
 
 Kind = Literal["opened", "reserved", "released", "closed"]
 
@@ -105,18 +110,24 @@ class Store:
     def add_outputs(self, run: int, position: int, stored: list[tuple[str, bytes]]) -> None:
         """Keep the outputs of a release; inside :meth:`writing`."""
         self._connection.executemany(
-            "INSERT INTO outputs VALUES (?, ?, ?, ?, ?)",
-            [(run, position, part, kind, data) for part, (kind, data) in enumerate(stored)],
+            "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (run, position, part, piece, kind, data[start : start + PIECE_BYTES])
+                for part, (kind, data) in enumerate(stored)
+                for piece, start in enumerate(range(0, max(len(data), 1), PIECE_BYTES))
+            ),
         )
 
     def outputs(self, run: int, position: int) -> list[tuple[str, bytes]]:
         """The outputs of a release, as they were kept."""
         query = (  # the types as they were kept, also where the file is damaged
-            "SELECT CAST(kind AS TEXT), CAST(data AS BLOB) FROM outputs "
-            "WHERE run = ? AND position = ? ORDER BY part"
+            "SELECT part, CAST(kind AS TEXT), CAST(data AS BLOB) FROM outputs "
+            "WHERE run = ? AND position = ? ORDER BY part, piece"
         )
         with self._explained():
-            return list(self._connection.execute(query, (run, position)))
+            found = self._connection.execute(query, (run, position))
+            parts = [list(pieces) for _, pieces in groupby(found, key=itemgetter(0))]
+        return [(pieces[0][1], b"".join(data for _, _, data in pieces)) for pieces in parts]
 
     def add_input(self, run: int, digest: str) -> None:
         """Keep the keyed hash of the table that a run reads; inside :meth:`writing`.

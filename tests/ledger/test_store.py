@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from adaptive_qs.errors import LedgerError
@@ -174,3 +175,16 @@ def test_a_key_that_cannot_be_used_is_refused(tmp_path):
     key_path(path).unlink()
     assert keyed_hash(path, [b"ab"]) != first
     assert [p.name for p in tmp_path.iterdir()] == ["ledger.key"]
+
+
+def test_large_outputs_are_kept_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "PIECE_BYTES", 64)
+    book = new_book(tmp_path / "ledger")
+    run = reserve(book, 100)
+    vectors = [np.arange(size, dtype=np.int64) for size in (0, 1, 8, 9, 200)]
+    run.release([costing(1)] * len(vectors), lambda: vectors)
+    crash(run)
+    again = LedgerBook(tmp_path / "ledger").resume(REQUEST, INPUTS)
+    kept = again.release([costing(1)] * len(vectors), pytest.fail)
+    assert [v.tolist() for v in kept] == [v.tolist() for v in vectors]
+    crash(again)
