@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import check_distinct, check_file
-from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_json, emit_rows
+from adaptive_qs.cli.ledger_summary import cost_words, ledger_json, ledger_lines, run_columns
+from adaptive_qs.cli.output import counted, emit, emit_rows
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
-    from adaptive_qs.ledger.overview import RunState
-    from adaptive_qs.privacy.events import Cost
 
 ledger_app = typer.Typer(
     help="Count the budget of a data set over all runs: set its total, show, verify, export.",
@@ -66,7 +65,7 @@ def create(
 
     total = Total.of(epsilon, delta, rho, discovery_delta)
     book = LedgerBook.create(path, total.limit, total.declared)
-    emit(f"{path}: {_words(book, book.limit)} for all runs together")
+    emit(f"{path}: {cost_words(book, book.limit)} for all runs together")
 
 
 @ledger_app.command("show")
@@ -77,13 +76,13 @@ def show(ledger: LedgerFile = None, as_json: options.Json = False) -> None:
     book = LedgerBook(_named(ledger))
     runs = book.runs()
     if as_json:
-        emit_json(_json(book, runs))
+        emit_json(ledger_json(book, runs))
         return
-    emit_rows(str(book.path), _lines(book, runs))
+    emit_rows(str(book.path), ledger_lines(book, runs))
     if runs:
         emit_columns(
             ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
-            [_columns(run) for run in runs],
+            [run_columns(run) for run in runs],
         )
 
 
@@ -144,7 +143,7 @@ def close(ledger: LedgerFile = None, run: RunNumber = None) -> None:
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
     book = LedgerBook(path)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {_words(book, book.limit - book.held)} left")
+    emit(f"{path}: run {run} is closed; {cost_words(book, book.limit - book.held)} left")
 
 
 def _named(ledger: Path | None) -> Path:
@@ -165,84 +164,3 @@ def _check_release(book: LedgerBook, path: Path) -> None:
             f"{path}: is not in this ledger as it says: it belongs to another ledger, or the "
             "ledger was changed after it"
         )
-
-
-def _lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
-    from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
-
-    lines = [
-        ("total", _words(book, book.limit)),
-        ("counted", _words(book, book.held)),
-        ("left", _words(book, book.limit - book.held)),
-        ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
-    ]
-    open_runs = [str(run.number) for run in runs if run.state == "open"]
-    if open_runs:
-        lines.append(
-            ("open", f"run {', '.join(open_runs)}: at work, or to be continued with --resume")
-        )
-    if any(run.insecure for run in runs):
-        lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
-    return lines
-
-
-def _columns(run: RunState) -> list[str]:
-    state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
-    command = run.request.get("command", "?")
-    reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
-    return [
-        str(run.number), command, state, f"{run.releases:,}", run.started[:19].replace("T", " "),
-        f"{float(run.spent.rho):.6g}", reserved,
-    ]  # fmt: skip
-
-
-def _words(book: LedgerBook, cost: Cost) -> str:
-    from adaptive_qs.ledger.accounting import epsilon_at
-
-    words = f"rho {float(cost.rho):.6g} (zCDP)"
-    delta = book.declared["delta"]
-    epsilon = epsilon_at(cost, delta)
-    if epsilon is not None:
-        words += f", epsilon {epsilon:.6g} at delta {delta:g}"
-    if cost.delta_units:
-        words += f", of which {float(cost.delta):.3g} for discovery"
-    return words
-
-
-def _json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
-    from adaptive_qs.ledger.accounting import gaussian_mu
-
-    return {
-        "ledger": book.identity,
-        "declared": dict(book.declared),
-        "total": _cost_json(book, book.limit),
-        "counted": _cost_json(book, book.held),
-        "left": _cost_json(book, book.limit - book.held),
-        "runs": [
-            {
-                "run": run.number,
-                "command": run.request.get("command"),
-                "state": run.state,
-                "releases": run.releases,
-                "events": len(run.events),
-                "started": run.started,
-                "ended": run.ended,
-                "seed_insecure": run.insecure,
-                "reserved": _cost_json(book, run.reserved),
-                "spent": _cost_json(book, run.spent),
-                "gaussian_mu": gaussian_mu(run.events),
-            }
-            for run in runs
-        ],
-    }
-
-
-def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
-    from adaptive_qs.ledger.accounting import epsilon_at
-
-    return {
-        "rho": float(cost.rho),
-        "rho_units": cost.rho_units,
-        "discovery_delta": float(cost.delta),
-        "epsilon": epsilon_at(cost, book.declared["delta"]),
-    }

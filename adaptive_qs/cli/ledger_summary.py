@@ -1,0 +1,97 @@
+"""What a ledger says of a data set's budget, for people and for scripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adaptive_qs.cli.output import Row
+
+if TYPE_CHECKING:
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.overview import RunState
+    from adaptive_qs.privacy.events import Cost
+
+
+def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
+    """Total, what is counted against it and what is left."""
+    from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+
+    lines = [
+        ("total", cost_words(book, book.limit)),
+        ("counted", cost_words(book, book.held)),
+        ("left", cost_words(book, book.limit - book.held)),
+        ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
+    ]
+    open_runs = [str(run.number) for run in runs if run.state == "open"]
+    if open_runs:
+        lines.append(
+            ("open", f"run {', '.join(open_runs)}: at work, or to be continued with --resume")
+        )
+    if any(run.insecure for run in runs):
+        lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
+    return lines
+
+
+def run_columns(run: RunState) -> list[str]:
+    """One run: number, command, state, releases, start, ρ spent and reserved."""
+    state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
+    command = run.request.get("command", "?")
+    reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
+    return [
+        str(run.number), command, state, f"{run.releases:,}", run.started[:19].replace("T", " "),
+        f"{float(run.spent.rho):.6g}", reserved,
+    ]  # fmt: skip
+
+
+def cost_words(book: LedgerBook, cost: Cost) -> str:
+    """A cost in zCDP, and as the ε that it implies at the ledger's δ."""
+    from adaptive_qs.ledger.accounting import epsilon_at
+
+    words = f"rho {float(cost.rho):.6g} (zCDP)"
+    delta = book.declared["delta"]
+    epsilon = epsilon_at(cost, delta)
+    if epsilon is not None:
+        words += f", epsilon {epsilon:.6g} at delta {delta:g}"
+    if cost.delta_units:
+        words += f", of which {float(cost.delta):.3g} for discovery"
+    return words
+
+
+def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
+    """All of it, with the ε of every cost at the ledger's δ, and μ of batches of answers."""
+    from adaptive_qs.ledger.accounting import gaussian_mu
+
+    return {
+        "ledger": book.identity,
+        "declared": dict(book.declared),
+        "total": _cost_json(book, book.limit),
+        "counted": _cost_json(book, book.held),
+        "left": _cost_json(book, book.limit - book.held),
+        "runs": [
+            {
+                "run": run.number,
+                "command": run.request.get("command"),
+                "state": run.state,
+                "releases": run.releases,
+                "events": len(run.events),
+                "started": run.started,
+                "ended": run.ended,
+                "seed_insecure": run.insecure,
+                "reserved": _cost_json(book, run.reserved),
+                "spent": _cost_json(book, run.spent),
+                "gaussian_mu": gaussian_mu(run.events),
+            }
+            for run in runs
+        ],
+    }
+
+
+def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
+    from adaptive_qs.ledger.accounting import epsilon_at
+
+    return {
+        "rho": float(cost.rho),
+        "rho_units": cost.rho_units,
+        "discovery_delta": float(cost.delta),
+        "epsilon": epsilon_at(cost, book.declared["delta"]),
+    }
