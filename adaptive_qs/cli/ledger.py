@@ -10,7 +10,7 @@ import typer
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import check_distinct, check_file
 from adaptive_qs.cli.ledger_summary import cost_words, ledger_json, ledger_lines, run_columns
-from adaptive_qs.cli.output import counted, emit, emit_rows
+from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
