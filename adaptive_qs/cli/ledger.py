@@ -34,7 +34,7 @@ DiscoveryDelta = Annotated[
     ),
 ]
 RunNumber = Annotated[
-    int | None, typer.Option("--run", metavar="N", min=1, help="Number of the run.")
+    int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
 ]
 Bundle = Annotated[
     Path | None,
