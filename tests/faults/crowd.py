@@ -26,7 +26,8 @@ def reservations(processes: int, count: int, kills: int, folder: Path) -> dict[s
 
     Args:
         processes: that reserve at the same time.
-        count: reservations at least; the total is such that there are some more.
+        count: reservations at least; the total is as many of the largest, so usually there are
+            almost twice as many.
         kills: processes that are killed and replaced, spread over the reservations.
         folder: for the ledger; an empty one.
 
@@ -39,7 +40,7 @@ def reservations(processes: int, count: int, kills: int, folder: Path) -> dict[s
     """
     path, journal = folder / "ledger", folder / "granted"
     journal.touch()
-    total = Cost(count * (LARGEST + 2) // 2)
+    total = Cost(count * LARGEST)
     LedgerBook.create(path, total, {"rho": float(total.rho), "delta": 1e-9}).close()
     draw = random.Random(count)
     start = time.monotonic()
