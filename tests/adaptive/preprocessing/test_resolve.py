@@ -8,7 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
+from adaptive_qs.adaptive.preprocessing.resolve import (
+    gather_private,
+    learn_schema,
+    resolve_private,
+)
 from adaptive_qs.adaptive.preprocessing.shares import (
     column_costs,
     discovery_share,
@@ -70,6 +74,15 @@ def test_a_schema_without_private_columns_is_left_alone():
     mechanisms = Recorder()
     assert resolve_private("no such file", schema, mechanisms, PLENTY) is schema
     assert mechanisms.calls == []
+
+
+def test_what_was_gathered_is_all_that_learning_needs(tmp_path):
+    path = tmp_path / "table.csv"
+    FRAME.to_csv(path, index=False)
+    gathered = gather_private(path, SCHEMA, PLENTY)
+    path.unlink()
+    learnt = learn_schema(SCHEMA, gathered, Recorder(), PLENTY)
+    assert learnt == resolved(FRAME, SCHEMA)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "pyarrow", "shuffled"])
@@ -145,14 +158,12 @@ def test_nothing_to_learn_from_is_an_answer():
         ({"flag": "x1y"}, "'flag'"),
     ],
 )
-def test_what_encoding_would_refuse_is_refused_before_anything_is_charged(change, hint):
+def test_what_encoding_would_refuse_is_refused_before_there_is_a_budget(change, hint):
     frame = FRAME.astype(object)
     for name, cell in change.items():
         frame.loc[250, name] = cell
-    mechanisms = Recorder()
     with pytest.raises(DataError, match=hint) as caught:
-        resolve_private(frame, SCHEMA, mechanisms, PLENTY)
-    assert mechanisms.ledger.spent == Cost()
+        gather_private(frame, SCHEMA, PLENTY)
     assert "x1y" not in str(caught.value)
 
 
@@ -163,15 +174,13 @@ def test_other_sources_are_refused():
         (FRAME.drop(columns="age"), "'age'"),
     ]:
         with pytest.raises(DataError, match=hint):
-            resolved(source, SCHEMA)
+            gather_private(source, SCHEMA, PLENTY)
 
 
 def test_memory_is_bounded_and_the_refusal_tells_no_size():
-    mechanisms = Recorder()
     with pytest.raises(ResourceExceeded, match="'size'") as caught:
-        resolve_private(FRAME, SCHEMA, mechanisms, PLENTY, most_bytes=8800)
+        gather_private(FRAME, SCHEMA, PLENTY, most_bytes=8800)
     assert "500" not in str(caught.value)
-    assert mechanisms.ledger.spent == Cost()
 
 
 def test_rows_are_reported_to_whoever_limits_them():
@@ -179,7 +188,12 @@ def test_rows_are_reported_to_whoever_limits_them():
         raise ResourceExceeded("too many")
 
     with pytest.raises(ResourceExceeded, match="too many"):
-        resolve_private(FRAME, SCHEMA, Recorder(), PLENTY, check_rows=refuse)
+        gather_private(FRAME, SCHEMA, PLENTY, check_rows=refuse)
+
+
+def test_a_cost_too_small_to_divide_is_refused_before_the_table_is_read():
+    with pytest.raises(InputError, match="too little"):
+        gather_private("no such file", SCHEMA, Cost(7, 7))
 
 
 def test_the_cost_is_spent_and_not_exceeded():
