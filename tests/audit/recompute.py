@@ -1,4 +1,4 @@
-"""What a release cost, recomputed from its file alone; nothing of the package is imported.
+"""What a release cost, recomputed from its files alone; nothing of the package is imported.
 
 Sizes come from the schema's JSON, sensitivities from sizes and labels, precisions from charges.
 Costs are added as fractions and compared with the budget without any tolerance.
@@ -9,6 +9,8 @@ import math
 import zipfile
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -36,6 +38,33 @@ def cost(record) -> Fraction:
 def total_cost(transcript) -> Fraction:
     """Σρ of a transcript, exactly."""
     return sum(map(cost, transcript["events"]), Fraction(0))
+
+
+class Units(NamedTuple):
+    """A cost in whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ."""
+
+    rho: int = 0
+    delta: int = 0
+
+    @classmethod
+    def read(cls, fields):
+        """The cost that an object of JSON states."""
+        return cls(fields["rho_units"], fields["delta_units"])
+
+    @classmethod
+    def sum(cls, costs):
+        """All together."""
+        return cls(*map(sum, zip(cls(), *costs)))
+
+    def within(self, limit) -> bool:
+        """Whether no part exceeds that of another cost."""
+        return self.rho <= limit.rho and self.delta <= limit.delta
+
+
+def units(record) -> Units:
+    """The cost of one record, each part rounded up."""
+    delta = Fraction(record.get("delta", 0))
+    return Units(math.ceil(cost(record) * 2**60), math.ceil(delta * 2**100))
 
 
 def column_size(column) -> int:
@@ -109,16 +138,57 @@ def passing_chance(noise_variance: Fraction, threshold: int) -> float:
 
 def problems(path) -> list[str]:
     """Whatever in a release bundle was not paid for, or not as much as it should be."""
-    found = []
     release = Released(path)
-    spent, budget = total_cost(release.transcript), Fraction(release.manifest["rho"])
-    if not spent <= budget:
-        found.append("the charges exceed the budget")
-    if not spent <= Fraction(release.manifest["rho_spent"]) <= budget:
-        found.append("the manifest says another cost")
+    events = release.transcript["events"]
+    found = statement_problems(release.manifest, events)
     found += sensitivity_problems(release)
     found += course_problems(release)
     return found + precision_problems(release)
+
+
+def charged(manifest) -> list:
+    """Every charge of the manifest beside answers, those of equal parameters under one label."""
+    return [some["charge"] for some in manifest["charges"] for _ in range(some["times"])]
+
+
+def answers_problems(path) -> list[str]:
+    """Whatever the manifest beside answers states of their cost and its charges do not bear out."""
+    manifest = json.loads(Path(path).read_text(encoding="utf-8"))
+    if any(type(some["times"]) is not int or some["times"] < 1 for some in manifest["charges"]):
+        return ["a charge was not made a whole number of times"]
+    found = statement_problems(manifest, charged(manifest))
+    return found + threshold_problems(some["charge"] for some in manifest["charges"])
+
+
+def statement_problems(manifest, records) -> list[str]:
+    """What a manifest states of its cost and its budget, compared with its charges."""
+    found = []
+    exact = sum(map(cost, records), Fraction(0))
+    total = Units.sum(map(units, records))
+    spent, budget = Fraction(manifest["rho_spent"]), Fraction(manifest["rho"])
+    if not exact <= Fraction(total.rho, 2**60) <= budget:
+        found.append("the charges exceed the budget")
+    if not Fraction(total.rho, 2**60) <= spent <= budget:
+        found.append("the manifest says another cost")
+    share = Fraction(total.delta, 2**100)
+    if not share <= Fraction(manifest["delta_spent"]) <= Fraction(manifest["delta"]):
+        found.append("the manifest says another share of delta")
+    if Units.sum(map(Units.read, manifest["facts"])) != total:
+        found.append("the facts do not add up to the charges")
+    if manifest["mu"] is not None and (2 * exact > Fraction(manifest["mu"]) ** 2 or share):
+        found.append("mu is smaller than that of the charges")
+    return found
+
+
+def threshold_problems(records) -> list[str]:
+    """Discoveries that find a value of a single row more often than their share of δ."""
+    return [
+        f"{record['label']}: a value of one row passes too often"
+        for record in records
+        if record["mechanism"] == "partition selection"
+        and passing_chance(Fraction(record["noise_variance"]), record["threshold"])
+        > Fraction(record["delta"])
+    ]
 
 
 def sensitivity_problems(release) -> list[str]:
@@ -126,13 +196,9 @@ def sensitivity_problems(release) -> list[str]:
 
     Releases from which bins are learnt have sensitivities of their own, which replays check.
     """
-    found = []
+    found = threshold_problems(release.transcript["events"])
     for event in release.transcript["events"]:
-        if event["mechanism"] == "partition selection":
-            chance = passing_chance(Fraction(event["noise_variance"]), event["threshold"])
-            if chance > Fraction(event["delta"]):
-                found.append(f"{event['label']}: a value of one row passes too often")
-        elif event["mechanism"] == "discrete gaussian" and event["label"] not in release.learnt:
+        if event["mechanism"] == "discrete gaussian" and event["label"] not in release.learnt:
             names = release.residual(event["label"])
             if names is None:
                 found.append(f"{event['label']}: measures nothing that is known")
@@ -152,7 +218,7 @@ def course_problems(release) -> list[str]:
     for past, start, end in zip(rounds, selections, [*selections[1:], len(events)]):
         if not math.isclose(float(cost(events[start])), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
-        charged = {
+        paid = {
             release.residual(event["label"]): Fraction(event["noise_variance"])
             for event in events[start + 1 : end]
         }
@@ -160,7 +226,7 @@ def course_problems(release) -> list[str]:
             tuple(names): Fraction(variance) * release.scale(names) ** 2
             for names, variance in past["noise_variances"]
         }
-        if charged != measured:
+        if paid != measured:
             found.append("a round measured something else than was charged")
     return found
 

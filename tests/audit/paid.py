@@ -1,0 +1,131 @@
+"""Tables and answers of all kinds from one durable ledger, recomputed together with it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pandas as pd
+
+from adaptive_qs import Synthesizer, answer
+from adaptive_qs.data.sample import sample_dataset
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.export import exported
+from adaptive_qs.ledger.total import Total
+from adaptive_qs.privacy.accounting import rho_of
+
+from .recompute import answers_problems, charged, cost, problems
+from .recompute_ledger import Book, placement_problems
+
+LEARNT = {
+    "hours-per-week": {"type": "integer", "private_bins": 8, "min": 0},
+    "fnlwgt": {"type": "integer", "private_bins": 16},
+    "native-country": {"type": "categorical", "private_values": 60, "catch_all": "(other)"},
+    "occupation": {"type": "categorical", "private_values": 20, "catch_all": "(other)"},
+}
+"""Columns of the sample whose bins or values are learnt in every second run."""
+DELTA = 1e-9
+"""Of every run."""
+
+
+@dataclass(frozen=True)
+class Paid:
+    """One run.
+
+    Attributes:
+        kind: what it released.
+        manifest: the statement of its release.
+        records: its charges, as the release tells them.
+        problems: what the release alone shows to be wrong.
+    """
+
+    kind: str
+    manifest: Any
+    records: list[Any]
+    problems: list[str]
+
+    @property
+    def share(self) -> Fraction:
+        """The exact cost as a share of the budget."""
+        return sum(map(cost, self.records), Fraction(0)) / Fraction(self.manifest["rho"])
+
+
+def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
+    """Release tables and answers of the shipped sample, and recompute what all of them cost.
+
+    Args:
+        count: runs of each of tables and answers; every second of both learns columns.
+        folder: for the ledger and what is released; an empty one.
+
+    Returns:
+        Figures: runs by kind, entries of the ledger, the largest exact cost of a run as a share of
+        its budget, and the problems found.
+    """
+    ledger = folder / "ledger"
+    budgets = [0.1 * 100 ** (number / count) for number in range(count)]
+    total = Total.of(
+        rho=2 * sum(rho_of(epsilon, DELTA) for epsilon in budgets),
+        delta=1e-6,
+        discovery_delta=2 * count * DELTA,
+    )
+    LedgerBook.create(ledger, total.limit, total.declared).close()
+    runs = list(_runs(budgets, ledger))
+    with closing(LedgerBook(ledger)) as book:
+        export = json.loads(exported(book))
+    recomputed = Book(export)
+    found = list(recomputed.problems)
+    for run in runs:
+        placed = placement_problems(export, run.manifest, run.records)
+        number = run.manifest["ledger"]["run"]
+        found += [f"run {number}, {run.kind}: {problem}" for problem in run.problems + placed]
+    if len(recomputed.runs) != len(runs) or not all(r.closed for r in recomputed.runs.values()):
+        found.append("the ledger has not one closed run for each release")
+    return {
+        "runs": Counter(run.kind for run in runs),
+        "ledger entries": len(export["entries"]),
+        "largest share of a budget": float(max(run.share for run in runs)),
+        "problems": found,
+    }
+
+
+def _runs(budgets: list[float], ledger: Path) -> Iterator[Paid]:
+    sample = sample_dataset()
+    rows = pd.read_csv(sample.data, dtype=str, keep_default_na=False)
+    declared = json.loads(sample.schema.read_text(encoding="utf-8"))
+    columns = [{"name": c["name"], **LEARNT.get(c["name"], c)} for c in declared["columns"]]
+    schemas = {"": declared, " with learnt columns": {**declared, "columns": columns}}
+    for number, epsilon in enumerate(budgets):
+        words, schema = list(schemas.items())[number % 2]
+        ways = 1 + number // 2 % 2
+        yield _tables(f"tables{words}", rows, schema, ways, epsilon, ledger)
+        yield _answers(f"answers{words}", rows, schema, ways, epsilon, ledger)
+
+
+def _tables(
+    kind: str, rows: pd.DataFrame, schema: Any, ways: int, epsilon: float, ledger: Path
+) -> Paid:
+    path = ledger.with_name("release.zip")
+    synthesizer = Synthesizer(epsilon=epsilon, delta=DELTA, workload=ways, ledger=ledger)
+    synthesizer.fit(rows, schema=schema).save(path)
+    with ZipFile(path) as archive:
+        manifest, transcript = (
+            json.loads(archive.read(f"{part}.json")) for part in ("manifest", "ledger")
+        )
+    return Paid(kind, manifest, transcript["events"], problems(path))
+
+
+def _answers(
+    kind: str, rows: pd.DataFrame, schema: Any, ways: int, epsilon: float, ledger: Path
+) -> Paid:
+    path = ledger.with_name("answers.parquet")
+    answer(rows, schema, ways, epsilon=epsilon, delta=DELTA, ledger=ledger).write(path)
+    beside = path.with_name(f"{path.name}.manifest.json")
+    manifest = json.loads(beside.read_text(encoding="utf-8"))
+    return Paid(kind, manifest, charged(manifest), answers_problems(beside))
