@@ -1,8 +1,9 @@
 """The assurance suite in its long form: every figure of the privacy promise, measured.
 
-Each section runs the checks of the test suite longer, in a process of its own, and says what it
-found beside what it should. A section that was measured is kept in ``--parts`` and not repeated, so
-a run that was stopped goes on. ``results/assurance.json`` holds all of them.
+Each section runs in a process of its own and says what it found beside what it should. A section
+that was measured is kept in ``--parts`` with its scale and its commit, so a run that was stopped
+goes on; it is measured again where either differs or where code differed from its commit.
+``results/assurance.json`` holds all of them.
 
     python scripts/assurance.py                    # everything; an hour and a half on two cores
     python scripts/assurance.py --quick            # the same code in minutes, written nowhere
@@ -12,271 +13,171 @@ a run that was stopped goes on. ``results/assurance.json`` holds all of them.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from assurance_sections import QUICK, ROOT, SECTIONS, SEED, Scale
+
 from results import STARTED_FROM, write_atomically, write_results
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-SEED = 20_261
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How long the long form is.
-
-    Attributes:
-        draws: for each path of the noise.
-        pairs, schemas: of the replay audit.
-        game_runs: of the neighbour game, in each world.
-        releases: recomputed.
-        kills: of whole commands.
-        reservations, worker_kills: by eight processes.
-        fuzz_seconds: of all properties together.
-    """
-
-    draws: int = 200_000
-    pairs: int = 500
-    schemas: int = 10
-    game_runs: int = 5_000
-    releases: int = 100
-    kills: int = 500
-    reservations: int = 10_000
-    worker_kills: int = 60
-    fuzz_seconds: float = 1_800.0
-
-
-QUICK = Scale(60_000, 40, 4, 400, 5, 20, 400, 4, 20.0)
-
-
-def noise(scale: Scale) -> dict[str, Any]:
-    """Every way through which noise reaches a release."""
-    from tests.privacy.noise_paths import faults, paths
-
-    found: dict[str, Any] = {}
-    worst: list[str] = []
-    for name, draw in paths().items():
-        figures = draw(scale.draws).figures()
-        found[name] = figures
-        worst += [f"{name}: {fault}" for fault in faults(figures)]
-    target = "standard deviation within 1 %, exact law, no correlation"
-    return {"target": target, "passed": not worst, "faults": worst, "paths": found}
-
-
-def replay(scale: Scale) -> dict[str, Any]:
-    """Neighbouring tables with the same noise give the same bytes."""
-    from tests.audit.pairs import replay_pairs
-
-    found = replay_pairs(scale.pairs, scale.schemas, SEED)
-    return {
-        "target": f"{scale.pairs} pairs on {scale.schemas} schemas, nothing found",
-        "passed": not found.findings and found.pairs >= scale.pairs,
-        "pairs": found.pairs,
-        "schemas": found.schemas,
-        "runs": found.runs,
-        "draws": found.draws,
-        "findings": [str(finding) for finding in found.findings],
-    }
-
-
-def game(scale: Scale) -> dict[str, Any]:
-    """Guess the table from the release, at mu = 3."""
-    from tests.audit.game import MU, batch_game, loop_game
-
-    batch, loop = batch_game(scale.game_runs, SEED), loop_game(scale.game_runs, SEED)
-    return {
-        "target": "99.9 % lower bound of mu at most 3; of batches, whose noise is all Gaussian, "
-        "at least 2, to show that the game could have found more",
-        "passed": batch.mu <= MU and loop.mu <= MU and batch.mu >= 2,
-        "runs in each world": scale.game_runs,
-        "batch": asdict(batch),
-        "adaptive loop": asdict(loop),
-    }
-
-
-def mutants(_: Scale) -> dict[str, Any]:
-    """Known privacy bugs, put into the code one by one."""
-    from tests.mutants.registry import kill_all
-
-    killed = kill_all()
-    return {
-        "target": "every mutant is noticed by a check that is silent without it",
-        "passed": all(killed.values()),
-        "mutants": len(killed),
-        "survivors": [name for name, dead in killed.items() if not dead],
-    }
-
-
-def recomputed(scale: Scale) -> dict[str, Any]:
-    """The charges of releases, added up by code that shares nothing with the package."""
-    from fractions import Fraction
-
-    from adaptive_qs import Synthesizer
-    from adaptive_qs.data.sample import sample_dataset
-    from adaptive_qs.release.archive import open_archive
-    from tests.audit.recompute import problems, total_cost
-
-    sample = sample_dataset()
-    found: list[str] = []
-    largest = 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(scale.releases):
-            epsilon = 0.1 * 100 ** (number / scale.releases)
-            fitted = Synthesizer(epsilon=epsilon, workload=1 + number % 2).fit(
-                sample.data, schema=sample.schema
-            )
-            path = Path(folder) / "release.zip"
-            fitted.save(path)
-            found += problems(path)
-            with open_archive(path, "release") as archive:
-                spent = total_cost(archive.json("ledger.json"))
-            largest = max(largest, float(spent / Fraction(fitted.rho_)))
-            if spent > Fraction(fitted.rho_):
-                found.append(f"epsilon {epsilon}: more than the budget")
-    return {
-        "target": "the recomputed cost is at most rho, with no tolerance",
-        "passed": not found,
-        "releases": scale.releases,
-        "largest share of the budget": largest,
-        "problems": found,
-    }
-
-
-def kills(scale: Scale) -> dict[str, Any]:
-    """Commands killed at named places and at random moments, then resumed."""
-    from tests.faults.kills import run_kills
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = run_kills(scale.kills, SEED, Path(folder))
-    return {
-        "target": f"{scale.kills} kills: nothing spent twice, nothing committed lost, outputs "
-        "whole, the total that of an undisturbed run",
-        "passed": True,  # run_kills raises at the first violation
-        **found,
-    }
-
-
-def reservations(scale: Scale) -> dict[str, Any]:
-    """Eight processes on one ledger, some killed."""
-    from tests.faults.crowd import reservations as run
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = run(8, scale.reservations, scale.worker_kills, Path(folder))
-    return {
-        "target": "the sum never exceeds the total; at least 100 reservations a second",
-        "passed": found["per_second"] >= 100,  # run raises where the sum is wrong
-        **found,
-    }
-
-
-def cost(_: Scale) -> dict[str, Any]:
-    """What the ledger and exact noise take of `synthesize` on Adult."""
-    from tests.faults.cost import cost as measure
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder))
-    return {"target": "less than 20 % of the time", "passed": found["share"] < 0.2, **found}
-
-
-def workers(_: Scale) -> dict[str, Any]:
-    """The same release and table for any number of threads."""
-    from adaptive_qs import Synthesizer
-    from adaptive_qs.data.sample import sample_dataset
-
-    sample = sample_dataset()
-    digests: dict[int, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for count in (1, 2, 8):
-            fitted = Synthesizer(epsilon=1.0, insecure_seed=SEED, workers=count).fit(
-                sample.data, schema=sample.schema
-            )
-            path = Path(folder) / "release.zip"
-            fitted.save(path)
-            table = fitted.sample(seed=SEED).to_csv().encode()
-            digests[count] = hashlib.sha256(path.read_bytes() + table).hexdigest()
-    return {
-        "target": "identical bytes for 1, 2 and 8 workers",
-        "passed": len(set(digests.values())) == 1,
-        "sha256": digests,
-    }
-
-
-def fuzz(scale: Scale) -> dict[str, Any]:
-    """Tables, schemas, workloads, releases and command lines that nobody meant."""
-    from tests.fuzz.long import run
-
-    failures: list[str] = []
-    examples = run(scale.fuzz_seconds, SEED, failures)
-    return {
-        "target": f"{scale.fuzz_seconds / 60:g} minutes without a failure",
-        "passed": not failures,
-        "examples": examples,
-        "failures": failures,
-    }
-
-
-SECTIONS: dict[str, Callable[[Scale], dict[str, Any]]] = {
-    section.__name__: section
-    for section in (
-        fuzz, kills, game, replay, recomputed, noise, mutants, reservations, cost, workers,
-    )
-}  # fmt: skip
 ALONE = ("reservations", "cost")
 """Sections that time something: nothing else runs beside them."""
 
+Commit = Mapping[str, Any] | None
+"""Hash, and whether code differs from it; None outside a repository."""
 
-def measured(name: str, scale: Scale) -> dict[str, Any]:
-    """One section, with what it took and the code that it ran on."""
+
+def measured(section: Callable[[Scale], dict[str, Any]], scale: Scale) -> dict[str, Any]:
+    """One section, with its scale, what it took and the code that it ran on.
+
+    A section that raises has failed, with the error instead of figures.
+    """
     began = time.perf_counter()
-    found = SECTIONS[name](scale)
-    return {**found, "seconds": round(time.perf_counter() - began, 1), "commit": STARTED_FROM}
+    try:
+        found = section(scale)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is a finding)
+        traceback.print_exc()
+        found = failed(f"{type(error).__name__}: {error}")
+    return {
+        **found,
+        "seconds": round(time.perf_counter() - began, 1),
+        "scale": asdict(scale),
+        "commit": STARTED_FROM,
+    }
 
 
-def part_of(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One section, in a process of its own unless it was measured before."""
-    part = arguments.parts / f"{name}.json"
-    if not part.exists():
-        command = [sys.executable, __file__, "--section", name, "--out", str(part)]
-        subprocess.run([*command, *(["--quick"] if arguments.quick else [])], check=True, cwd=ROOT)
-    found = json.loads(part.read_text())
-    print(f"{name}: {'passed' if found['passed'] else 'FAILED'} ({found['seconds']} s)", flush=True)
-    return found
+def failed(error: str) -> dict[str, Any]:
+    """What stands for a section that did not come to its end."""
+    return {"passed": False, "error": error}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Sections that were measured, each in a file.
+
+    Attributes:
+        folder: of the files.
+        scale: asked for now.
+        commit: of the code now.
+        accept_older: use sections of other commits, too.
+    """
+
+    folder: Path
+    scale: Scale
+    commit: Commit
+    accept_older: bool = False
+
+    def file(self, name: str) -> Path:
+        """Where a section is kept."""
+        return self.folder / f"{name}.json"
+
+    def kept(self, name: str) -> dict[str, Any] | None:
+        """A section that need not be measured again; None if it must be.
+
+        A section is used for its own scale only, and never where it ended in an error or where
+        code differed from the commit that it names.
+        """
+        path = self.file(name)
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if found.get("scale") != asdict(self.scale) or "error" in found:
+            return None
+        if not _clean(found["commit"]):
+            return None
+        same = _clean(self.commit) and found["commit"]["hash"] == self.commit["hash"]
+        return found if same or self.accept_older else None
+
+    def section(self, name: str, measure: Callable[[str, Path], int]) -> dict[str, Any]:
+        """A section, measured unless it is kept.
+
+        Args:
+            name: of the section.
+            measure: writes the section of this name to this file, and returns an exit code.
+
+        Returns:
+            What was found; "other_commit" says whether its commit is not that of the code now.
+        """
+        found = self.kept(name)
+        if found is None:
+            fresh = self.folder / f"{name}.new"
+            fresh.unlink(missing_ok=True)
+            code = measure(name, fresh)
+            if fresh.exists():
+                fresh.replace(self.file(name))
+                found = json.loads(self.file(name).read_text())
+            else:
+                found = failed(f"its process ended with code {code} and no figures")
+                found |= {"scale": asdict(self.scale), "commit": self.commit}
+        return {**found, "other_commit": found["commit"] != self.commit}
+
+    def sections(
+        self, names: Iterable[str], jobs: int, measure: Callable[[str, Path], int]
+    ) -> dict[str, dict[str, Any]]:
+        """All of these sections, told as they end; those that time something run alone."""
+
+        def told(name: str) -> dict[str, Any]:
+            found = self.section(name, measure)
+            print(summary(name, found), flush=True)
+            return found
+
+        together = [name for name in names if name not in ALONE]
+        with ThreadPoolExecutor(jobs) as pool:
+            found = dict(zip(together, pool.map(told, together)))
+        return found | {name: told(name) for name in names if name in ALONE}
+
+
+def _clean(commit: Commit) -> bool:
+    return commit is not None and not commit["dirty"]
+
+
+def summary(name: str, found: Mapping[str, Any]) -> str:
+    """One line about a section."""
+    words = "passed" if found["passed"] else f"FAILED {found.get('error', '')}".rstrip()
+    commit = found["commit"] or {"hash": "unknown"}
+    other = f", measured on commit {commit['hash'][:12]}" if found["other_commit"] else ""
+    return f"{name}: {words} ({found.get('seconds', 0):g} s{other})"
 
 
 def main() -> int:
+    """Run what the command line asks for; 0 where all of it passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="minutes instead of hours")
     parser.add_argument("--section", choices=SECTIONS, help="only this one, printed")
     parser.add_argument("--out", type=Path, help="where --section writes instead")
     parser.add_argument("--parts", type=Path, help="folder of measured sections, to go on from")
+    parser.add_argument(
+        "--accept-older", action="store_true", help="go on from parts of other commits, too"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="sections at once")
     arguments = parser.parse_args()
     scale = QUICK if arguments.quick else Scale()
     if arguments.section:
-        text = json.dumps(measured(arguments.section, scale), indent=2, default=str) + "\n"
+        found = measured(SECTIONS[arguments.section], scale)
+        text = json.dumps(found, indent=2, default=str) + "\n"
         if arguments.out:
             write_atomically(arguments.out, text)
         else:
             print(text, end="")
-        return 0
+        return 0 if found["passed"] else 1
+
+    def measure(name: str, out: Path) -> int:
+        command = [sys.executable, __file__, "--section", name, "--out", str(out.resolve())]
+        quick = ["--quick"] if arguments.quick else []
+        return subprocess.run([*command, *quick], cwd=ROOT).returncode
+
     with tempfile.TemporaryDirectory() as temporary:
-        arguments.parts = arguments.parts or Path(temporary)
-        arguments.parts.mkdir(parents=True, exist_ok=True)
-        together = [name for name in SECTIONS if name not in ALONE]
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            found = dict(zip(together, pool.map(lambda name: part_of(name, arguments), together)))
-        found |= {name: part_of(name, arguments) for name in ALONE}
+        folder = arguments.parts or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = Parts(folder, scale, STARTED_FROM, arguments.accept_older)
+        found = parts.sections(SECTIONS, arguments.jobs, measure)
     if not arguments.quick:
         path = write_results("assurance", found, asdict(scale), [SEED])
         print(path.relative_to(ROOT))

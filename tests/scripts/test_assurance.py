@@ -1,0 +1,132 @@
+"""Which measured sections the assurance script uses again, and what a failed one becomes."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from assurance import ALONE, Parts, measured, summary
+from assurance_sections import QUICK, SECTIONS, Scale, fuzz
+
+HERE = {"hash": "a" * 40, "dirty": False}
+ELSEWHERE = {"hash": "b" * 40, "dirty": False}
+CHANGED = {"hash": "a" * 40, "dirty": True}
+
+
+def write(path, commit=HERE, scale=QUICK, **found):
+    content = {"passed": True, "seconds": 1.5, "scale": asdict(scale), "commit": commit, **found}
+    path.write_text(json.dumps(content))
+
+
+class Measure:
+    """Stands for the processes that measure; notes what they were asked for."""
+
+    def __init__(self, commit=HERE, **found):
+        self.asked = []
+        self._written = {"commit": commit, "fresh": True, **found}
+
+    def __call__(self, name, out):
+        self.asked.append(name)
+        write(out, **self._written)
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("commit", "part", "strictly", "accepting"),
+    [
+        (HERE, {}, True, True),
+        (HERE, {"commit": ELSEWHERE}, False, True),
+        (CHANGED, {}, False, True),
+        (None, {}, False, True),
+        (HERE, {"commit": CHANGED}, False, False),
+        (CHANGED, {"commit": CHANGED}, False, False),
+        (None, {"commit": None}, False, False),
+        (HERE, {"scale": Scale()}, False, False),
+        (HERE, {"scale": replace(QUICK, kills=1)}, False, False),
+        (HERE, {"passed": False}, True, True),
+        (HERE, {"passed": False, "error": "OSError: full"}, False, False),
+    ],
+)
+def test_a_part_is_used_for_its_own_scale_and_commit(tmp_path, commit, part, strictly, accepting):
+    for accept_older, used in ((False, strictly), (True, accepting)):
+        write(tmp_path / "kills.json", **part)
+        measure = Measure()
+        found = Parts(tmp_path, QUICK, commit, accept_older).section("kills", measure)
+        assert measure.asked == ([] if used else ["kills"])
+        assert ("fresh" in found) == (not used)
+        assert found["other_commit"] == (found["commit"] != commit)
+
+
+def test_a_part_that_says_nothing_of_its_scale_is_measured_again(tmp_path):
+    (tmp_path / "kills.json").write_text(json.dumps({"passed": True, "commit": HERE}))
+    assert Parts(tmp_path, QUICK, HERE, accept_older=True).kept("kills") is None
+
+
+def test_what_was_measured_is_kept(tmp_path):
+    parts, measure = Parts(tmp_path, QUICK, HERE), Measure()
+    assert parts.section("kills", measure) == parts.section("kills", measure)
+    assert measure.asked == ["kills"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kills.json"]
+
+
+def test_a_part_of_another_commit_is_told(tmp_path):
+    write(tmp_path / "kills.json", commit=ELSEWHERE)
+    found = Parts(tmp_path, QUICK, HERE, accept_older=True).section("kills", Measure())
+    assert found["commit"] == ELSEWHERE
+    assert found["other_commit"] is True
+    assert summary("kills", found) == "kills: passed (1.5 s, measured on commit bbbbbbbbbbbb)"
+
+
+def test_a_section_that_raises_has_failed(capsys):
+    def broken(scale):
+        raise AssertionError(f"{scale.kills} kills: one was lost")
+
+    found = measured(broken, QUICK)
+    assert found["passed"] is False
+    assert found["error"] == f"AssertionError: {QUICK.kills} kills: one was lost"
+    assert found["scale"] == asdict(QUICK)
+    assert "in broken" in capsys.readouterr().err
+
+
+def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):
+    write(tmp_path / "b.json", commit=ELSEWHERE)
+    order = []
+
+    def measure(name, out):
+        order.append(name)
+        if name == "b":
+            return -9
+        write(out, passed=name != "c")
+        return int(name == "c")
+
+    names = [ALONE[0], "a", "b", "c", "d"]
+    found = Parts(tmp_path, QUICK, HERE).sections(names, 2, measure)
+    assert {name: part["passed"] for name, part in found.items()} == {
+        "a": True, "b": False, "c": False, "d": True, ALONE[0]: True,
+    }  # fmt: skip
+    assert found["b"]["error"] == "its process ended with code -9 and no figures"
+    assert "error" not in found["c"]
+    assert order[-1] == ALONE[0]
+    assert "b: FAILED its process ended with code -9" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("examples", "failures", "passed"),
+    [
+        ({"tables": 3, "schemas": 1}, [], True),
+        ({"tables": 3, "schemas": 0}, [], False),
+        ({"tables": 3, "schemas": 1}, ["schemas, seed 1: ValueError"], False),
+    ],
+)
+def test_fuzz_needs_examples_of_every_property(monkeypatch, examples, failures, passed):
+    def run(seconds, seed, found):
+        found += failures
+        return {**examples, "failures": len(failures)}
+
+    monkeypatch.setattr("tests.fuzz.long.run", run)
+    found = fuzz(QUICK)
+    assert found["passed"] is passed
+    assert found["without examples"] == [name for name, count in examples.items() if not count]
+
+
+def test_sections_that_run_alone_exist():
+    assert set(ALONE) < set(SECTIONS)
