@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.adaptive.preprocessing.magnitudes import Number, RangeColumn
-from adaptive_qs.data.private import PrivateIntegerColumn
+from adaptive_qs.data.private import PrivateIntegerColumn, PrivateNumericColumn
 
 UNIFORM_CELLS = 4096
 """Cells of equal width at most."""
@@ -33,25 +33,51 @@ def grid_points(column: RangeColumn, low: Number, high: Number) -> Points:
 
     Returns:
         For integers the last point is high + 1. For numbers it is high, in the last cell; where low
-        and high are equal it is the next number.
+        and high are equal it is a unit more, half a unit for numbers with decimals.
     """
     if isinstance(column, PrivateIntegerColumn):
         start, stop = int(low), int(high) + 1
         inner = _inner(start, stop, 0)
         return np.array([start, *inner, stop], dtype=np.int64)
-    if low == high:
-        half_unit = 0.0 if column.decimals is None else 0.5 * 10.0**-column.decimals
-        return np.array([low, max(low + half_unit, math.nextafter(low, math.inf))])
-    top = max(abs(low), abs(high))
-    if column.decimals is None:
-        exponent = math.floor(math.log10(top)) + 1 - _DIGITS_BELOW
-        least = _DIGITS_BELOW - _DECADES - 1
-    else:
-        exponent, least = -column.decimals, 0
+    exponent = _unit_exponent(column, low, high)
     unit = Fraction(10) ** exponent
+    if low == high:
+        width = float(unit) if column.decimals is None else 0.5 * float(unit)
+        return np.array([low, max(low + width, math.nextafter(low, math.inf))], dtype=np.float64)
+    least = _DIGITS_BELOW - _DECADES - 1 if column.decimals is None else 0
     inner = _inner(Fraction(low) / unit, Fraction(high) / unit, least)
     points = (float(point * unit) for point in inner)
     return np.unique([float(low), *(p for p in points if low < p < high), float(high)])
+
+
+def declared_points(column: RangeColumn, low: Number, high: Number) -> Points:
+    """The grid of low .. high, and the ends of the cells between it and the declared ends.
+
+    On either side that is one cell, or one for 0 with one on either side of it.
+
+    Args:
+        column: with or without declared ends.
+        low: at least the declared smallest value.
+        high: at most the declared largest value.
+    """
+    points = grid_points(column, low, high)
+    whole = isinstance(column, PrivateIntegerColumn)
+    first = points[0] if column.min is None else column.min
+    last = points[-1] if column.max is None else column.max + whole
+    unit = 1 if whole else 10.0 ** _unit_exponent(column, low, high)
+    zero = np.array([0, unit], dtype=points.dtype)
+    zero = zero[(zero < points[0]) | (zero > points[-1])]
+    inner = np.concatenate([points, zero])
+    ends = np.array([first, last], dtype=points.dtype)
+    return np.unique(np.concatenate([ends, inner[(first < inner) & (inner < last)]]))
+
+
+def _unit_exponent(column: RangeColumn, low: Number, high: Number) -> int:
+    """Decimal exponent of the unit of a numeric column."""
+    if isinstance(column, PrivateNumericColumn) and column.decimals is not None:
+        return -column.decimals
+    top = max(abs(low), abs(high)) or 1.0
+    return math.floor(math.log10(top)) + 1 - _DIGITS_BELOW
 
 
 def _inner(start: Fraction | int, stop: Fraction | int, least: int) -> list[int]:

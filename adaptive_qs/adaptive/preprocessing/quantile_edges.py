@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
@@ -20,7 +22,11 @@ TAIL_DEVIATIONS = 2.0
 
 
 def quantile_edges(
-    counts: Floats, prefix_std: float, most_bins: int, cut: tuple[bool, bool]
+    counts: Floats,
+    prefix_std: float,
+    most_bins: int,
+    cut: tuple[bool, bool],
+    fixed: Sequence[int] = (),
 ) -> Positions:
     """Positions of the ends of the bins among the ends of the cells, ascending.
 
@@ -34,6 +40,7 @@ def quantile_edges(
         prefix_std: standard deviation of the noise of such a sum.
         most_bins: number of bins at most, two or more.
         cut: whether the lower and the upper end may be cut off where there is hardly a row.
+        fixed: positions that are edges in any case, if that leaves two bins for the rows.
 
     Returns:
         Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
@@ -42,6 +49,8 @@ def quantile_edges(
     sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
     if sums[-1] <= prefix_std:
         return np.array([0, counts.size])
+    fixed = fixed if most_bins - len(fixed) >= 2 else ()
+    most_bins -= len(fixed)
     mass = np.diff(sums, prepend=0.0)
     share = float(sums[-1]) / most_bins
     few = min(TAIL_DEVIATIONS * prefix_std, TAIL_SHARE * share)
@@ -52,7 +61,7 @@ def quantile_edges(
     aim = max(LEAST_SHARE * share, prefix_std)
     bins = min(most_bins - 2 * heavy.size, max(1, int(light.sum() / aim)))
     inner = np.concatenate([heavy, heavy + 1, _quantiles(light, bins)])
-    return np.unique(np.concatenate([[low, high], np.clip(inner, low, high)]))
+    return np.unique(np.concatenate([[low, *fixed, high], np.clip(inner, low, high)]))
 
 
 def _ends(mass: Floats, few: float, cut: tuple[bool, bool]) -> tuple[int, int]:

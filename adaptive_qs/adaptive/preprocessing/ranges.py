@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from adaptive_qs.adaptive.preprocessing.gather import Numbers
-from adaptive_qs.adaptive.preprocessing.grid import grid_points
+from adaptive_qs.adaptive.preprocessing.grid import declared_points
 from adaptive_qs.adaptive.preprocessing.magnitudes import Magnitudes, Number, RangeColumn
 from adaptive_qs.adaptive.preprocessing.quantile_edges import quantile_edges
 from adaptive_qs.adaptive.preprocessing.tree import Counts, Tree
@@ -95,16 +95,26 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The public cells between the bounds of a column, and the tree over them."""
+    """The public cells between the ends of a column, and the tree over them.
+
+    Attributes:
+        fixed: positions of points that are edges in any case: a bound that was found, where it is
+            farther from the declared end than from the other bound.
+    """
 
     plan: _Plan
     points: Numbers
     tree: Tree
+    fixed: tuple[int, ...]
 
     @classmethod
     def of(cls, plan: _Plan, low: Number, high: Number) -> _Grid:
-        points = grid_points(plan.column, low, high)
-        return cls(plan, points, Tree.best(points.size - 1))
+        points = declared_points(plan.column, low, high)
+        past = high + isinstance(plan.column, PrivateIntegerColumn)
+        far = [low] if low - points[0] > past - low else []
+        far += [past] if points[-1] - past > past - low else []
+        fixed = tuple(np.searchsorted(points, far).tolist())
+        return cls(plan, points, Tree.best(points.size - 1), fixed)
 
     def request(self, values: Numbers) -> CountsRequest:
         counts = self.tree.counts(_counted(self._cell_counts, values))
@@ -119,6 +129,7 @@ class _Grid:
             math.sqrt(unit * self._noise_variance),
             column.private_bins,
             (column.min is None, column.max is None),
+            self.fixed,
         )
         return column.resolved(self.points[edges].tolist())
 
