@@ -15,6 +15,7 @@ import pytest
 from adaptive_qs import Synthesizer, answer
 from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.mark import mark_path
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.synthesis.rows import SynthesisSettings
 
@@ -58,7 +59,11 @@ def ledger(request, tmp_path_factory):
     copies = (original.with_name(f"copy {number}") for number in count())
 
     def copy():
-        return None if request.param == "in memory" else shutil.copy(original, next(copies))
+        if request.param == "in memory":
+            return None
+        ledger = next(copies)
+        shutil.copy(mark_path(original), mark_path(ledger))
+        return shutil.copy(original, ledger)
 
     return copy
 

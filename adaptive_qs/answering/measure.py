@@ -11,6 +11,7 @@ Proof: docs/proofs.md, section 4.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,7 +26,12 @@ from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.labels import Purpose, measurement_label
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.strategy.integers.grid import integer_answers, squared_sensitivity, table_estimate
+from adaptive_qs.strategy.integers.grid import (
+    GridFactor,
+    integer_answers,
+    squared_sensitivity,
+    table_estimate,
+)
 from adaptive_qs.strategy.integers.integer_queries import answer_scale, integer_queries
 from adaptive_qs.strategy.mechanisms.mechanism import Measurement, Mechanism, QueryMeasurement
 
@@ -131,7 +137,20 @@ def _request(
     while variance * 4**shift < FINE_NOISE**2:
         shift += 1
     label = _label(counter.domain, measurement)
-    return CountsRequest(label, values << shift, squared * 4**shift, variance * 4**shift), shift
+    definition = _definition(measurement)
+    request = CountsRequest(
+        label, values << shift, squared * 4**shift, variance * 4**shift, definition
+    )
+    return request, shift
+
+
+def _definition(measurement: Measurement) -> str:
+    """Digest of the integers that are measured; queries follow from the workload alone."""
+    if isinstance(measurement, QueryMeasurement):
+        return ""
+    factors = measurement.strategy.factors
+    parts = [f.digest if isinstance(f, GridFactor) else repr(f) for f in factors]
+    return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 
 def _label(domain: Domain, measurement: Measurement) -> str:

@@ -11,12 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from adaptive_qs.errors import BudgetExceeded, LedgerError
+from adaptive_qs.errors import LedgerError
 from adaptive_qs.faults import RESERVED, reach
 from adaptive_qs.ledger.chain import START, Row
 from adaptive_qs.ledger.entries import Opened, Price, Released, Reserved, parse_body
 from adaptive_qs.ledger.locks import RunLock, remove_dead_locks
+from adaptive_qs.ledger.matching import matching_run, open_runs
 from adaptive_qs.ledger.overview import RunState, runs_of
+from adaptive_qs.ledger.remaining import check_remaining
 from adaptive_qs.ledger.run import (
     LedgerRun,
     check_outputs,
@@ -110,6 +112,7 @@ class LedgerBook:
         lock: RunLock | None = None
         try:
             with self._store.writing():
+                self._refuse_repetition(request, inputs)
                 self.check_remaining(cost)
                 number = self._store.newest_run() + 1
                 reserved = Reserved(
@@ -135,20 +138,7 @@ class LedgerBook:
         Raises:
             BudgetExceeded: it does not.
         """
-        remaining = self.limit - self.held
-        if cost.fits(remaining):
-            return
-        if cost.rho_units > remaining.rho_units:
-            raise BudgetExceeded(
-                f"{self.path}: a run of rho {float(cost.rho):.6g} exceeds the "
-                f"{float(remaining.rho):.6g} that is left of {float(self.limit.rho):.6g}: give "
-                f"the run --rho {_digits_below(float(remaining.rho)):g} or less"
-            )
-        raise BudgetExceeded(
-            f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
-            f"and {float(remaining.delta):.3g} is left: declare the values of the columns, or set "
-            "such a share when the ledger is created (--discovery-delta)"
-        )
+        check_remaining(self.path, self.limit, self.held, cost, self._store.open_runs())
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
         """Go on with the newest interrupted run that asked for the same.
@@ -164,27 +154,12 @@ class LedgerBook:
             LedgerError: there is none, the table or a parameter differs from it, or another
                 process works on it.
         """
-        open_runs = [
-            reservation(self._store, number) for number in reversed(self._store.open_runs())
-        ]
-        if not open_runs:
-            raise LedgerError(
-                f"{self.path}: no interrupted run to resume: leave out --resume to start a new "
-                "one, which spends budget anew"
-            )
-        same = [past for past in open_runs if past.request == dict(request)]
-        if not same:
-            raise LedgerError(_difference(open_runs, request))
-        found = next((past for past in same if self._store.input(past.run) == inputs), None)
-        if found is None:
-            raise LedgerError(
-                f"the private table is not the one that run {same[0].run} read: restore it, or "
-                f"start a new run without --resume"
-            )
+        found = matching_run(self._store, request, inputs)
         lock = self._lock(found.run)
         if not lock.held:
             raise LedgerError(
-                f"run {found.run} is being worked on by another process: wait for its end"
+                f"{self.path}: run {found.run} is being worked on: wait for its end, or close what "
+                "holds it"
             )
         return LedgerRun(self._store, self.identity, found, lock)
 
@@ -196,10 +171,12 @@ class LedgerBook:
         """
         reservation(self._store, number)
         if number not in self._store.open_runs():
-            raise LedgerError(f"run {number} is closed already: nothing is left to give back")
+            raise LedgerError(f"{self.path}: run {number} is over: nothing is left to give back")
         lock = self._lock(number)
         if not lock.held:
-            raise LedgerError(f"run {number} is being worked on: stop that process first")
+            raise LedgerError(
+                f"{self.path}: run {number} is being worked on: stop what holds it first"
+            )
         try:
             close_run(self._store, number, finished=False)
         finally:
@@ -249,6 +226,20 @@ class LedgerBook:
             self.identity, len(found), digest.hex(),
         )  # fmt: skip
 
+    def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
+        """Refuse to pay again for what an interrupted run has paid for."""
+        for past in open_runs(self._store):
+            if past.request != dict(request) or self._store.input(past.run) != inputs:
+                continue
+            lock = self._lock(past.run)
+            if lock.held:  # so nobody works on it
+                lock.release()
+                raise LedgerError(
+                    f"{self.path}: run {past.run} was asked for the same and interrupted: continue "
+                    "it with --resume, which spends nothing twice, or give it up with "
+                    f"adaptive-qs ledger close --run {past.run}"
+                )
+
     def _lock(self, number: int) -> RunLock:
         try:
             return RunLock(self.path, number)
@@ -264,27 +255,3 @@ class LedgerBook:
         self.identity = first.ledger
         self.limit = first.total.cost()
         self.declared = dict(first.declared)
-
-
-def _difference(open_runs: list[Reserved], request: Mapping[str, str]) -> str:
-    """What the most similar run was asked for otherwise."""
-    run, different = min(
-        ((past.run, _changed(past.request, request)) for past in open_runs),
-        key=lambda found: (found[1] == ["command"], len(found[1])),
-    )
-    return (
-        f"run {run} was started with another {', '.join(different)}: repeat its command with "
-        "--resume added, or leave out --resume to start a new run, which spends budget anew"
-    )
-
-
-def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
-    names = sorted(past.keys() | request.keys())
-    different = [name for name in names if past.get(name) != request.get(name)]
-    return ["command"] if "command" in different else different
-
-
-def _digits_below(value: float) -> float:
-    """At most the value, in six digits that can be typed."""
-    rounded = float(f"{value:.6g}")
-    return rounded if rounded <= value else float(f"{value * (1 - 1e-5):.6g}")

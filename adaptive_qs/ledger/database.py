@@ -18,6 +18,8 @@ APPLICATION_ID = 0x61715F73
 BUSY_SECONDS = 60.0
 """How long to wait for other processes that write."""
 
+_FULL_SYNC = ("fullfsync = ON", "checkpoint_fullfsync = ON")
+"""Through the cache of the drive, where the system tells the two apart."""
 _PATIENCE_SECONDS = 0.02
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -55,7 +57,8 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         _check_kind(connection, path)
         patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
-        connection.execute("PRAGMA synchronous = FULL")
+        for setting in ("synchronous = FULL", "secure_delete = ON", *_FULL_SYNC):
+            connection.execute(f"PRAGMA {setting}")
     except BaseException:
         connection.close()
         raise

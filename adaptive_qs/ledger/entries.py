@@ -73,6 +73,8 @@ class Released(_Body):
     """Releases of this run before this one."""
     price: Price
     transcript: Transcript
+    definition: str
+    """Digest of what was asked, where the transcript does not tell."""
     outputs: tuple[Digest, ...]
     """SHA-256 of each output."""
 

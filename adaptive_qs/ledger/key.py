@@ -24,13 +24,24 @@ def key_path(ledger: str | Path) -> Path:
     return Path(f"{os.path.realpath(ledger)}.key")
 
 
-def keyed_hash(ledger: str | Path, chunks: Iterable[bytes]) -> str:
-    """HMAC-SHA256 of some bytes under the ledger's key, which is made where there is none.
+def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
+    """HMAC-SHA256 of some bytes under the ledger's key.
+
+    Args:
+        ledger: its path.
+        chunks: the bytes.
+        make: make a key where there is none; without it nothing hashed before can be recognised.
 
     Raises:
-        LedgerError: the key cannot be read or made.
+        LedgerError: the key is missing, or cannot be read or made.
     """
-    digest = hmac.new(_key(key_path(ledger)), digestmod=hashlib.sha256)
+    path = key_path(ledger)
+    if not make and not path.exists():
+        raise LedgerError(
+            f"{path}: the key that recognises tables is missing: restore it, or give the "
+            "interrupted run up with adaptive-qs ledger close"
+        )
+    digest = hmac.new(_key(path), digestmod=hashlib.sha256)
     for chunk in chunks:
         digest.update(chunk)
     return digest.hexdigest()

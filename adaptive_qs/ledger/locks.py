@@ -7,7 +7,9 @@ where a run has one release at each position.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adaptive_qs.data.partial import remove_unlocked
@@ -21,8 +23,24 @@ except ImportError:  # no such locks on this system
 _SUFFIX = ".lock"
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """An existing file, open for reading and writing, for which other processes wait.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    handle = os.open(path, os.O_RDWR)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
 class RunLock:
-    """The lock of one run, held until :meth:`release`.
+    """The lock of one run, held until :meth:`release` or until nothing refers to it any more.
 
     Attributes:
         held: whether it could be had.
@@ -35,16 +53,26 @@ class RunLock:
         """Try to take the lock."""
         ledger = ledger.resolve()
         self._path = ledger.with_name(f"{_prefix(ledger)}{run}{_SUFFIX}")
+        self._process = os.getpid()
         self._handle = self._taken()
         self.held = self._handle is not None
+        if self._handle is not None:
+            self._closed = weakref.finalize(self, os.close, self._handle)
 
     def release(self) -> None:
         """Let go, and remove the file."""
-        if self._handle is not None:
+        if self._handle is None:
+            return
+        if self.mine:
             with suppress(OSError):  # whoever opens the ledger next removes it
                 self._path.unlink()
-            os.close(self._handle)
-            self._handle = None
+        self._closed()
+        self._handle = None
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process took the lock, and not the one that it was forked from."""
+        return self._process == os.getpid()
 
     def _taken(self) -> int | None:
         """A handle that holds the lock, if nobody else has it."""

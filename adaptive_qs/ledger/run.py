@@ -69,7 +69,7 @@ class LedgerRun:
         return Place(self._identity, self.number, self._position, self._digest.hex())
 
     def release(
-        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
         """What was committed at this position, or draw it and commit; see the protocol.
 
@@ -78,18 +78,20 @@ class LedgerRun:
             LedgerError: the ledger cannot be written, holds another release at this position, or
                 an earlier call failed half way.
         """
+        if not self._lock.mine:
+            raise LedgerError("a run does not follow a fork: begin another one in the new process")
         if self._broken:
             raise LedgerError("the ledger refused an earlier release of this run: resume it anew")
         cost = Cost.of(events)
         if self._position < self.resumed:
-            outputs: Sequence[Output] = self._committed(tuple(events))
+            outputs: Sequence[Output] = self._committed(tuple(events), definition)
         else:
             check_fits(events, cost, self.limit - self._spent)
             self._broken = True
             reach(CHARGED)
             outputs = draw()
             reach(DRAWN)
-            self._commit(events, cost, outputs)
+            self._commit(events, cost, outputs, definition)
             reach(COMMITTED)
             self._broken = False
         self._position += 1
@@ -137,10 +139,10 @@ class LedgerRun:
             "it and spends nothing twice"
         )
 
-    def _committed(self, events: tuple[Event, ...]) -> list[Output]:
+    def _committed(self, events: tuple[Event, ...], definition: str) -> list[Output]:
         row = next(self._store.rows("released", self.number, self._position))
         body, stored = _kept(self._store, row)
-        if body.transcript.restored() != events:
+        if (body.transcript.restored(), body.definition) != (events, definition):
             raise LedgerError(
                 f"run {self.number} released something else at this place: it was started by "
                 "another version, on other data or on another machine: start a new run, and give "
@@ -149,7 +151,9 @@ class LedgerRun:
         self._digest = release_hash(self._digest, body)
         return [from_bytes(kind, data) for kind, data in stored]
 
-    def _commit(self, events: Sequence[Event], cost: Cost, outputs: Sequence[Output]) -> None:
+    def _commit(
+        self, events: Sequence[Event], cost: Cost, outputs: Sequence[Output], definition: str
+    ) -> None:
         stored = [to_bytes(output) for output in outputs]
         with self._store.writing():
             if any(self._store.rows("closed", self.number)):
@@ -160,6 +164,7 @@ class LedgerRun:
                 position=self._position,
                 price=Price.of(cost),
                 transcript=Transcript.of(events),
+                definition=definition,
                 outputs=digests_of(stored),
             )
             self._store.append(body)

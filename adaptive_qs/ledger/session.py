@@ -36,7 +36,7 @@ class Session:
 
     def __init__(self, path: str | Path | None, resume: bool, cost: Cost) -> None:
         if path is None and resume:
-            raise InputError("--resume was given without --ledger: name the ledger of the run")
+            raise InputError("resume was asked for without a ledger: name the ledger of the run")
         self._book = None if path is None else LedgerBook(path)
         self._resume = resume
         self._inputs = ""
@@ -65,7 +65,7 @@ class Session:
             LedgerError: the ledger's key cannot be used.
         """
         if self._book is not None:
-            self._inputs = keyed_hash(self._book.path, table)
+            self._inputs = keyed_hash(self._book.path, table, make=not self._resume)
 
     def begin(self, request: Mapping[str, str], insecure: bool = False) -> Ledger:
         """Reserve the budget, or take up the interrupted run; after :meth:`recognise`.

@@ -9,17 +9,23 @@ from pathlib import Path
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger.chain import Row, last_sound
 from adaptive_qs.ledger.database import error_name
+from adaptive_qs.ledger.mark import Mark
 
 
-def check_sound(connection: sqlite3.Connection, path: Path) -> None:
-    """Check the chain of entries, and that the file's tables and indices agree.
+def check_sound(connection: sqlite3.Connection, path: Path, mark: Mark) -> None:
+    """Check the chain of entries, its length, and that the file's tables and indices agree.
+
+    Args:
+        connection: to the ledger.
+        path: of the ledger.
+        mark: an entry that was read before, and that the ledger must have.
 
     Raises:
         LedgerError: something does not fit; the message names the last good entry.
     """
     connection.execute("BEGIN")  # one state of the file for the whole check
     try:
-        number, sound = _last_sound(connection)
+        number, sound = _last_sound(connection, mark)
     finally:
         connection.execute("ROLLBACK")
     if not sound or number == 0:
@@ -29,22 +35,23 @@ def check_sound(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _last_sound(connection: sqlite3.Connection) -> tuple[int, bool]:
-    number = 0
+def _last_sound(connection: sqlite3.Connection, mark: Mark) -> tuple[int, bool]:
+    number, reached = 0, mark.number == 0
 
     def rows() -> Iterator[Row]:
-        nonlocal number
+        nonlocal number, reached
         query = "SELECT number, time, body, hash FROM entries ORDER BY number"
         for row in map(Row._make, connection.execute(query)):
             yield row
             number = row.number
+            reached |= mark == (row.number, row.hash)
 
     try:
         number, sound = last_sound(rows())
-        if sound:
+        if sound and reached:
             sound = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
     except sqlite3.DatabaseError as error:
         if error_name(error).startswith(("SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")):
             raise
         return number, False
-    return number, sound
+    return number, sound and reached

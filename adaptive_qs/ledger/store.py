@@ -20,6 +20,7 @@ from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger.chain import START, Row, chained
 from adaptive_qs.ledger.database import connect, create, explanation, patiently
 from adaptive_qs.ledger.entries import Body, Opened
+from adaptive_qs.ledger.mark import Mark, advance_mark, create_mark, read_mark
 from adaptive_qs.ledger.soundness import check_sound
 
 PIECE_BYTES = 2**28
@@ -47,9 +48,10 @@ class Store:
                 f"adaptive-qs ledger create --ledger {path}"
             )
         with self._explained():
+            self._appended: Mark | None = None
             self._connection = connect(self.path)
             try:
-                check_sound(self._connection, self.path)
+                check_sound(self._connection, self.path, read_mark(self.path))
             except BaseException:
                 self.close()
                 raise
@@ -64,6 +66,8 @@ class Store:
         target = Path(path)
         row = chained(START, 1, _now(), opened.model_dump_json())
         try:
+            if not os.path.lexists(target):
+                create_mark(target)
             create(target, lambda connection: _insert(connection, row))
         except FileExistsError:
             raise LedgerError(
@@ -85,7 +89,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction: durable when the block ends, undone where it fails.
+        """One transaction: durable and marked when the block ends, undone where it fails.
 
         Raises:
             LedgerError: the file cannot be locked or written.
@@ -99,12 +103,16 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
                 raise
+        if self._appended is not None:
+            advance_mark(self.path, self._appended)
+            self._appended = None
 
     def append(self, body: Body) -> Row:
         """Add an entry; inside :meth:`writing`."""
         last = self.last()
         row = chained(last.hash, last.number + 1, _now(), body.model_dump_json())
         _insert(self._connection, row)
+        self._appended = Mark(row.number, row.hash)
         return row
 
     def add_outputs(self, run: int, position: int, stored: list[tuple[str, bytes]]) -> None:

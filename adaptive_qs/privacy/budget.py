@@ -60,12 +60,14 @@ class Ledger(Protocol):
         ...
 
     def release(
-        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
         """Charge all the events or none, draw, and hand out what was drawn once it is safe.
 
         Args:
             events: what is about to be drawn.
+            definition: what the outputs mean, where the events do not tell: known outputs of
+                another definition must not be handed out.
             draw: one output for each event; called after the charge, or not at all where these
                 events were released before and their outputs are known.
 
@@ -106,7 +108,7 @@ class Budget:
         return self._spent
 
     def release(
-        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
         """Charge all the events or none, then draw; see :class:`Ledger`.
 

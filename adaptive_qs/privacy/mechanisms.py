@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,12 +50,14 @@ class CountsRequest:
         values: exact integers of any shape, private.
         squared_sensitivity: largest squared L2 change of ``values`` by one row.
         noise_variance: parameter σ² of the noise.
+        definition: digest of how the values come from the counts, where the label does not tell.
     """
 
     label: str
     values: Counts
     squared_sensitivity: Fraction | int
     noise_variance: Fraction | int
+    definition: str = ""
 
     @property
     def event(self) -> GaussianEvent:
@@ -134,6 +137,7 @@ class Mechanisms:
         outputs = self._release(
             events,
             lambda: [self._draw_counts(event, exact) for event, exact in zip(events, values)],
+            _definition(requests),
         )
         noisy = [self._checked_output(output, exact) for output, exact in zip(outputs, values)]
         for event, exact, output in zip(events, values, noisy):
@@ -205,11 +209,11 @@ class Mechanisms:
         return output
 
     def _release(
-        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]]
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
         self.entropy.begin(self._releases)
         self._releases += 1
-        return self.ledger.release(events, draw)
+        return self.ledger.release(events, draw, definition)
 
     def _checked_output(self, output: Output, values: Counts) -> Counts:
         """Outputs that come back from a ledger must be of the kind that was asked for."""
@@ -234,6 +238,12 @@ class Mechanisms:
     def _tell(self, call: PrimitiveCall) -> None:
         if self._observer is not None:
             self._observer(call)
+
+
+def _definition(requests: Sequence[CountsRequest]) -> str:
+    """One digest of several definitions; none where there are none."""
+    parts = [request.definition for request in requests]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest() if any(parts) else ""
 
 
 def _checked_counts(values: Counts) -> Counts:

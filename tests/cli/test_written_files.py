@@ -32,7 +32,7 @@ LEARNT = {"version": 1, "ignore": ["day"], "columns": [
 ]}  # fmt: skip
 RUN = "--ledger l --rho 1 --ways 1,2 --out"
 COMMANDS = {
-    "ledger create --ledger l --epsilon 50 --delta 1e-6 --discovery-delta 1e-7": {"l"},
+    "ledger create --ledger l --epsilon 50 --delta 1e-6 --discovery-delta 1e-7": {"l", "l.mark"},
     f"synthesize t.csv --schema s.json {RUN} o.csv --release r.zip":
         {"o.csv", "o.csv.manifest.json", "r.zip"},
     f"synthesize t.csv --schema learnt.json {RUN} p.parquet --insecure-seed 1":
@@ -136,7 +136,7 @@ def test_nothing_else_is_written(folder, logs):
         listed = [note for note in notes if note[0] == "listed"]
         assert not unexpected(listed, folder, there | stamps | LOGS), words
         others = [note for note in notes if note[0] != "listed"]
-        assert not unexpected(others, folder, outputs | stamps | {"l", "l.key"}), words
+        assert not unexpected(others, folder, outputs | stamps | {"l", "l.key", "l.mark"}), words
         named = {Path(path).name for kind, path, _ in others if kind in ("os.rename", "os.link")}
         assert named >= outputs, "outputs get their names when they are complete"
         opened = {Path(path).name for kind, path, _ in others if kind == "open"}

@@ -129,14 +129,14 @@ def noting(journal: Path) -> None:
     def note(*words: object) -> None:
         os.write(handle, ("\t".join(map(str, words)) + "\n").encode())
 
-    def noted(run, events, draw):
+    def noted(run, events, draw, definition=""):
         position = run._position
 
         def noted_draw():
             note("drawn", position)
             return draw()
 
-        outputs = release(run, events, noted_draw)
+        outputs = release(run, events, noted_draw, definition)
         note("seen", position, ",".join(digests_of([to_bytes(output) for output in outputs])))
         return outputs
 

@@ -83,7 +83,7 @@ def _timed(owner: type, name: str, spent: Counter[str]) -> Callable[..., Any]:
 def _timed_release(spent: Counter[str]) -> Callable[..., Any]:
     release = _timed(LedgerRun, "release", spent)
 
-    def timed(run: LedgerRun, events: Any, draw: Callable[[], Any]) -> Any:
+    def timed(run: LedgerRun, events: Any, draw: Callable[[], Any], definition: str = "") -> Any:
         def timed_draw() -> Any:
             start = time.perf_counter()
             try:
@@ -92,6 +92,6 @@ def _timed_release(spent: Counter[str]) -> Callable[..., Any]:
                 spent["noise"] += time.perf_counter() - start
 
         spent["releases"] += 1
-        return release(run, events, timed_draw)
+        return release(run, events, timed_draw, definition)
 
     return timed

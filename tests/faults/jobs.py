@@ -22,7 +22,7 @@ from .children import Child, Ended, Preparation, noting, small_groups, stopped_c
 
 INPUTS = ("t.csv", "s.json")
 LEDGER = "ledger"
-KEPT = {LEDGER, f"{LEDGER}.key", *INPUTS}
+KEPT = {LEDGER, f"{LEDGER}.key", f"{LEDGER}.mark", *INPUTS}
 RHO = 0.5
 TOTAL = Cost.within(1.25 * RHO)
 """Enough for one run and not for two."""
@@ -94,7 +94,7 @@ class Scene:
         always = [small_groups, partial(noting, self.logs / "journal")]
         if self.job.seeded:
             always.append(stopped_clock)
-        arguments = [*self.job.arguments, "--resume" if resume else "--force"]
+        arguments = [*self.job.arguments, "--force", *(["--resume"] if resume else [])]
         return Child(arguments, self.folder, self.logs, *always, *preparations)
 
     def run(self, *preparations: Preparation, resume: bool = False) -> Ended:

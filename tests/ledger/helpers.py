@@ -1,10 +1,12 @@
 """Small ledgers, runs and events."""
 
+import shutil
 from fractions import Fraction
 
 import numpy as np
 
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.mark import mark_path
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, SelectionEvent
 
@@ -40,6 +42,12 @@ def crash(run):
     """What the death of the process would do to a run: its lock and its connection are gone."""
     run._lock.release()
     run._store.close()
+
+
+def copied(path, to):
+    """A copy of a ledger and its mark."""
+    shutil.copy(mark_path(path), mark_path(to))
+    return shutil.copy(path, to)
 
 
 def filled(path):

@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import sqlite3
 
 import pytest
@@ -12,8 +11,9 @@ from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import database
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.chain import START, chained, last_sound
+from adaptive_qs.ledger.mark import mark_path
 
-from .helpers import INPUTS, REQUEST, crash, filled, new_book, released, reserve, rows_of
+from .helpers import INPUTS, REQUEST, copied, crash, filled, new_book, released, reserve, rows_of
 
 TRIGGERS = re.findall(r"CREATE TRIGGER.*?END;", database._TABLES, re.DOTALL)
 
@@ -25,7 +25,7 @@ def sound(tmp_path_factory):
 
 @pytest.fixture
 def ledger(sound, tmp_path):
-    return shutil.copy(sound, tmp_path / "ledger")
+    return copied(sound, tmp_path / "ledger")
 
 
 def tamper(path, *statements):
@@ -79,7 +79,7 @@ def test_any_change_of_a_byte_in_an_entry_is_refused(sound, ledger):
             else:
                 at = draw.randrange(len(value))
                 changed = value[:at] + ("x" if value[at] != "x" else "y") + value[at + 1 :]
-            shutil.copy(sound, ledger)
+            copied(sound, ledger)
             set_it = f"UPDATE entries SET {column} = ? WHERE number = ?"
             if column == "body":  # JSON that cannot be read any more is refused even earlier
                 with_json = changed if _is_json(changed) else value.replace(":", ": ", 1)
@@ -173,7 +173,8 @@ def test_flipped_bits_never_change_what_a_ledger_says(sound, ledger):
     assert refused > 100  # many pages are full of entries and hashes: damage is seen
 
 
-def test_damage_to_the_log_of_a_killed_process_loses_its_end_at_most(tmp_path):
+def test_damage_to_the_log_of_a_killed_process_is_refused(tmp_path):
+    """SQLite itself takes the first damaged frame for the end of the log."""
     path = tmp_path / "ledger"
     book = new_book(path)
     live = reserve(book, 200)
@@ -181,22 +182,42 @@ def test_damage_to_the_log_of_a_killed_process_loses_its_end_at_most(tmp_path):
         released(live, 5, [position])
     content = list(book.rows())
     log = path.with_name("ledger-wal").read_bytes()
-    file, copy = path.read_bytes(), tmp_path / "copy"
+    before = copied(path, tmp_path / "before")
     crash(live)
     draw = random.Random(3)
-    kept = set()
-    for _ in range(150):
+    refused = 0
+    for attempt in range(150):
         changed = bytearray(log)
         changed[draw.randrange(len(log))] ^= 1 << draw.randrange(8)
-        copy.write_bytes(file)
-        path.with_name("copy-wal").write_bytes(changed)
+        copy = copied(before, tmp_path / f"copy {attempt}")
+        copy.with_name(f"{copy.name}-wal").write_bytes(changed)
         try:
             rows = rows_of(copy)
         except LedgerError:
-            continue
-        assert rows == content[: len(rows)]
-        kept.add(len(rows))
-    assert len(kept) > 1
+            refused += 1
+        else:
+            assert rows == content
+    assert refused > 75
+    assert "damaged after entry 1, the last good one" in refusal(before)  # its log is lost
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x" * 1_024])
+def test_a_ledger_without_its_mark_is_refused(ledger, content):
+    mark_path(ledger).unlink()
+    if content is not None:
+        mark_path(ledger).write_bytes(content)
+    assert refusal(ledger).startswith(str(mark_path(ledger)))
+
+
+def test_a_mark_survives_a_crash_while_it_is_written(ledger):
+    """One of its two records is whole at any time."""
+    mark = mark_path(ledger)
+    whole = mark.read_bytes()
+    for start in (0, 512):
+        torn = bytearray(whole)
+        torn[start : start + 40] = bytes(40)
+        mark.write_bytes(torn)
+        assert len(rows_of(ledger)) == 7
 
 
 def test_cut_files_are_refused(sound, ledger):

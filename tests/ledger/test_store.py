@@ -60,7 +60,7 @@ def test_a_total_is_set_once(tmp_path):
     with pytest.raises(LedgerError, match="set once"):
         new_book(path, 8)
     assert path.read_bytes() == content
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["ledger"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ledger", "ledger.mark"]
 
 
 def test_every_commit_is_synced_to_a_log_that_is_written_ahead(tmp_path):
@@ -80,7 +80,14 @@ def test_ledger_key_lock_and_log_are_readable_by_their_owner_only(tmp_path):
     finally:
         os.umask(before)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
-    names = ["ledger", "ledger.key", "ledger-wal", "ledger-shm", ".ledger.run-1.lock"]
+    names = [
+        "ledger",
+        "ledger.key",
+        "ledger.mark",
+        "ledger-wal",
+        "ledger-shm",
+        ".ledger.run-1.lock",
+    ]
     assert modes == dict.fromkeys(names, 0o600)
     crash(live)
 

@@ -145,9 +145,9 @@ def tolerant():
 def drawn_first():
     original = Budget.release
 
-    def release(self, events, draw):
+    def release(self, events, draw, definition=""):
         outputs = draw()
-        return original(self, events, lambda: outputs)
+        return original(self, events, lambda: outputs, definition)
 
     with mock.patch.object(Budget, "release", release):
         yield
@@ -157,8 +157,8 @@ def drawn_first():
 def first_only():
     original = Budget.release
 
-    def release(self, events, draw):
-        return original(self, events[:1], draw)
+    def release(self, events, draw, definition=""):
+        return original(self, events[:1], draw, definition)
 
     with mock.patch.object(Budget, "release", release):
         yield
@@ -168,9 +168,9 @@ def first_only():
 def redrawn():
     original = LedgerRun.release
 
-    def release(self, events, draw):
+    def release(self, events, draw, definition=""):
         known = self._position < self.resumed
-        outputs = original(self, events, draw)
+        outputs = original(self, events, draw, definition)
         return draw() if known else outputs
 
     with mock.patch.object(LedgerRun, "release", release):

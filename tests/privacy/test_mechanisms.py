@@ -21,7 +21,7 @@ class Journal:
         self._budget = Budget(rho)
         self._seed = InsecureSeed(1)
 
-    def release(self, events, draw):
+    def release(self, events, draw, definition=""):
         self.steps.append("charge")
         return self._budget.release(events, draw)
 

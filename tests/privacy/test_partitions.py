@@ -129,7 +129,7 @@ def test_rho_and_delta_are_charged_and_exhausted_delta_refuses():
 
 def test_a_ledger_with_a_foreign_output_is_refused():
     class Stale(Budget):
-        def release(self, events, draw):
+        def release(self, events, draw, definition=""):
             return [np.zeros(1, np.int64)]
 
     event = PartitionEvent("values", 4, 60, Fraction(1, 10**9))

@@ -7,6 +7,7 @@ sum to zero along an axis those of M_k do so exactly: the estimate of a residual
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +53,12 @@ class GridFactor:
     integers: Integers
     balanced: tuple[bool, ...]
     shape: tuple[int, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of M and its shape, in hexadecimal digits: what is measured."""
+        shape = repr((self.integers.shape, self.shape)).encode()
+        return hashlib.sha256(shape + self.integers.astype("<i8").tobytes()).hexdigest()
 
     @cached_property
     def squared_norm(self) -> int:
