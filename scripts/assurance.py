@@ -27,10 +27,13 @@ from typing import Any
 
 from assurance_sections import QUICK, ROOT, SECTIONS, SEED, Scale
 
-from results import STARTED_FROM, write_atomically, write_results
+from results import CODE, git_commit, write_atomically, write_results
 
 ALONE = ("reservations", "cost")
 """Sections that time something: nothing else runs beside them."""
+
+STARTED_FROM = git_commit((*CODE, "tests"))
+"""The commit when the script began; the sections are code of the tests, too."""
 
 Commit = Mapping[str, Any] | None
 """Hash, and whether code differs from it; None outside a repository."""

@@ -78,12 +78,12 @@ def environment() -> dict[str, Any]:
     }
 
 
-def git_commit() -> dict[str, Any] | None:
-    """The commit checked out and whether tracked code differs from it."""
+def git_commit(code: Sequence[str] = CODE) -> dict[str, Any] | None:
+    """The commit checked out and whether tracked code, in these paths, differs from it."""
     root = RESULTS.parent
     try:
         commit = _git(root, "rev-parse", "HEAD").strip()
-        changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
+        changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *code)
     except (OSError, subprocess.CalledProcessError):
         return None
     return {"hash": commit, "dirty": bool(changes.strip())}
