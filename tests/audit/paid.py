@@ -19,7 +19,7 @@ from adaptive_qs.data.sample import sample_dataset
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.export import exported
 from adaptive_qs.ledger.total import Total
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import gaussian_mu_of, rho_of
 
 from .recompute import answers_problems, charged, cost, problems
 from .recompute_ledger import Book, placement_problems
@@ -71,7 +71,9 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
     ledger = folder / "ledger"
     budgets = [0.1 * 100 ** (number / count) for number in range(count)]
     total = Total.of(
-        rho=2 * sum(rho_of(epsilon, DELTA) for epsilon in budgets),
+        rho=sum(
+            rho_of(epsilon, DELTA) + gaussian_mu_of(epsilon, DELTA) ** 2 / 2 for epsilon in budgets
+        ),
         delta=1e-6,
         discovery_delta=2 * count * DELTA,
     )
