@@ -1,20 +1,17 @@
 """Every way by which noise reaches a release, drawn with the operating system's entropy.
 
-``paths()`` draws; ``figures()`` of what was drawn measures it against the exact law; ``faults``
-names the figures that no honest noise has. Nothing here needs pytest.
+``paths()`` draws; what it draws, and its measures, are those of ``recorded_noise``. Nothing here
+needs pytest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import combinations
 
 import numpy as np
-from scipy import stats
 
 from adaptive_qs.adaptive.measure import measure_residual
 from adaptive_qs.adaptive.select import Selector
@@ -35,91 +32,13 @@ from adaptive_qs.workload.axis_queries import Prefix
 from adaptive_qs.workload.matrix_queries import CustomAxis
 
 from . import oracles
+from .learning_paths import discovered, magnitudes, trees
+from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Recorder, Selections, faults
 
-MEASUREMENTS = 4
-CELLS = 1000
-RESIDUES = 16
-LARGEST = {"std_error": 0.01, "returned_std_error": 0.01, "correlation": 7.5}
-LEAST = {"p_value": 1e-10, "low_digits_p_value": 1e-10}
-"""At 200,000 draws a standard deviation within 1 % is 6.3 of its standard errors (3e-10), and a
-correlation of 7.5 standard errors has probability 6e-14."""
+__all__ = ["faults", "paths"]
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Draws of one path.
-
-    Attributes:
-        drawn: (measurements, cells) integers added to the exact ones.
-        variance: σ² that was declared for them.
-        returned: (measurements, cells) error of what the caller gets, over its declared standard
-            deviation.
-    """
-
-    drawn: np.ndarray
-    variance: Fraction
-    returned: np.ndarray
-
-    def figures(self) -> dict[str, float]:
-        """How far the draws are from independent ones of the discrete Gaussian.
-
-        Returns:
-            ``draws``, relative errors of standard deviations, p-values of chi-square tests of all
-            values and of their low digits, and the largest correlation of two measurements, or of
-            neighbours in one, in standard errors.
-        """
-        edges, probabilities = oracles.gaussian_cells(self.variance, CELLS)
-        flat = self.drawn.ravel()
-        observed = np.bincount(np.searchsorted(edges, flat, "right"), minlength=probabilities.size)
-        sigma = oracles.gaussian_std(self.variance)
-        found = {
-            "draws": flat.size,
-            "std_error": abs(float(np.std(flat / sigma)) - 1),
-            "returned_std_error": abs(float(np.std(self.returned)) - 1),
-            "p_value": float(stats.chisquare(observed, flat.size * probabilities).pvalue),
-            "correlation": self._correlation(),
-        }
-        if sigma >= RESIDUES:  # there residues are uniform up to 2 exp(-2π²)
-            residues = np.bincount(flat % RESIDUES, minlength=RESIDUES)
-            found["low_digits_p_value"] = float(stats.chisquare(residues).pvalue)
-        return found
-
-    def _correlation(self) -> float:
-        pairs = [*combinations(self.drawn, 2), *((row[:-1], row[1:]) for row in self.drawn)]
-        return max(abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(a.size) for a, b in pairs)
-
-
-@dataclass(frozen=True)
-class Selections:
-    """Draws of the exponential mechanism.
-
-    Attributes:
-        chosen: (draws,) positions.
-        probabilities: (candidates,) of each position, exactly.
-    """
-
-    chosen: np.ndarray
-    probabilities: np.ndarray
-
-    def figures(self) -> dict[str, float]:
-        """``draws``, chi-square of the frequencies, correlation of successive choices."""
-        first, second = self.chosen[:-1], self.chosen[1:]
-        observed = np.bincount(self.chosen, minlength=self.probabilities.size)
-        expected = self.chosen.size * self.probabilities
-        return {
-            "draws": self.chosen.size,
-            "p_value": float(stats.chisquare(observed, expected).pvalue),
-            "correlation": abs(np.corrcoef(first, second)[0, 1]) * math.sqrt(first.size),
-        }
-
-
-def faults(figures: dict[str, float]) -> list[str]:
-    """The figures beyond their limits."""
-    too_large = [name for name, most in LARGEST.items() if figures.get(name, 0) > most]
-    return too_large + [name for name, least in LEAST.items() if figures.get(name, 1) < least]
-
-
-def paths() -> dict[str, Callable[[int], Noise | Selections]]:
+def paths() -> dict[str, Callable[[int], Noise | Selections | Discoveries]]:
     """Each path by name: a function that makes at least so many draws."""
     deviations = ["4/5", "7/2", "10001/2", "70000", str(2**32 + 1)]
     return {
@@ -131,27 +50,12 @@ def paths() -> dict[str, Callable[[int], Noise | Selections]]:
         "strategy, cells": _cells_strategy,
         "queries, counts": partial(_queries, False),
         "queries, rounded matrix": partial(_queries, True),
+        "bins, magnitudes": magnitudes,
+        "bins, trees": trees,
+        "values, discovered": discovered,
         "selection, scores": _score_selection,
         "selection, marginals": _marginal_selection,
     }
-
-
-class Recorder(Mechanisms):
-    """Mechanisms as users have them, which keep the noise they added."""
-
-    def __init__(self) -> None:
-        self.added: list[np.ndarray] = []
-        self.variance = Fraction(0)
-        super().__init__(Budget(10**12), SystemEntropy(), self._keep)
-
-    def _keep(self, call) -> None:
-        self.variance = Fraction(call.event.noise_variance)
-        self.added.append(np.ravel(call.output - call.inputs))
-
-    def noise(self, errors: list[np.ndarray], declared: float) -> Noise:
-        """What was recorded, and what reached the caller with this declared variance."""
-        returned = np.array([e.ravel() for e in errors]) / math.sqrt(declared)
-        return Noise(np.array(self.added), self.variance, returned)
 
 
 def _counter(sizes: tuple[int, ...]) -> MarginalCounter:

@@ -1,7 +1,7 @@
 """Noise as users get it: its law, its width and its independence, path by path.
 
 Each path is tested once with fresh entropy: at most five figures with the false alarms that
-``noise_paths`` states, so that the whole file fails by chance less than once in 10⁸ runs.
+``recorded_noise`` states, so that the whole file fails by chance less than once in 10⁸ runs.
 """
 
 import dataclasses
@@ -9,12 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.noise import discrete_gaussian
 
 from . import oracles
-from .noise_paths import MEASUREMENTS, Noise, Selections, faults, paths
+from .noise_paths import paths
+from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Selections, faults
 
 DRAWS = 200_000
 SELECTIONS = 60_000  # of both paths, which take 40 microseconds each
@@ -95,6 +97,22 @@ def test_a_selection_of_another_epsilon_is_found_out():
     assert faults(Selections(chosen, probabilities).figures()) == []
     sharper = probabilities**1.05
     assert faults(Selections(chosen, sharper / sharper.sum()).figures()) == ["p_value"]
+
+
+def passing(sigma, threshold=0.0):
+    """Values of counts -20 .. 20 around a threshold, with normal noise of this width."""
+    counts = np.arange(DRAWS // MEASUREMENTS) % 41 - 20
+    noise = np.random.default_rng(4).normal(size=(MEASUREMENTS, counts.size)) * sigma
+    return counts + noise >= threshold, stats.norm.cdf(counts / 10)
+
+
+def test_values_that_pass_another_threshold_are_found_out():
+    assert faults(Discoveries(*passing(10)).figures()) == []
+    assert "p_value" in faults(Discoveries(*passing(10 / 2**0.5)).figures())
+    assert "p_value" in faults(Discoveries(*passing(10, threshold=-1)).figures())
+    passed, probabilities = passing(10)
+    passed[1] = passed[0]
+    assert "correlation" in faults(Discoveries(passed, probabilities).figures())
 
 
 @pytest.mark.parametrize("variance", [Fraction(16, 25), Fraction(10**8), Fraction(2**31)])
