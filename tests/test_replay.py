@@ -96,7 +96,7 @@ def test_neighbours_write_the_same_bytes(neighbour, ledger, tmp_path, monkeypatc
 
 def answered(rows, folder, ledger, monkeypatch, mechanisms):
     """Every file that answers are written to."""
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", mechanisms)
+    monkeypatch.setattr("adaptive_qs.answering.job.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     options = {"rho": 0.2, "max_memory": "1GB", "jobs": 1, "ledger": ledger}
     answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv")

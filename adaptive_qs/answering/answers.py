@@ -25,7 +25,7 @@ from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.budget import Ledger, float_above
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.beside import write_manifest
+from adaptive_qs.release.beside import with_manifest, write_manifest
 from adaptive_qs.release.statement import LedgerEntry
 
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
@@ -117,7 +117,9 @@ class Answers:
         """All answers as a pyarrow table."""
         with self._session.working(LOST):
             table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
-            return table.unify_dictionaries()
+            table = table.unify_dictionaries()
+            self.close()
+        return table
 
     def to_pandas(self, confidence: float = 0.95) -> Any:
         """All answers as a pandas data frame; ``attrs`` says where they are not private."""
@@ -142,7 +144,7 @@ class Answers:
         """
         check_table_path(path)
         with self._session.working(LOST):
-            with stamped(path, self.stamp):
+            with with_manifest(path), stamped(path, self.stamp):
                 batches = self._stated(self.batches(confidence), path, confidence)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING)
             self.close()
@@ -169,7 +171,9 @@ class Answers:
         write_manifest(self.statement(confidence), path)
 
     def close(self) -> None:
-        """Say that the answers are safe: a ledger no longer keeps them. ``write`` does so itself.
+        """Say that the answers are safe: a ledger no longer keeps them.
+
+        ``write``, ``to_arrow`` and ``to_pandas`` do so themselves; whoever iterates does it here.
 
         Raises:
             LedgerError: the ledger cannot be written.

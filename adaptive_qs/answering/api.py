@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
 from adaptive_qs.adaptive.preprocessing.shares import (
     DEFAULT_SHARE,
     discovery_share,
     preprocessing_cost,
 )
-from adaptive_qs.answering.answers import LOST, Answers
-from adaptive_qs.answering.measure import grid_bits
-from adaptive_qs.answering.plan import BatchPlan, plan_batch
-from adaptive_qs.answering.request import request_of
+from adaptive_qs.answering.answers import Answers
+from adaptive_qs.answering.job import BatchJob
+from adaptive_qs.answering.plan import BatchPlan
+from adaptive_qs.answering.planning import DEFAULT_GAP, Planner
 from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.answering.workloads import QuerySource, check_learnable, resolve_queries
+from adaptive_qs.answering.workloads import QuerySource
 from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.fingerprint import table_bytes, unchanged
-from adaptive_qs.data.inputs import read_table, resolve_schema
+from adaptive_qs.data.inputs import resolve_schema
 from adaptive_qs.data.review import UNREVIEWED, check_reviewed, is_unreviewed
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.session import Session
-from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
-from adaptive_qs.strategy.matrix import Factor
-from adaptive_qs.strategy.mechanisms.residual_choice import Bases
-from adaptive_qs.strategy.restricted.planner import strategy_basis
-from adaptive_qs.strategy.settings import SolverSettings
-
-DEFAULT_GAP = SolverSettings().gap
 
 
 def plan(
@@ -94,8 +77,8 @@ def plan(
     learning = preprocessing_cost(described, target.budget, learning_share)
     domain = described.widest_domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
-    left = target.left_of(target.budget - learning)
-    return _plan(domain, workload, left, mechanism, gap, limits, bases, progress)
+    planner = Planner.of(workload, mechanism, gap, limits, bases, progress)
+    return planner.plan(domain, target.left_of(target.budget - learning))
 
 
 def answer(
@@ -167,38 +150,10 @@ def answer(
     learning = preprocessing_cost(described, target.budget, learning_share)
     session = Session(ledger, resume, target.budget)
     clock = PhaseClock(progress)
-    clock.start("plan")
-    domain = described.widest_domain()
-    limits = BatchLimits.of(domain, max_memory, jobs)
-    planned = _plan(domain, workload, target, mechanism, gap, limits, bases, clock)
-    limits.check_forecast(planned.forecast)
-    request = request_of(planned, described, float(gap), learning, insecure_seed)
-
-    begin = partial(_begin, session, request, entropy)
-    with unchanged(data), session.working(LOST):
-        session.recognise(table_bytes(data))
-        if described.private_columns:
-            check_learnable(planned.workload, described)
-            mechanisms = begin()
-            described = resolve_private(
-                data,
-                described,
-                mechanisms,
-                learning,
-                most_bytes=int(ROWS_SHARE * limits.max_memory_bytes),
-                progress=clock.steps("learn"),
-                check_rows=limits.check_rows,
-            )
-            left = target.left_of(mechanisms.ledger.limit - mechanisms.ledger.spent)
-            clock.start("plan")
-            domain = described.domain()
-            planned = _plan(domain, workload, left, mechanism, gap, limits, bases, clock)
-            begin = partial(_same, mechanisms)
-        table = read_table(data, described, clock.steps("read"), limits.check_rows)
-    planned = _on_grid(planned, limits.most_rows)
-    counter = MarginalCounter(table)
-    insecure = entropy.insecure
-    return Answers(planned, target, described, counter, session, begin, insecure, clock)
+    limits = BatchLimits.of(described.widest_domain(), max_memory, jobs)
+    planner = Planner.of(workload, mechanism, gap, limits, bases, clock)
+    job = BatchJob(described, planner, target, learning, session, entropy, insecure_seed, clock)
+    return job.answers(data)
 
 
 def _target(
@@ -211,48 +166,3 @@ def _target(
     """The budget; that of zCDP where bins or values are to be learnt as well."""
     share = discovery_share(schema) if schema.private_columns else None
     return BatchTarget.of(epsilon, delta, rho, cost, share)
-
-
-def _begin(session: Session, request: Mapping[str, str], entropy: EntropySource) -> Mechanisms:
-    return Mechanisms(session.begin(request, entropy.insecure), entropy)
-
-
-def _same(mechanisms: Mechanisms) -> Mechanisms:
-    return mechanisms
-
-
-def _plan(
-    domain: Domain,
-    workload: QuerySource,
-    target: BatchTarget,
-    mechanism: str,
-    gap: float,
-    limits: BatchLimits,
-    bases: Mapping[str, Any] | None,
-    progress: PhaseProgress | None,
-) -> BatchPlan:
-    if isinstance(gap, bool) or not isinstance(gap, Real) or not 0 < float(gap) < math.inf:
-        raise InputError(f"gap is {gap!r}: give a positive number such as {DEFAULT_GAP:g}")
-    settings = SolverSettings(gap=float(gap), max_bytes=limits.solver_bytes)
-    queries = resolve_queries(workload, domain)
-    factors = None if bases is None else _factors(bases, domain)
-    return plan_batch(queries, target, mechanism, settings, factors, limits.jobs, progress)
-
-
-def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:
-    """Bases by name as factors by position; columns that share a matrix share the factor."""
-    known: dict[int, Factor] = {}
-    factors: dict[int, Factor] = {}
-    for name, matrix in bases.items():
-        (attribute,) = domain.clique([name])
-        if id(matrix) not in known:
-            known[id(matrix)] = strategy_basis(matrix)
-        factors[attribute] = known[id(matrix)]
-    return factors
-
-
-def _on_grid(plan: BatchPlan, most_rows: int) -> BatchPlan:
-    """The plan with the integer strategies that are measured, and their errors."""
-    bits = grid_bits(plan.mechanism, plan.target.units, most_rows)
-    choice = replace(plan.choice, mechanism=plan.mechanism.on_grid(bits))
-    return replace(plan, choice=choice)

@@ -42,6 +42,8 @@ from adaptive_qs.privacy.parameters import chosen_delta, positive_number
 SLACK = 2.0**-20
 """Share of δ set aside for the noise being discrete."""
 MIN_COST, MAX_COST = 1e-10, 1e6
+MAX_EPSILON = 1e9
+"""Above it every cost is above ``MAX_COST``."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,9 @@ class BatchTarget:
             raise InputError(f"{came} given: give exactly one of them")
         delta = chosen_delta(delta)
         left = float_below(Fraction(delta) * (1 - (discovery_share or 0)))
-        if epsilon is not None and discovery_share is not None:
+        if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
-            beta = 2 * rho_of(epsilon, left)
-        elif epsilon is not None:
-            epsilon = positive_number("epsilon", epsilon)
-            beta = gaussian_mu_of(epsilon, delta * (1 - SLACK)) ** 2
-            beta = math.nextafter(beta, 0.0)
+            beta = _cost_of(epsilon, delta, left, discovery_share is None)
         else:
             beta = (
                 2 * positive_number("rho", rho) if cost is None else positive_number("cost", cost)
@@ -154,3 +152,12 @@ class BatchTarget:
     def units(self) -> int:
         """The cost in units of 2**-60 ρ, rounded down."""
         return math.floor(Fraction(self.cost) / 2 * UNITS_PER_RHO)
+
+
+def _cost_of(epsilon: float, delta: float, left: float, gaussian: bool) -> float:
+    """β that implies (ε, δ); ``left`` is the part of δ that zCDP has."""
+    if epsilon > MAX_EPSILON:
+        return math.inf
+    if not gaussian:
+        return 2 * rho_of(epsilon, left)
+    return math.nextafter(gaussian_mu_of(epsilon, delta * (1 - SLACK)) ** 2, 0.0)

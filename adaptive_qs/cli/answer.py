@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import beside, check_distinct, check_table
+from adaptive_qs.cli.artefacts import beside, check_distinct, check_table, companions
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
@@ -54,7 +54,7 @@ def answer(
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    replace = force or resume
+    replace = force
     if demo:
         if data is not None or schema is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
@@ -71,10 +71,11 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
-    check_distinct(beside(out), [data, schema, workload, ledger])
+    check_distinct(beside(out), [data, schema, workload, *companions(ledger)])
     check_table(out, replace)
 
     from adaptive_qs.answering import api
+    from adaptive_qs.answering.planning import DEFAULT_GAP
     from adaptive_qs.answering.tables import interval_factor
     from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.data.schema import Schema
@@ -85,7 +86,7 @@ def answer(
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if is_unreviewed(described) and unreviewed_schema:
         warn(f"{schema}: {UNREVIEWED}")
-    wanted = api.DEFAULT_GAP if gap is None else gap
+    wanted = DEFAULT_GAP if gap is None else gap
     with progress_bars() as bars:
         answers = api.answer(
             data,

@@ -47,6 +47,13 @@ def check_file(path: Path, force: bool) -> None:
     _refuse_existing(path, force)
 
 
+def companions(ledger: Path | None) -> list[Path]:
+    """A ledger and the files beside it that belong to it."""
+    if ledger is None:
+        return []
+    return [ledger, *(Path(f"{ledger}{end}") for end in (".key", ".mark", "-wal", "-shm"))]
+
+
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
     """Refuse an output that is also an input or another output.
 
@@ -61,20 +68,24 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
             seen.add(os.path.realpath(path))
 
 
-def write_stamped(table: Any, path: Path, release: Release) -> None:
+def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     """Write a table sampled from a release, with its privacy statement in a file beside it.
 
-    Insecure noise is also stamped there.
+    Insecure noise is also stamped there. The statement tells the seed that the table was sampled
+    with and its number of rows, so that it can be made again, and every charge.
 
     Raises:
         InputError: a file cannot be written or removed.
     """
     from adaptive_qs.data.stamps import stamped
     from adaptive_qs.data.writers import write_table
-    from adaptive_qs.release.beside import write_manifest
+    from adaptive_qs.privacy.transcript import Transcript
+    from adaptive_qs.release.beside import with_manifest, write_manifest
 
-    write_manifest(release.manifest, path)
-    with stamped(path, release.manifest.stamp):
+    charges = Transcript.of(release.events).model_dump(mode="json")["events"]
+    sampling = {"seed": seed, "rows": table.num_rows}
+    with with_manifest(path), stamped(path, release.manifest.stamp):
+        write_manifest(release.manifest, path, sampling=sampling, charges=charges)
         write_table(table, path, release.schema)
 
 

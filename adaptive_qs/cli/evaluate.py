@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
-from zipfile import is_zipfile
 
 import typer
 
@@ -45,11 +44,10 @@ def evaluate(
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.evaluation.metrics import OWNER_ONLY, workload_error
     from adaptive_qs.machine import plan_workers
-    from adaptive_qs.release.release import Release
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     threads = plan_workers(workers)
-    described = Release.load(schema).schema if is_zipfile(schema) else Schema.load(schema)
+    described = Schema.load(schema)
     wanted = resolve_workload(spec, described.domain())
     with progress_bars() as bars:
         first, second = (

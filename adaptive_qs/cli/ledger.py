@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import check_distinct, check_file
+from adaptive_qs.cli.artefacts import check_distinct, check_file, companions
 from adaptive_qs.cli.ledger_summary import cost_words, ledger_json, ledger_lines, run_columns
 from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows
 from adaptive_qs.errors import InputError
@@ -33,6 +33,21 @@ DiscoveryDelta = Annotated[
         show_default=False,
     ),
 ]
+TotalEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon",
+        metavar="E",
+        help="Privacy loss of all runs together; give it or --rho.",
+        show_default=False,
+    ),
+]
+TotalRho = Annotated[
+    float | None,
+    typer.Option(
+        "--rho", metavar="R", help="The total in zCDP, instead of --epsilon.", show_default=False
+    ),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
 ]
@@ -41,7 +56,8 @@ Bundle = Annotated[
     typer.Option(
         "--release",
         metavar="FILE",
-        help="A release bundle: check also that it stands in this ledger.",
+        help="A release bundle, or the .manifest.json beside a table: check also that it stands in "
+        "this ledger.",
     ),
 ]
 
@@ -49,9 +65,9 @@ Bundle = Annotated[
 @ledger_app.command("create")
 def create(
     ledger: LedgerFile = None,
-    epsilon: options.Epsilon = None,
+    epsilon: TotalEpsilon = None,
     delta: options.Delta = None,
-    rho: options.Rho = None,
+    rho: TotalRho = None,
     discovery_delta: DiscoveryDelta = 0.0,
 ) -> None:
     """Make a ledger with the total that all runs on a data set may spend together.
@@ -119,7 +135,7 @@ def export(
 
     path = _named(ledger)
     if out is not None:
-        check_distinct([out], [path])
+        check_distinct([out], companions(path))
         check_file(out, force)
     text = exported(LedgerBook(path))
     if out is None:
@@ -154,9 +170,9 @@ def _named(ledger: Path | None) -> Path:
 
 def _check_release(book: LedgerBook, path: Path) -> None:
     from adaptive_qs.privacy.budget import Place
-    from adaptive_qs.release.release import Release
+    from adaptive_qs.release.beside import read_place
 
-    place = Release.load(path).manifest.ledger
+    place = read_place(path)
     if place is None:
         raise InputError(f"{path}: was made without a ledger: nothing to compare")
     if not book.has(Place(**place.model_dump())):

@@ -38,7 +38,7 @@ def run_columns(run: RunState) -> list[str]:
     command = run.request.get("command", "?")
     reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
     return [
-        str(run.number), command, state, f"{run.releases:,}", run.started[:19].replace("T", " "),
+        str(run.number), command, state, f"{run.releases:,}", run.started[:16].replace("T", " "),
         f"{float(run.spent.rho):.6g}", reserved,
     ]  # fmt: skip
 

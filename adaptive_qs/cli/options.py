@@ -25,7 +25,13 @@ def _option(name: str, metavar: str | None, text: str, panel: str | None, defaul
 
 
 SchemaPath = Annotated[
-    Path | None, _option("--schema", "FILE", "Public schema, or an mbi domain file.", None)
+    Path | None,
+    _option(
+        "--schema",
+        "FILE",
+        "Public schema, mbi domain file, or release bundle.",
+        None,
+    ),
 ]
 WorkloadPath = Annotated[
     Path | None, _option("--workload", "FILE", "Workload file: the marginals that matter.", None)
@@ -143,8 +149,7 @@ Resume = Annotated[
     _option(
         "--resume",
         None,
-        "Go on with the interrupted run of this command in the ledger: nothing is paid twice. Its "
-        "outputs may replace files.",
+        "Go on with the interrupted run of this command in the ledger: nothing is paid twice.",
         _BUDGET,
     ),
 ]

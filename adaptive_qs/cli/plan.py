@@ -48,8 +48,9 @@ def plan(
     spec = options.query_spec(workload, ways, queries)
 
     from adaptive_qs.answering import api
+    from adaptive_qs.answering.planning import DEFAULT_GAP
 
-    wanted = api.DEFAULT_GAP if gap is None else gap
+    wanted = DEFAULT_GAP if gap is None else gap
     with progress_bars() as bars:
         planned = api.plan(
             schema,

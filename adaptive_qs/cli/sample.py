@@ -33,12 +33,12 @@ def sample(
     from adaptive_qs.clock import PhaseClock
     from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.machine import plan_workers
-    from adaptive_qs.release.release import Release, check_rows, check_seed
+    from adaptive_qs.release.release import Release, check_rows, chosen_seed
     from adaptive_qs.synthesizer.resources import check_sample_rows
 
     if rows is not None:
         check_rows(rows)
-    check_seed(seed)
+    seed = chosen_seed(seed)
     threads = plan_workers(workers)
     loaded = Release.load(release)
     count = loaded.num_rows if rows is None else rows
@@ -52,7 +52,7 @@ def sample(
         clock.start("fit")
         table = loaded.sample_table(rows, seed, threads, clock)
         clock.start("write")
-        write_stamped(table, out, loaded)
+        write_stamped(table, out, loaded, seed)
     seconds = {phase: round(spent, 3) for phase, spent in clock.stop().items()}
     if as_json:
         content = {

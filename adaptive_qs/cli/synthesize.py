@@ -13,6 +13,7 @@ from adaptive_qs.cli.artefacts import (
     check_distinct,
     check_file,
     check_table,
+    companions,
     write_stamped,
 )
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
@@ -55,7 +56,7 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    replace = force or resume
+    replace = force
     if demo:
         if data is not None or schema is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
@@ -72,20 +73,20 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
-    check_distinct([*beside(out), release], [data, schema, workload, ledger])
+    check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger)])
     if out is not None:
         check_table(out, replace)
     if release is not None:
-        check_file(release, force or resume)
+        check_file(release, force)
 
     from adaptive_qs.clock import PhaseClock
     from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
     from adaptive_qs.data.schema import Schema
-    from adaptive_qs.release.release import check_rows, check_seed
+    from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.synthesizer.job import Job
     from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
 
-    check_seed(seed)
+    sampling_seed = chosen_seed(insecure_seed if seed is None else seed)
     described = Schema.load(schema)
     job = Job.of(
         described,
@@ -107,7 +108,6 @@ def synthesize(
         job.plan.check_rows(rows, "the synthetic table (--rows)")
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
-        seed = insecure_seed if seed is None else seed
     if is_unreviewed(described):
         warn(f"{schema}: {UNREVIEWED}")
 
@@ -123,10 +123,10 @@ def synthesize(
                 made = released.num_rows
                 if out is not None:
                     clock.start("fit")
-                    synthetic = released.sample_table(rows, seed, job.plan.workers, clock)
+                    synthetic = released.sample_table(rows, sampling_seed, job.plan.workers, clock)
                     made = synthetic.num_rows
                     clock.start("write")
-                    write_stamped(synthetic, out, released)
+                    write_stamped(synthetic, out, released, sampling_seed)
                     receipt.table = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import zipfile
+import zlib
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
@@ -118,12 +121,12 @@ class Schema(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a schema file, or an mbi domain file.
+        """Read a schema file, an mbi domain file, or the schema in a release bundle.
 
         Raises:
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
         """
-        return cls.parse(read_json(path, SchemaError), str(path))
+        return cls.parse(_content_of(path), str(path))
 
     def dump(self, path: str | Path) -> None:
         """Write the schema as JSON, one column a line.
@@ -188,3 +191,27 @@ def _column_label(content: Any, index: int) -> str:
     column = content["columns"][index]
     name = column.get("name") if isinstance(column, dict) else None
     return f"column {name!r}" if isinstance(name, str) else f"column number {index + 1}"
+
+
+def _content_of(path: str | Path) -> Any:
+    """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
+    with contextlib.suppress(OSError, ValueError):
+        if zipfile.is_zipfile(path):
+            return _bundled(path)
+    return read_json(path, SchemaError)
+
+
+def _bundled(path: str | Path) -> Any:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(_MEMBER).file_size > MAX_BUNDLED_BYTES:
+                raise ValueError
+            return json.loads(archive.read(_MEMBER))
+    except (KeyError, ValueError, RecursionError, zipfile.BadZipFile, zlib.error, RuntimeError):
+        pass
+    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
+
+
+_MEMBER = "schema.json"
+MAX_BUNDLED_BYTES = 2**26
+"""Largest schema that is read from a release bundle."""

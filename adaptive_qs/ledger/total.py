@@ -44,8 +44,8 @@ class Total:
             InputError: both or neither of epsilon and rho, or a value out of range.
         """
         if (epsilon is None) == (rho is None):
-            came = "neither --epsilon nor --rho was" if rho is None else "both were"
-            raise InputError(f"{came} given: set the total with one of them")
+            came = "both --epsilon and --rho" if rho is not None else "neither --epsilon nor --rho"
+            raise InputError(f"{came} were given: set the total with one of them")
         delta = chosen_delta(delta)
         if not 0 <= discovery_delta < delta:
             raise InputError(

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
 
 from adaptive_qs.data.files import atomic_writer
-from adaptive_qs.release.statement import Statement
+from adaptive_qs.errors import InputError
+from adaptive_qs.jsonfile import read_json
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.statement import LedgerEntry, Statement
 
 
 def manifest_path(table: str | Path) -> Path:
@@ -14,16 +22,51 @@ def manifest_path(table: str | Path) -> Path:
     return path.parent / f"{path.name}.manifest.json"
 
 
-def write_manifest(statement: Statement, table: str | Path) -> Path:
+def write_manifest(statement: Statement, table: str | Path, **more: Any) -> None:
     """Write a statement beside a table, before the table itself appears.
 
-    Returns:
-        The file, as JSON; the same statement gives the same bytes.
+    Args:
+        statement: what is stated; the same statement gives the same bytes.
+        table: path of the table.
+        more: fields of this table alone, such as the seed that it was sampled with.
 
     Raises:
         InputError: it cannot be written.
     """
-    path = manifest_path(table)
-    with atomic_writer(path) as file:
-        file.write(statement.to_json().encode())
-    return path
+    content = {**json.loads(statement.to_json()), **more}
+    with atomic_writer(manifest_path(table)) as file:
+        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def with_manifest(table: str | Path) -> Iterator[None]:
+    """Around the writing of a table: where none appears, no statement of one stays."""
+    try:
+        yield
+    except BaseException:
+        if not Path(table).exists():
+            with suppress(OSError):
+                manifest_path(table).unlink(missing_ok=True)
+        raise
+
+
+def read_place(path: str | Path) -> LedgerEntry | None:
+    """Where a ledger keeps the charges of a release, by its bundle or the file beside a table.
+
+    Returns:
+        None where it was made without a ledger.
+
+    Raises:
+        InputError: the file is neither.
+    """
+    if is_zipfile(path):
+        return Bundle.load(path).manifest.ledger
+    content = read_json(path, InputError)
+    try:
+        if not isinstance(content, dict) or "format_version" not in content:
+            raise ValueError
+        found = content.get("ledger")
+        return None if found is None else LedgerEntry.model_validate(found)
+    except ValueError:
+        pass
+    raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")

@@ -116,7 +116,7 @@ class Release(Bundle):
         """
         if num_rows is not None:
             check_rows(num_rows)
-        seed = _seed(seed)
+        seed = chosen_seed(seed)
         domain = self.workload.domain
         rows = synthesise_rows(
             self.model(),
@@ -141,7 +141,7 @@ class Release(Bundle):
 
         Its metadata carries the manifest's stamp.
         """
-        seed = _seed(seed)
+        seed = chosen_seed(seed)
         codes = self.sample(num_rows, seed, workers, progress)
         table = decode(codes, self.schema, np.random.default_rng((seed, 1)))
         return table.replace_schema_metadata({STAMP_KEY: self.manifest.stamp})
@@ -167,7 +167,12 @@ def check_seed(seed: int | None) -> None:
         raise InputError(f"the seed is {seed!r}: give a non-negative integer")
 
 
-def _seed(seed: int | None) -> int:
+def chosen_seed(seed: int | None) -> int:
+    """The seed of a sampling: the one given, or one from the operating system.
+
+    Raises:
+        InputError: it is negative or no integer.
+    """
     check_seed(seed)
     return secrets.randbits(63) if seed is None else seed
 

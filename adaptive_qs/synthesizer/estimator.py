@@ -143,6 +143,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             )
         if is_unreviewed(described):
             warnings.warn(UNREVIEWED, stacklevel=2)
+        if self._session is not None:
+            self._session.leave()
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = job.run(table, clock)
@@ -188,6 +190,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.release_.save(path)
         if self._session is not None:
             self._session.finish()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the ledger's connection: a copy does not own the run."""
+        return {**super().__getstate__(), "_session": None}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
+from adaptive_qs.adaptive.preprocessing.gather import Gathered
+from adaptive_qs.adaptive.preprocessing.resolve import gather_private, learn_schema
 from adaptive_qs.adaptive.preprocessing.shares import (
     DEFAULT_SHARE,
     discovery_share,
@@ -87,8 +88,7 @@ class Job:
     def run(self, source: Any, clock: PhaseClock) -> Release:
         """Spend the budget on a table; inside ``session.working``.
 
-        Bad cells are refused before anything is reserved, or before anything is charged where the
-        schema leaves bins or values open.
+        Bad cells are refused before anything is reserved.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -98,13 +98,14 @@ class Job:
         """
         with unchanged(source):
             self.session.recognise(table_bytes(source))
-            table = None if self.schema.private_columns else self._read(source, self.schema, clock)
-            insecure = self.settings.insecure_seed is not None
-            budget = self.session.begin(request_of(self), insecure)
-            mechanisms = Mechanisms(budget, self.settings.entropy())
-            schema = self.schema
-            if table is None:
-                schema = self._learnt(source, mechanisms, clock)
+            if not self.schema.private_columns:
+                schema = self.schema
+                table = self._read(source, schema, clock)
+                mechanisms = self._begin()
+            else:
+                gathered = self._gather(source, clock)
+                mechanisms = self._begin()
+                schema = learn_schema(self.schema, gathered, mechanisms, self.learning)
                 table = self._read(source, schema, clock)
         workload = resolve_workload(self.workload, schema.domain())
         return measure(table, schema, workload, self.settings, self.plan, mechanisms, clock)
@@ -112,11 +113,15 @@ class Job:
     def _read(self, source: Any, schema: Schema, clock: PhaseClock) -> CodedTable:
         return read_table(source, schema, clock.steps("read"), self.plan.check_rows)
 
-    def _learnt(self, source: Any, mechanisms: Mechanisms, clock: PhaseClock) -> Schema:
-        return resolve_private(
+    def _begin(self) -> Mechanisms:
+        insecure = self.settings.insecure_seed is not None
+        budget = self.session.begin(request_of(self), insecure)
+        return Mechanisms(budget, self.settings.entropy())
+
+    def _gather(self, source: Any, clock: PhaseClock) -> Gathered:
+        return gather_private(
             source,
             self.schema,
-            mechanisms,
             self.learning,
             most_bytes=int(ROWS_SHARE * self.plan.max_memory_bytes),
             progress=clock.steps("learn"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from adaptive_qs.ledger.wording import cost_text
 from adaptive_qs.release.environment import package_version
 from adaptive_qs.synthesizer.pipeline import resolve_workload
 from adaptive_qs.workload.digest import workload_digest
@@ -22,9 +23,10 @@ def request_of(job: Job) -> dict[str, str]:
         "version": package_version(),
         "schema": job.schema.fingerprint,
         "workload": workload_digest(workload),
-        "budget": f"{target.cost}, epsilon {target.epsilon!r}, delta {target.delta!r}",
-        "learning share": str(job.learning),
+        "budget": f"{cost_text(target.cost)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "learning share": cost_text(job.learning),
         "reference": settings.reference,
-        "noise seed": str(settings.insecure_seed),
-        "memory ceiling": f"{plan.measured_cells}, {plan.watched_cells}, {plan.most_rows}",
+        "noise seed": "none" if settings.insecure_seed is None else str(settings.insecure_seed),
+        "memory ceiling": f"{plan.measured_cells} measured cells, {plan.watched_cells} watched, "
+        f"{plan.most_rows} rows",
     }

@@ -13,9 +13,10 @@ import pytest
 import adaptive_qs
 from adaptive_qs import CodedTable, Domain, QueryWorkload, Schema, answer, plan
 from adaptive_qs.answering import answers as answers_module
-from adaptive_qs.answering import api, resources
+from adaptive_qs.answering import resources
 from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.resources import BatchLimits
+from adaptive_qs.data.inputs import read_table
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -121,7 +122,7 @@ def test_tables_of_every_kind_give_the_same_answers(kind, tmp_path):
     source = {
         "polars": lambda: pl.from_pandas(FRAME),
         "pyarrow": lambda: pa.Table.from_pandas(FRAME),
-        "codes": lambda: api.read_table(FRAME, Schema.parse(SCHEMA)),
+        "codes": lambda: read_table(FRAME, Schema.parse(SCHEMA)),
     }.get(kind, lambda: path)()
     found = answer(source, SCHEMA, cost=1, insecure_seed=3).to_arrow()
     assert found.equals(answer(FRAME, SCHEMA, cost=1, insecure_seed=3).to_arrow())
@@ -191,7 +192,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     changed, kind, hint = BAD[case]
-    monkeypatch.setattr(api, "read_table", None)
+    monkeypatch.setattr("adaptive_qs.answering.job.read_table", None)
     arguments = {"schema": SCHEMA, "workload": 1, "epsilon": 1, **changed}
     with pytest.raises(kind, match=hint):
         answer(FRAME, **arguments)
@@ -202,7 +203,7 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
 
 
 def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.answering.job.Mechanisms", None)
     with pytest.raises(DataError, match="'job'"):
         answer(FRAME.assign(job="d"), SCHEMA, epsilon=1)
     with pytest.raises(DataError, match="no rows"):

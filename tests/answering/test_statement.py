@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from adaptive_qs import Schema, plan
-from adaptive_qs.answering.api import _on_grid
+from adaptive_qs.answering.planning import DEFAULT_GAP, Planner
+from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.run import answer_sets
 from adaptive_qs.answering.statement import AnswersManifest, charges_of, statement_of_answers
 from adaptive_qs.answering.target import BatchTarget
@@ -44,8 +45,9 @@ MECHANISMS = ("querysmasher", "residualplanner", "gaussian", "identity", "hdmm")
 
 def run(mechanism="querysmasher", **target):
     """A plan, and every charge of measuring it on a small table."""
-    planned = plan(SCHEMA, 2, mechanism=mechanism, **(target or {"epsilon": 1.0}))
-    planned = _on_grid(planned, 100)
+    limits = replace(BatchLimits.of(SCHEMA.domain()), most_rows=100)
+    planner = Planner.of(2, mechanism, DEFAULT_GAP, limits, None, None)
+    planned = planner.measurable(SCHEMA.domain(), BatchTarget.of(**(target or {"epsilon": 1.0})))
     rng = np.random.default_rng(1)
     codes = [rng.integers(0, n, 50) for n in SCHEMA.domain().sizes]
     counter = MarginalCounter(CodedTable.from_codes(SCHEMA.domain(), codes))

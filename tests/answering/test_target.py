@@ -80,6 +80,7 @@ def test_rho_is_half_the_cost():
         ({"epsilon": "1"}, "epsilon is '1'"),
         ({"epsilon": True}, "epsilon is True"),
         ({"rho": 0.0}, "rho is 0.0"),
+        ({"epsilon": 1e308}, r"epsilon is 1e\+308, which is a privacy cost of inf: lower it"),
         ({"rho": 1e308}, r"rho is 1e\+308, which is a privacy cost of inf: lower it"),
         ({"cost": MIN_COST / 2}, "cost is 5e-11: raise it, .* 1e-10 leaves nothing but noise"),
         ({"cost": MAX_COST * 1.01}, r"cost is 1.01e\+06: lower it, .* 1e\+06 leaves no noise"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.answering import answers as answers_module
-from adaptive_qs.answering import api
+from adaptive_qs.answering import api, planning
 from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.cli import entry
@@ -98,8 +99,8 @@ def test_mechanisms_by_name(mechanism, run):
 
 
 def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
-    settings = api.SolverSettings
-    monkeypatch.setattr(api, "SolverSettings", lambda **given: settings(**given, max_iterations=1))
+    settings = partial(planning.SolverSettings, max_iterations=1)
+    monkeypatch.setattr(planning, "SolverSettings", settings)
     arguments = [*PLAN, "--ways", "1", "--queries", "hybrid", "--gap", "1e-12"]
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the solver stopped before its gap in ")
@@ -351,7 +352,7 @@ def no_budget(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.answering.job.Mechanisms", spend)
 
 
 def refused(run, arguments, code, hint):

@@ -58,8 +58,8 @@ def test_discovery_takes_its_share_of_delta_first(run):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "neither --epsilon nor --rho was given"),
-        (["--epsilon", 1, "--rho", 1], "both were given"),
+        ([], "neither --epsilon nor --rho were given"),
+        (["--epsilon", 1, "--rho", 1], "both --epsilon and --rho were given"),
         (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
         (["--rho", "1e-30"], "below 2**-60 rho"),
     ],

@@ -19,7 +19,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
-from adaptive_qs.release.beside import manifest_path, write_manifest
+from adaptive_qs.release.beside import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.environment import package_version
 from adaptive_qs.release.facts import TABLES, facts_of
 from adaptive_qs.release.manifest import Manifest
@@ -193,7 +193,9 @@ def test_a_noise_seed_is_said_first_and_never_told():
 def test_the_ledger_is_named():
     entry = LedgerEntry(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
-    assert f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
+    assert (
+        f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
+    )
     with pytest.raises(ValidationError):
         LedgerEntry(ledger="../x", run=3, releases=41, hash="ab")
 
@@ -209,14 +211,34 @@ def test_versions_name_what_bytes_depend_on():
 
 def test_the_file_beside_a_table(tmp_path):
     table = tmp_path / "t.csv.gz"
-    path = write_manifest(PLAIN, table)
-    assert path == manifest_path(table) == tmp_path / "t.csv.gz.manifest.json"
+    path = manifest_path(table)
+    assert path == tmp_path / "t.csv.gz.manifest.json"
+    write_manifest(PLAIN, table)
     assert Manifest.model_validate_json(path.read_bytes()) == PLAIN
     first = path.read_bytes()
     write_manifest(PLAIN, table)
     assert path.read_bytes() == first
     with pytest.raises(InputError, match="cannot be written"):
         write_manifest(PLAIN, tmp_path / "none" / "t.csv")
+    write_manifest(PLAIN, table, sampling={"seed": 7, "rows": 3})
+    assert json.loads(path.read_text())["sampling"] == {"seed": 7, "rows": 3}
+
+
+def test_where_no_table_appears_no_statement_stays(tmp_path):
+    table = tmp_path / "t.csv"
+
+    def fail():
+        with with_manifest(table):
+            write_manifest(PLAIN, table)
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fail()
+    assert not any(tmp_path.iterdir())
+    table.touch()
+    with pytest.raises(MemoryError):
+        fail()
+    assert manifest_path(table).exists()
 
 
 def test_releases_of_format_1_are_told_anew(tmp_path):
