@@ -21,7 +21,7 @@ from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stam
 from adaptive_qs.data.writers import check_table_path
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
-from adaptive_qs.ledger.session import Session
+from adaptive_qs.ledger.session import Closing, Session
 from adaptive_qs.privacy.budget import Ledger, float_above
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -72,6 +72,11 @@ class Answers:
         self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
+
+    @property
+    def closed(self) -> Closing | None:
+        """The run in its ledger once the answers are safe; None without one."""
+        return self._session.closed
 
     @property
     def ledger(self) -> tuple[Event, ...]:

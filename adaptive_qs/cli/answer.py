@@ -11,6 +11,7 @@ import typer
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_table, companions
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
+from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.cli.synthesize import demo_files
@@ -133,6 +134,7 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
         "seconds": {phase: round(spent, 3) for phase, spent in answers.seconds.items()},
         "peak_memory_mb": peak_memory_mb(),
         "seed_insecure": answers.insecure,
+        "ledger": closing_json(answers.closed),
     }
 
 
@@ -146,6 +148,7 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Ro
         ("answers", f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"),
         mechanism_line(answers.plan),
         privacy_line(answers.target),
+        *closing_lines(answers.closed),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
         error_line(answers.plan),
         ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in answers.seconds.items())),

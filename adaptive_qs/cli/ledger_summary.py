@@ -9,7 +9,23 @@ from adaptive_qs.cli.output import Row
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.overview import RunState
+    from adaptive_qs.ledger.session import Closing
     from adaptive_qs.privacy.events import Cost
+
+
+def closing_lines(closed: Closing | None) -> list[Row]:
+    """Which run of which ledger it was, and what is left there."""
+    if closed is None:
+        return []
+    left = f"rho {float(closed.left.rho):.6g} (zCDP) left"
+    return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
+
+
+def closing_json(closed: Closing | None) -> dict[str, Any] | None:
+    """The same for scripts; None without a ledger."""
+    if closed is None:
+        return None
+    return {"path": str(closed.path), "run": closed.run, "rho_left": float(closed.left.rho)}
 
 
 def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:

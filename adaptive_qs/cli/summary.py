@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted
 
 if TYPE_CHECKING:
+    from adaptive_qs.ledger.session import Closing
     from adaptive_qs.release.release import Release
 
 
@@ -25,6 +27,7 @@ class Outcome:
         release: what was released.
         rows: rows of the synthetic table, or of the one that the release gives by default.
         seconds: per phase.
+        closed: the run in its ledger, where there is one.
     """
 
     data: Path
@@ -34,6 +37,7 @@ class Outcome:
     release: Release
     rows: int
     seconds: Mapping[str, float]
+    closed: Closing | None
 
     def json(self) -> dict[str, Any]:
         """The fields that scripts rely on."""
@@ -50,6 +54,9 @@ class Outcome:
             "seconds": {phase: round(spent, 3) for phase, spent in self.seconds.items()},
             "peak_memory_mb": peak_memory_mb(),
             "seed_insecure": self.release.insecure,
+            "out": None if self.out is None else str(self.out),
+            "release": None if self.bundle is None else str(self.bundle),
+            "ledger": closing_json(self.closed),
         }
 
     def lines(self) -> list[Row]:
@@ -66,6 +73,7 @@ class Outcome:
             ("release", str(self.bundle or "not kept (--release FILE would)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             ("budget", f"rho {manifest.rho:.6g} (zCDP), {_share(manifest)} spent"),
+            *closing_lines(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", _measured(self.release)),
             *_alone(self.release),

@@ -129,7 +129,7 @@ def synthesize(
                     write_stamped(synthetic, out, released, sampling_seed)
                     receipt.table = out
                 job.session.finish()
-    outcome = Outcome(data, schema, out, release, released, made, clock.stop())
+    outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
     if as_json:
         emit_json(outcome.json())
     else:

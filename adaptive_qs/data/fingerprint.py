@@ -16,6 +16,7 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
 
 CHUNK_BYTES = 2**20
+SLICE_ROWS = 2**18
 
 
 def table_bytes(source: Any) -> Iterator[bytes]:
@@ -82,10 +83,17 @@ def _arrow(source: Any) -> pa.Table:
 def _arrow_bytes(table: pa.Table) -> Iterator[bytes]:
     """Names, types and values; not how the columns are cut into chunks."""
     for name, column in zip(table.column_names, table.columns):
-        joined = column.combine_chunks()
         yield repr((name, str(column.type), len(column))).encode()
-        sink = pa.BufferOutputStream()
-        batch = pa.record_batch([joined], names=["column"])
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        yield sink.getvalue().to_pybytes()
+        for start in range(0, len(column), SLICE_ROWS):
+            yield from _slice_bytes(column.slice(start, SLICE_ROWS))
+
+
+def _slice_bytes(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """Values as text of their own kind, since what lies under missing ones is arbitrary."""
+    yield np.packbits(column.is_null().to_numpy()).tobytes()
+    values = column.drop_null().combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    fresh = pa.concat_arrays([values.take(pa.array(np.arange(len(values))))])
+    for buffer in fresh.buffers():
+        yield b"" if buffer is None else buffer.to_pybytes()

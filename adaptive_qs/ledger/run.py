@@ -99,8 +99,11 @@ class LedgerRun:
         self._spent += cost
         return outputs
 
-    def finish(self) -> None:
+    def finish(self) -> Cost:
         """Close the run: its outputs are delivered, and what it did not spend is free again.
+
+        Returns:
+            What counts against the ledger's total now.
 
         Raises:
             LedgerError: the ledger cannot be written.
@@ -108,7 +111,9 @@ class LedgerRun:
         close_run(self._store, self.number, finished=True)
         self.finished = True
         reach(CLOSED)
+        held = parse_body(self._store.last().body).held.cost()
         self.leave()
+        return held
 
     def leave(self) -> None:
         """End work on the run as it is; give its budget back if nothing of it was released.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, SpentNote
@@ -17,6 +18,21 @@ from adaptive_qs.privacy.events import Cost
 IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
 
+@dataclass(frozen=True)
+class Closing:
+    """A run that was finished, and what its ledger has left.
+
+    Attributes:
+        path: of the ledger.
+        run: number of the run.
+        left: what other runs may spend.
+    """
+
+    path: Path
+    run: int
+    left: Cost
+
+
 class Session:
     """A budget for one run.
 
@@ -27,6 +43,9 @@ class Session:
         path: the ledger's file; None keeps the budget in memory.
         resume: go on with an interrupted run.
         cost: the budget.
+
+    Attributes:
+        closed: how it ended, after :meth:`finish` on a ledger.
 
     Raises:
         InputError: to resume without a ledger.
@@ -41,6 +60,7 @@ class Session:
         self._resume = resume
         self._inputs = ""
         self._cost = cost
+        self.closed: Closing | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
         if self._book is not None and not resume:
@@ -93,9 +113,10 @@ class Session:
         Raises:
             LedgerError: the ledger cannot be written.
         """
-        if self._run is not None:
+        if self._run is not None and self._book is not None:
             reach(DELIVERED)
-            self._run.finish()
+            number, held = self._run.number, self._run.finish()
+            self.closed = Closing(self._book.path, number, self._book.limit - held)
             self._run = None
 
     @contextmanager
