@@ -195,10 +195,10 @@ def _column_label(content: Any, index: int) -> str:
 
 def _content_of(path: str | Path) -> Any:
     """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
-    with contextlib.suppress(OSError, ValueError):
-        if zipfile.is_zipfile(path):
-            return _bundled(path)
-    return read_json(path, SchemaError)
+    is_bundle = False
+    with contextlib.suppress(OSError, ValueError):  # read_json explains them
+        is_bundle = zipfile.is_zipfile(path)
+    return _bundled(path) if is_bundle else read_json(path, SchemaError)
 
 
 def _bundled(path: str | Path) -> Any:
@@ -207,7 +207,7 @@ def _bundled(path: str | Path) -> Any:
             if archive.getinfo(_MEMBER).file_size > MAX_BUNDLED_BYTES:
                 raise ValueError
             return json.loads(archive.read(_MEMBER))
-    except (KeyError, ValueError, RecursionError, zipfile.BadZipFile, zlib.error, RuntimeError):
+    except (KeyError, ValueError, RecursionError, RuntimeError, zipfile.BadZipFile, zlib.error):
         pass
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
 

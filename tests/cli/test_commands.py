@@ -243,3 +243,20 @@ def test_a_full_stdout_is_said_in_one_line(run, monkeypatch):
     assert outcome.err == (
         "error: stdout cannot be written (No space left on device): output files are complete\n"
     )
+
+
+def test_a_table_can_be_made_again_from_what_its_manifest_says(run):
+    done(run(*BASE, "--out", "o.csv", "--release", "r.zip"))
+    sampling = json.loads(Path("o.csv.manifest.json").read_text())["sampling"]
+    again = ["--seed", sampling["seed"], "--rows", sampling["rows"], "--out", "again.csv"]
+    done(run("sample", "r.zip", *again))
+    assert Path("again.csv").read_bytes() == Path("o.csv").read_bytes()
+
+
+def test_a_bundle_will_do_as_schema(run):
+    done(run(*BASE, "--release", "r.zip"))
+    bundle, file = (run("plan", "--schema", name, "--json") for name in ("r.zip", "s.json"))
+    assert json.loads(done(bundle).out)["rmse"] == json.loads(done(file).out)["rmse"]
+    Path("x.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    outcome = run("plan", "--schema", "x.zip")
+    assert (outcome.code, "no release bundle" in outcome.err) == (2, True)

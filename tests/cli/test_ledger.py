@@ -149,6 +149,49 @@ def test_a_release_stands_in_its_ledger_and_in_no_other(run, ledger):
     assert (outcome.code, "without a ledger" in outcome.err) == (2, True)
 
 
+def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(run, ledger):
+    done(run(*ANSWERS, "--rho", "0.02"))
+    done(run(*TABLE, "--rho", "0.01", "--out", "o.csv"))
+    for name in ("a.csv.manifest.json", "o.csv.manifest.json"):
+        assert f"{name} stands in it" in done(run("ledger", "verify", *LEDGER, "--release", name))
+    content = json.loads(Path("a.csv.manifest.json").read_text())
+    content["ledger"]["releases"] += 1
+    Path("a.csv.manifest.json").write_text(json.dumps(content))
+    outcome = run("ledger", "verify", *LEDGER, "--release", "a.csv.manifest.json")
+    assert (outcome.code, "is not in this ledger" in outcome.err) == (2, True)
+    outcome = run("ledger", "verify", *LEDGER, "--release", "s.json")
+    assert (outcome.code, "neither a release bundle nor" in outcome.err) == (2, True)
+
+
+def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger, monkeypatch):
+    interrupted(run, monkeypatch)
+    again = run(*TABLE, "--rho", "0.01", "--release", "r.zip")
+    assert (again.code, "continue it with --resume" in again.err) == (2, True)
+    done(run(*TABLE, "--rho", "0.02", "--release", "other.zip"))
+    assert len(shown(run)["runs"]) == 2
+
+
+def test_a_finished_run_says_what_is_left(run, ledger):
+    content = json.loads(done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", "--json")))
+    assert content["ledger"]["run"] == 1
+    assert content["ledger"]["rho_left"] == shown(run)["left"]["rho"]
+    assert "run 2 is finished; rho 0." in done(run(*ANSWERS, "--rho", "0.02"))
+
+
+@pytest.mark.parametrize("companion", ["l", "l.key", "l.mark", "l-wal"])
+def test_outputs_do_not_replace_what_belongs_to_the_ledger(run, ledger, companion):
+    outcome = run(*TABLE, "--rho", "0.01", "--release", companion, "--force")
+    assert (outcome.code, "is also an input" in outcome.err) == (2, True)
+
+
+def test_nobody_resumes_without_the_key(run, ledger, monkeypatch):
+    interrupted(run, monkeypatch)
+    Path("l.key").unlink()
+    outcome = run(*TABLE, "--rho", "0.01", "--release", "r.zip", "--resume")
+    assert (outcome.code, "key that recognises tables is missing" in outcome.err) == (2, True)
+    assert not Path("l.key").exists()
+
+
 def test_an_export_holds_the_whole_chain_and_neither_key_nor_answers(run, ledger, monkeypatch):
     interrupted(run, monkeypatch)
     done(run("ledger", "export", *LEDGER, "--out", "x.json"))
