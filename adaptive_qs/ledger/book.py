@@ -123,7 +123,7 @@ class LedgerBook:
                     insecure=insecure,
                 )
                 self._store.append(reserved)
-                self._store.add_input(number, inputs)
+                self._store.add_input(number, inputs, reserved.request)
                 lock = self._lock(number)
         except BaseException:
             if lock is not None:
@@ -138,7 +138,15 @@ class LedgerBook:
         Raises:
             BudgetExceeded: it does not.
         """
-        check_remaining(self.path, self.limit, self.held, cost, self._store.open_runs())
+        check_remaining(self.path, self.limit, self.held, cost, self._store.open_runs)
+
+    def check_resumable(self) -> None:
+        """Refuse to resume where no run is open.
+
+        Raises:
+            LedgerError: none is.
+        """
+        open_runs(self._store)
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
         """Go on with the newest interrupted run that asked for the same.
@@ -228,16 +236,14 @@ class LedgerBook:
 
     def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
         """Refuse to pay again for what an interrupted run has paid for."""
-        for past in open_runs(self._store):
-            if past.request != dict(request) or self._store.input(past.run) != inputs:
-                continue
-            lock = self._lock(past.run)
+        for run in self._store.asked_for(inputs, request):
+            lock = self._lock(run)
             if lock.held:  # so nobody works on it
                 lock.release()
                 raise LedgerError(
-                    f"{self.path}: run {past.run} was asked for the same and interrupted: continue "
-                    "it with --resume, which spends nothing twice, or give it up with "
-                    f"adaptive-qs ledger close --run {past.run}"
+                    f"{self.path}: run {run} was asked for the same and interrupted: continue it "
+                    "with --resume, which spends nothing twice, or give it up with adaptive-qs "
+                    f"ledger close --run {run}"
                 )
 
     def _lock(self, number: int) -> RunLock:

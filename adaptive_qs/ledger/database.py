@@ -36,7 +36,8 @@ CREATE TABLE outputs (
     run INTEGER, position INTEGER, part INTEGER, piece INTEGER, kind TEXT NOT NULL,
     data BLOB NOT NULL, PRIMARY KEY (run, position, part, piece)
 );
-CREATE TABLE inputs (run INTEGER PRIMARY KEY, digest TEXT NOT NULL);
+CREATE TABLE inputs (run INTEGER PRIMARY KEY, digest TEXT NOT NULL, request TEXT NOT NULL);
+CREATE INDEX questions ON inputs (digest, request);
 CREATE TRIGGER no_change BEFORE UPDATE ON entries
     BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
 CREATE TRIGGER no_removal BEFORE DELETE ON entries
@@ -151,7 +152,10 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 
 def _definitions(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-    return sorted(patiently(lambda: connection.execute(query).fetchall()), key=str)
+    try:
+        return sorted(patiently(lambda: connection.execute(query).fetchall()), key=str)
+    except UnicodeDecodeError:  # of damaged text, or of the message that quotes it
+        return []
 
 
 _REASONS = {

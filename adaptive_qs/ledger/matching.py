@@ -11,8 +11,18 @@ from adaptive_qs.ledger.store import Store
 
 
 def open_runs(store: Store) -> list[Reserved]:
-    """The reservations of all runs that are not closed, newest first."""
-    return [reservation(store, number) for number in reversed(store.open_runs())]
+    """The reservations of all runs that are not closed, newest first.
+
+    Raises:
+        LedgerError: all are.
+    """
+    found = [reservation(store, number) for number in reversed(store.open_runs())]
+    if not found:
+        raise LedgerError(
+            f"{store.path}: no interrupted run to resume: leave out --resume to start a new one, "
+            "which spends budget anew"
+        )
+    return found
 
 
 def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reserved:
@@ -27,11 +37,6 @@ def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reser
         LedgerError: there is none, or the table or a parameter differs.
     """
     candidates = open_runs(store)
-    if not candidates:
-        raise LedgerError(
-            f"{store.path}: no interrupted run to resume: leave out --resume to start a new one, "
-            "which spends budget anew"
-        )
     same = [past for past in candidates if past.request == dict(request)]
     if not same:
         raise LedgerError(f"{store.path}: {_difference(candidates, request)}")

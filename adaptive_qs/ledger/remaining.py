@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from adaptive_qs.errors import BudgetExceeded
@@ -10,10 +10,12 @@ from adaptive_qs.privacy.events import Cost
 
 NOTHING = 1e-6
 """Part of the total below which what is left is not worth a run."""
+NAMED = 5
+"""Open runs that a refusal names."""
 
 
 def check_remaining(
-    path: Path, limit: Cost, held: Cost, cost: Cost, open_runs: Sequence[int]
+    path: Path, limit: Cost, held: Cost, cost: Cost, open_runs: Callable[[], Sequence[int]]
 ) -> None:
     """Refuse a budget that the total does not allow.
 
@@ -22,7 +24,7 @@ def check_remaining(
         limit: the total.
         held: what counts against it.
         cost: the budget.
-        open_runs: numbers of runs that hold all that they reserved.
+        open_runs: tells the numbers of runs that hold all that they reserved.
 
     Raises:
         BudgetExceeded: it does not.
@@ -31,8 +33,8 @@ def check_remaining(
     if cost.fits(remaining):
         return
     hint = ""
-    if open_runs:
-        runs = ", ".join(map(str, open_runs))
+    if holding := open_runs():
+        runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
         hint = (
             f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs ledger "
             "close frees what it did not spend"

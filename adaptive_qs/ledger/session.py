@@ -7,7 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, SpentNote
+from adaptive_qs.errors import (
+    AdaptiveQsError,
+    BudgetExceeded,
+    InputError,
+    LedgerError,
+    SpentNote,
+)
 from adaptive_qs.faults import DELIVERED, reach
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.key import keyed_hash
@@ -63,10 +69,13 @@ class Session:
         self.closed: Closing | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
-        if self._book is not None and not resume:
+        if self._book is not None:
             try:
-                self._book.check_remaining(cost)
-            except BudgetExceeded:
+                if resume:
+                    self._book.check_resumable()
+                else:
+                    self._book.check_remaining(cost)
+            except (BudgetExceeded, LedgerError):
                 self._book.close()
                 raise
 

@@ -6,9 +6,10 @@ that no two processes decide on the same state.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
@@ -137,12 +138,21 @@ class Store:
             parts = [list(pieces) for _, pieces in groupby(found, key=itemgetter(0))]
         return [(pieces[0][1], b"".join(data for _, _, data in pieces)) for pieces in parts]
 
-    def add_input(self, run: int, digest: str) -> None:
-        """Keep the keyed hash of the table that a run reads; inside :meth:`writing`.
+    def add_input(self, run: int, digest: str, request: Mapping[str, str]) -> None:
+        """Keep what a run reads and is asked for; inside :meth:`writing`.
 
-        It depends on the private rows, so no entry holds it and no hash of entries covers it.
+        The keyed hash of the table depends on the private rows, so no entry holds it and no hash
+        of entries covers it.
         """
-        self._connection.execute("INSERT INTO inputs VALUES (?, ?)", (run, digest))
+        row = (run, digest, _text(request))
+        self._connection.execute("INSERT INTO inputs VALUES (?, ?, ?)", row)
+
+    def asked_for(self, digest: str, request: Mapping[str, str]) -> list[int]:
+        """The open runs that read this table and were asked for the same, newest first."""
+        query = "SELECT run FROM inputs WHERE digest = ? AND request = ? ORDER BY run DESC"
+        with self._explained():
+            found = self._connection.execute(query, (digest, _text(request)))
+            return [run for (run,) in found]
 
     def input(self, run: int) -> str | None:
         """The keyed hash of the table that an open run reads."""
@@ -207,6 +217,10 @@ class Store:
 
 def _insert(connection: sqlite3.Connection, row: Row) -> None:
     connection.execute("INSERT INTO entries (number, time, body, hash) VALUES (?, ?, ?, ?)", row)
+
+
+def _text(request: Mapping[str, str]) -> str:
+    return json.dumps(request, sort_keys=True)
 
 
 def _now() -> str:

@@ -66,7 +66,7 @@ def reservations(processes: int, count: int, kills: int, folder: Path) -> dict[s
     assert len(set(granted)) == len(granted)
     assert {body.run for body in reserved} >= set(granted)
     assert len(reserved) - len(granted) <= kills
-    assert sorted(p.name for p in folder.iterdir()) == ["granted", "ledger"]
+    assert sorted(p.name for p in folder.iterdir()) == ["granted", "ledger", "ledger.mark"]
     return {
         "processes": processes,
         "reservations": len(reserved),
@@ -91,7 +91,8 @@ def _reserve_all(path: Path, journal: Path) -> None:
     units = LARGEST
     while units:
         try:
-            run = book.reserve({"command": "test"}, "0" * 64, Cost(units))
+            request = {"command": "test", "number": str(draw.getrandbits(64))}
+            run = book.reserve(request, "0" * 64, Cost(units))
         except BudgetExceeded:
             units -= 1
             continue

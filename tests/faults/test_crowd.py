@@ -53,11 +53,13 @@ def test_two_that_resume_at_once(stage, job, tmp_path):
     assert kill(story, partial(at, COMMITTED, 2))
     first = story.scene.start(partial(waiting, CHARGED, go), resume=True)
     first.wait_for(CHARGED)
-    second = Child([*job.arguments, "--resume"], story.scene.folder, tmp_path, small_groups)
+    second = Child(
+        [*job.arguments, "--resume", "--force"], story.scene.folder, tmp_path, small_groups
+    )
     refused = second.ended()
     go.touch()
     assert refused.code == 2
-    words = "error: run 1 is being worked on by another process: wait for its end"
+    words = "error: ledger: run 1 is being worked on: wait for its end, or close what holds it"
     assert refused.err.splitlines()[-1] == words
     assert first.ended().code == 0
     check(story)

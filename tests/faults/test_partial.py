@@ -79,7 +79,11 @@ def test_parts_of_keys_and_ledgers_are_removed(tmp_path):
     keyed_hash(ledger, [])
     left_by_a_dead_writer(tmp_path / "ledger.key")
     keyed_hash(ledger, [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "ledger.key"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "ledger",
+        "ledger.key",
+        "ledger.mark",
+    ]
 
 
 def test_locks_of_the_dead_are_removed_and_those_of_others_stay(tmp_path):

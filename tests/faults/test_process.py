@@ -49,7 +49,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
         (run,) = book.runs()
     assert run.state == "finished"
     assert float(run.spent.rho) <= json.loads(out)["rho"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["l", "l.key", "r.zip"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["l", "l.key", "l.mark", "r.zip"]
 
 
 def _rows(folder):

@@ -60,7 +60,7 @@ def test_a_changed_table_is_refused(stage, job):
     ):
         table.write_bytes(changed)
         error = refused(story.scene, *job.arguments, "--resume")
-        assert error.startswith("error: the private table is not the one that run 1 read: ")
+        assert error.startswith("error: ledger: the private table is not the one that run 1 read: ")
     table.write_bytes(content)
     os.utime(table, (1, 1))  # the same content at another time, under another file
     shutil.copy(table, story.scene.folder / "copy.csv")
@@ -87,7 +87,9 @@ def test_a_changed_schema_or_parameter_is_refused_by_its_name(stage, job):
     for name, arguments in changes.items():
         ended = attempt(scene, *job.arguments, "--resume", *arguments)
         assert ended.code == 2, ended
-        said = ended.err.splitlines()[-1].partition("error: run 1 was started with another ")[2]
+        said = ended.err.splitlines()[-1].partition(
+            "error: ledger: run 1 was started with another "
+        )[2]
         assert name in said.partition(":")[0].split(", ")
     other.unlink()
     finish(story, stage)
@@ -110,7 +112,7 @@ def test_a_run_of_another_version_is_refused(stage, job):
     arguments = [*job.arguments, "--resume"]
     ended = Child(arguments, story.scene.folder, logs, small_groups, newer).ended()
     assert ended.code == 2
-    assert ended.err.startswith("error: run 1 was started with another version: ")
+    assert ended.err.startswith("error: ledger: run 1 was started with another version: ")
 
 
 def newer():
@@ -127,7 +129,7 @@ def test_without_its_key_a_run_is_not_resumed(stage, job):
     (story.scene.folder / f"{LEDGER}.key").unlink()
     ended = attempt(story.scene, *job.arguments, "--resume")
     assert ended.code == 2
-    assert "the private table is not the one that run 1 read" in ended.err
+    assert "the key that recognises tables is missing" in ended.err
 
 
 @VERBS
@@ -136,7 +138,7 @@ def test_there_is_nothing_to_resume(stage, job):
     assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume")
     assert scene.run().code == 0
     names = scene.names()
-    assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume")
+    assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume", "--force")
     assert scene.names() == names
 
 
