@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import beside, check_distinct, check_table, companions
+from adaptive_qs.cli.artefacts import (
+    beside,
+    check_distinct,
+    check_table,
+    companions,
+    of_interrupted_run,
+)
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
 from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
@@ -73,7 +79,7 @@ def answer(
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
     check_distinct(beside(out), [data, schema, workload, *companions(ledger)])
-    check_table(out, replace)
+    check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.planning import DEFAULT_GAP

@@ -47,6 +47,30 @@ def check_file(path: Path, force: bool) -> None:
     _refuse_existing(path, force)
 
 
+def of_interrupted_run(output: Path, ledger: Path | None) -> bool:
+    """Whether an output says that it comes from a run that is still open in this ledger.
+
+    Args:
+        output: a bundle, or a table with its statement beside it.
+        ledger: None for none.
+
+    Raises:
+        LedgerError: the ledger cannot be used.
+    """
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.release.beside import manifest_path, read_place
+
+    beside_it = manifest_path(output)
+    release = beside_it if beside_it.exists() else output
+    if ledger is None or not release.exists():
+        return False
+    try:
+        place = read_place(release)
+    except InputError:
+        return False
+    return place is not None and LedgerBook(ledger).is_open(place.ledger, place.run)
+
+
 def companions(ledger: Path | None) -> list[Path]:
     """A ledger and the files beside it that belong to it."""
     if ledger is None:

@@ -14,6 +14,7 @@ from adaptive_qs.cli.artefacts import (
     check_file,
     check_table,
     companions,
+    of_interrupted_run,
     write_stamped,
 )
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
@@ -75,9 +76,9 @@ def synthesize(
     spec = options.workload_spec(workload, ways)
     check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger)])
     if out is not None:
-        check_table(out, replace)
+        check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
     if release is not None:
-        check_file(release, force)
+        check_file(release, force or (resume and of_interrupted_run(release, ledger)))
 
     from adaptive_qs.clock import PhaseClock
     from adaptive_qs.data.review import UNREVIEWED, is_unreviewed

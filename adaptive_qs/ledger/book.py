@@ -140,6 +140,10 @@ class LedgerBook:
         """
         check_remaining(self.path, self.limit, self.held, cost, self._store.open_runs)
 
+    def is_open(self, ledger: str, run: int) -> bool:
+        """Whether the run of a ledger with this name is one of this ledger, and not closed."""
+        return ledger == self.identity and run in self._store.open_runs()
+
     def check_resumable(self) -> None:
         """Refuse to resume where no run is open.
 

@@ -171,6 +171,22 @@ def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger
     assert len(shown(run)["runs"]) == 2
 
 
+def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledger, monkeypatch):
+    command = [*TABLE, "--rho", "0.01", "--out", "o.csv", "--release", "r.zip", "--seed", 3]
+    with monkeypatch.context() as context:
+        context.setattr("adaptive_qs.ledger.session.Session.finish", lambda *_: 1 / 0)
+        assert run(*command).code == 1
+    bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
+    Path("precious.csv").write_text("not to be lost")
+    outcome = run(*command, "--resume", "--out", "precious.csv")
+    assert (outcome.code, "add --force" in outcome.err) == (2, True)
+    assert Path("precious.csv").read_text() == "not to be lost"
+    done(run(*command, "--resume"))
+    assert (Path("r.zip").read_bytes(), Path("o.csv").read_bytes()) == (bundle, table)
+    outcome = run(*command, "--resume")  # the run is over, so the files are like any others
+    assert (outcome.code, "add --force" in outcome.err) == (2, True)
+
+
 def test_a_finished_run_says_what_is_left(run, ledger):
     content = json.loads(done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", "--json")))
     assert content["ledger"]["run"] == 1
