@@ -188,7 +188,7 @@ def fuzz(scale: Scale) -> dict[str, Any]:
         "passed": not failures and not idle,
         "examples": examples,
         "without examples": idle,
-        "failures": failures,
+        "failures": [text.partition("\nExplanation:")[0] for text in failures],  # it names paths
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,8 @@ def of_interrupted_run(output: Path, ledger: Path | None) -> bool:
     from adaptive_qs.release.beside import manifest_path, read_place
 
     beside_it = manifest_path(output)
-    release = beside_it if beside_it.exists() else output
-    if ledger is None or not release.exists():
+    release = beside_it if exists(beside_it) else output
+    if ledger is None or not exists(release):
         return False
     try:
         place = read_place(release)

@@ -187,6 +187,11 @@ def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledge
     assert (outcome.code, "add --force" in outcome.err) == (2, True)
 
 
+def test_a_name_that_is_too_long_is_refused_when_resuming_too(run, ledger):
+    outcome = run(*TABLE, "--rho", "0.01", "--resume", "--out", "x" * 300 + ".csv")
+    assert (outcome.code, "name too long" in outcome.err) == (2, True), outcome
+
+
 def test_a_finished_run_says_what_is_left(run, ledger):
     content = json.loads(done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", "--json")))
     assert content["ledger"]["run"] == 1
