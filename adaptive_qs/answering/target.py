@@ -37,7 +37,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import epsilon_of, gaussian_epsilon_of, gaussian_mu_of, rho_of
 from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
-from adaptive_qs.privacy.parameters import chosen_delta, positive_number
+from adaptive_qs.privacy.parameters import chosen_delta, delta_left, positive_number
 
 SLACK = 2.0**-20
 """Share of δ set aside for the noise being discrete."""
@@ -95,7 +95,7 @@ class BatchTarget:
             came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
             raise InputError(f"{came} given: give exactly one of them")
         delta = chosen_delta(delta)
-        left = float_below(Fraction(delta) * (1 - (discovery_share or 0)))
+        left = delta_left(delta, Fraction(delta) * (discovery_share or 0))
         if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
             beta = _cost_of(epsilon, delta, left, discovery_share is None)

@@ -79,11 +79,6 @@ class Session:
                 self._book.close()
                 raise
 
-    @property
-    def durable(self) -> bool:
-        """Whether there is a ledger."""
-        return self._book is not None
-
     def recognise(self, table: Iterable[bytes]) -> None:
         """Look at the private table, so that a resumed run can tell whether it is the same.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Self
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.parameters import chosen_delta, positive_number
+from adaptive_qs.privacy.parameters import chosen_delta, delta_left, positive_number
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Total:
             )
         if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
-            rest = math.nextafter(delta - discovery_delta, 0.0) if discovery_delta else delta
-            limit = Cost.within(rho_of(epsilon, rest), discovery_delta)
+            left = delta_left(delta, discovery_delta)
+            limit = Cost.within(rho_of(epsilon, left), discovery_delta)
             declared = {"epsilon": epsilon, "delta": delta}
         else:
             rho = positive_number("rho", rho)

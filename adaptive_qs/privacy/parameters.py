@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.budget import float_below
 
 DEFAULT_DELTA = 1e-9
 """δ where none is given: below 1/rows for any table that fits a machine."""
@@ -34,3 +36,8 @@ def chosen_delta(value: Any) -> float:
     if not delta < 1:
         raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
     return delta
+
+
+def delta_left(delta: float, discovery: Fraction | float) -> float:
+    """The part of δ that converts ρ to ε, rounded down, where discovering values takes the rest."""
+    return float_below(Fraction(delta) - Fraction(discovery))

@@ -8,9 +8,8 @@ from typing import Self
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
-from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.parameters import chosen_delta, positive_number
+from adaptive_qs.privacy.parameters import chosen_delta, delta_left, positive_number
 
 MIN_RHO, MAX_RHO = 1e-12, 1e12
 """Budgets outside lead to noise that no exact sampler can draw."""
@@ -63,7 +62,7 @@ class PrivacyTarget:
             raise InputError(f"{came} given: give one of them")
         delta = chosen_delta(delta)
         discovery = Fraction(delta) * discovery_share
-        left = float_below(Fraction(delta) - discovery)
+        left = delta_left(delta, discovery)
         if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
             target = cls(rho_of(epsilon, left), epsilon, delta, discovery)
