@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adaptive_qs.data.schema import Schema as Schema
     from adaptive_qs.data.table import CodedTable as CodedTable
     from adaptive_qs.domain import Domain as Domain
-    from adaptive_qs.evaluation.metrics import workload_error as workload_error
+    from adaptive_qs.evaluation.marginals import workload_error as workload_error
     from adaptive_qs.release.release import Release as Release
     from adaptive_qs.synthesizer.estimator import Synthesizer as Synthesizer
     from adaptive_qs.workload.query_workload import QueryWorkload as QueryWorkload
@@ -31,7 +31,7 @@ _HOMES = {
     "Workload": "adaptive_qs.workload.workload",
     "answer": "adaptive_qs.answering.api",
     "plan": "adaptive_qs.answering.api",
-    "workload_error": "adaptive_qs.evaluation.metrics",
+    "workload_error": "adaptive_qs.evaluation.marginals",
 }
 """Where the public names live; they are imported when first used, so that this import is fast."""
 

@@ -27,7 +27,7 @@ from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, run_loop
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.metrics import workload_error
+from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed

@@ -23,7 +23,7 @@ import typer
 
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.evaluation.metrics import workload_error
+from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.workload.workload import Workload
 from results import write_results
 

@@ -42,7 +42,8 @@ def evaluate(
 
     from adaptive_qs.data.encode import encode_file
     from adaptive_qs.data.schema import Schema
-    from adaptive_qs.evaluation.metrics import OWNER_ONLY, workload_error
+    from adaptive_qs.evaluation.marginals import workload_error
+    from adaptive_qs.evaluation.pair import OWNER_ONLY
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 

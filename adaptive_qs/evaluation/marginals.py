@@ -19,8 +19,6 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.workload.workload import Workload
 
-OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
-
 MAX_DENSE_CELLS = 2**22
 """Marginals with more cells are counted by their occupied cells only."""
 
@@ -32,11 +30,15 @@ class CliqueError:
     Attributes:
         attributes: names of its attributes.
         l1: Σ|a/N_a − b/N_b| over its cells, between 0 and 2.
+        rmse: root mean squared error of its cells, in shares of the rows.
+        cells: their number.
         weight: its weight in the workload.
     """
 
     attributes: tuple[str, ...]
     l1: float
+    rmse: float
+    cells: int
     weight: float
 
 
@@ -60,6 +62,27 @@ class WorkloadDistance:
     def max_l1(self) -> float:
         """The largest error."""
         return max(clique.l1 for clique in self.per_clique)
+
+
+@dataclass(frozen=True)
+class TotalVariation:
+    """Half the L1 distance over all marginals of so many attributes; owner only.
+
+    Attributes:
+        ways: attributes of each marginal.
+        marginals: their number.
+        compared: how many were compared; fewer where there are very many, drawn evenly.
+        mean: over those compared.
+        max: over those compared.
+        worst: names of the attributes of the worst.
+    """
+
+    ways: int
+    marginals: int
+    compared: int
+    mean: float
+    max: float
+    worst: tuple[str, ...]
 
 
 def workload_error(
@@ -87,28 +110,35 @@ def workload_error(
         raise DataError("a table has no rows: give two with at least one")
     counters = (MarginalCounter(true), MarginalCounter(synthetic))
 
-    def error(clique: Clique) -> float:
-        if workload.domain.size(clique) > MAX_DENSE_CELLS:
-            return sparse_l1(true, synthetic, clique)
-        a, b = (counter.count(clique) for counter in counters)
-        return float(np.abs(a / true.num_rows - b / synthetic.num_rows).sum())
+    def error(clique: Clique) -> tuple[float, float]:
+        cells = workload.domain.size(clique)
+        if cells > MAX_DENSE_CELLS:
+            difference = sparse_difference(true, synthetic, clique)
+        else:
+            a, b = (counter.count(clique) for counter in counters)
+            difference = a / true.num_rows - b / synthetic.num_rows
+        return float(np.abs(difference).sum()), float(np.sqrt(np.square(difference).sum() / cells))
 
     errors = []
     with ThreadPoolExecutor(workers) as pool:
-        for distance in pool.map(error, workload.cliques):
-            errors.append(distance)
+        for found in pool.map(error, workload.cliques):
+            errors.append(found)
             if progress is not None:
                 progress(len(errors), len(workload))
     return WorkloadDistance(
         tuple(
-            CliqueError(workload.domain.clique_names(clique), distance, weight)
-            for (clique, weight), distance in zip(workload.weights.items(), errors)
+            CliqueError(
+                workload.domain.clique_names(clique), *found, workload.domain.size(clique), weight
+            )
+            for (clique, weight), found in zip(workload.weights.items(), errors)
         )
     )
 
 
-def sparse_l1(true: CodedTable, synthetic: CodedTable, clique: Clique) -> float:
-    """The same distance in memory linear in the rows, for marginals of any size."""
+def sparse_difference(
+    true: CodedTable, synthetic: CodedTable, clique: Clique
+) -> NDArray[np.float64]:
+    """a/N_a − b/N_b of the occupied cells, in memory linear in the rows, for any marginal."""
     keys: NDArray[np.int64] = np.zeros(true.num_rows + synthetic.num_rows, dtype=np.int64)
     for i in clique:
         codes = np.concatenate([true.columns[i], synthetic.columns[i]]).astype(np.int64)
@@ -117,4 +147,5 @@ def sparse_l1(true: CodedTable, synthetic: CodedTable, clique: Clique) -> float:
     cells_seen = int(keys.max()) + 1
     a = np.bincount(keys[: true.num_rows], minlength=cells_seen)
     b = np.bincount(keys[true.num_rows :], minlength=cells_seen)
-    return float(np.abs(a / true.num_rows - b / synthetic.num_rows).sum())
+    difference: NDArray[np.float64] = a / true.num_rows - b / synthetic.num_rows
+    return difference

@@ -1,0 +1,1 @@
+"""Self-contained HTML pages: one style, charts whose numbers stay text, nothing from a network."""
