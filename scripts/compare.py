@@ -1,0 +1,98 @@
+"""Compare mechanisms on tables, workloads and budgets; continue where an earlier run ended.
+
+    python scripts/compare.py --data FOLDER --grid quick --jobs 2
+    python scripts/compare.py --data FOLDER --grid published --jobs 1 --peers ENVIRONMENTS
+
+A grid is one of scripts/comparison/grids/ or a JSON file of the same form. Every cell runs in a
+process of its own, with a time limit and its share of the cores, and becomes one line of the
+results file. A rerun skips the cells that are there; digest and plots are drawn from all of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from comparison.cells import FAILED
+from comparison.complaint import Complaint
+from comparison.digest import write_digest
+from comparison.grid import Grid, cells_of, parse_only
+from comparison.harness import Retry, run_grid
+from comparison.mechanisms import PEER_SCRIPTS, all_mechanisms, check_known
+from comparison.plots import write_plots
+from comparison.store import Store, read_records
+
+from results import RESULTS
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder of the tables.")] = Path("data"),
+    grid: Annotated[str, typer.Option(help="Name of a grid, or a file.")] = "quick",
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at once.")] = 1,
+    results: Annotated[
+        Path, typer.Option(help="File of raw results; digest and plots go beside it.")
+    ] = RESULTS / "compare.jsonl",
+    only: Annotated[
+        list[str] | None, typer.Option(help="FIELD=VALUE,VALUE: run only these cells.")
+    ] = None,
+    peers: Annotated[
+        Path | None, typer.Option(help="Folder of the peers' virtual environments.")
+    ] = None,
+    peer_scripts: Annotated[
+        Path, typer.Option(help="Folder of the peers' scripts and peers.json.")
+    ] = PEER_SCRIPTS,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed")] = False,
+    retry_unfinished: Annotated[bool, typer.Option("--retry-unfinished")] = False,
+    digest_only: Annotated[
+        bool, typer.Option("--digest-only", help="Run nothing; draw what is there.")
+    ] = False,
+) -> None:
+    """Run what a grid has left, then write the digest and the plots."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    failed = False
+    try:
+        if not digest_only:
+            mechanisms = all_mechanisms(peers, peer_scripts)
+            chosen = Grid.load(grid)
+            for block in chosen.blocks:
+                for one in block.mechanisms:
+                    check_known(one.name, one.settings, mechanisms)
+            wanted = parse_only(only or [])
+            cells = [cell for cell in cells_of(chosen) if cell.matches(wanted)]
+            if not cells:
+                raise Complaint("no cell of the grid fits --only: give values that it has")
+            with Store(results) as store:
+                if store.dropped:
+                    _tell("a torn last line was dropped: its cell runs again")
+                retry = Retry(retry_failed, retry_unfinished)
+                ended = run_grid(cells, data, mechanisms, store, jobs, retry, _tell)
+            _tell(", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items())))
+            failed = ended[FAILED] > 0
+        records = list(read_records(results).values())
+        for path in [*write_digest(records, results), *write_plots(records, results)]:
+            typer.echo(path.name)
+    except Complaint as complaint:
+        _tell(f"error: {complaint}")
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt as stop:
+        _tell("stopped: what ran is dropped, what ended is kept; the same command continues")
+        number = stop.args[0] if stop.args else signal.SIGINT
+        raise typer.Exit(128 + number) from None
+    if failed:
+        raise typer.Exit(1)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
+
+
+if __name__ == "__main__":
+    typer.run(main)

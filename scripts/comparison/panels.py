@@ -1,0 +1,69 @@
+"""A figure of equal panels, one for each table and workload, with one legend beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from comparison.looks import Look
+from comparison.summary import Group
+from results import write_atomically
+
+PANEL = (3.5, 2.7)
+LEGEND = 1.75
+"""Inches of a panel, and of the legend at the right."""
+
+
+def settings_of(groups: Sequence[Group]) -> list[tuple[str, int]]:
+    """The tables and ways that occur, in order."""
+    return list(dict.fromkeys((group.table, group.ways) for group in groups))
+
+
+def make_panels(rows: int, columns: int, **shared: Any) -> tuple[Figure, list[list[Axes]]]:
+    """An empty figure with so many panels and room for the legend."""
+    figure = Figure(
+        figsize=(columns * PANEL[0] + LEGEND, rows * PANEL[1] + 0.3), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **shared)
+    return figure, axes.tolist()
+
+
+def add_legend(figure: Figure, looks: dict[str, Look], used: set[str]) -> None:
+    """Name every mechanism that was drawn, in the order of the looks."""
+    handles = [
+        Line2D([], [], color=look.color, marker=look.marker, ls=look.line, lw=look.width,
+               label=name)
+        for name, look in looks.items()
+        if name in used
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside right upper", handlelength=2.4)
+
+
+def plain_logarithm(axis: Any, steps: Sequence[float] = (1, 2, 5)) -> None:
+    """A logarithmic axis whose ticks are written as plain numbers."""
+    axis.set_major_locator(LogLocator(base=10, subs=steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write PATH.svg and PATH.png, each whole or not at all; their paths."""
+    vector = BytesIO()
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    svg = path.with_name(path.name + ".svg")
+    text = "\n".join(line.rstrip() for line in vector.getvalue().decode().splitlines())
+    write_atomically(svg, text + "\n")
+    png = path.with_name(path.name + ".png")
+    temporary = path.with_name(f".{path.name}.png")
+    figure.savefig(temporary, format="png", metadata={"Software": None})
+    temporary.replace(png)
+    return [svg, png]
