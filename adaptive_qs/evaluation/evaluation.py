@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from adaptive_qs.evaluation.association import Association
-from adaptive_qs.evaluation.attack.game import Membership
-from adaptive_qs.evaluation.marginals import TotalVariation, WorkloadDistance
-from adaptive_qs.evaluation.ordered import OrderedError
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.association import Association, association_of
+from adaptive_qs.evaluation.attack.game import Membership, Promise
+from adaptive_qs.evaluation.contingency import JointCodes
+from adaptive_qs.evaluation.distances import marginal_distances
+from adaptive_qs.evaluation.found_rules import found_rules
+from adaptive_qs.evaluation.limits import limitations_of
+from adaptive_qs.evaluation.marginals import (
+    TotalVariation,
+    WorkloadDistance,
+    check_domain,
+    drawn_cliques,
+    total_variation,
+    workload_distance,
+)
+from adaptive_qs.evaluation.ordered import OrderedError, ordered_errors
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.rows import RowChecks
-from adaptive_qs.evaluation.rules import RuleCheck
+from adaptive_qs.evaluation.pairs import count_pairs
+from adaptive_qs.evaluation.rows import RowChecks, row_checks
+from adaptive_qs.evaluation.rules import Rule, RuleCheck, check_rules, parse_rule
+from adaptive_qs.evaluation.unseen import UnseenPairs, unseen_pairs
 from adaptive_qs.evaluation.utility.scores import Utility
+from adaptive_qs.progress import PhaseProgress, StepProgress
+from adaptive_qs.workload.workload import Workload
+
+if TYPE_CHECKING:  # it imports scikit-learn, which takes a second
+    from adaptive_qs.evaluation.utility.measure import UtilitySettings
+
+MOST_WAYS = 3
+"""Total variation is told of all marginals of 1 to so many attributes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +55,7 @@ class Evaluation:
         utility: of models; None where it was not asked for or is impossible.
         membership: attacks; None without a control table.
         limitations: what was left out or could not be computed, and why.
+        unseen: pairs of values that the true table never shows.
     """
 
     pair: TablePair
@@ -41,3 +68,107 @@ class Evaluation:
     utility: Utility | None
     membership: Membership | None
     limitations: tuple[str, ...]
+    unseen: UnseenPairs | None = None
+
+
+def evaluate(
+    pair: TablePair,
+    schema: Schema,
+    workload: Workload,
+    rules: Iterable[str | Rule] = (),
+    *,
+    workers: int = 1,
+    progress: PhaseProgress | None = None,
+    utility: UtilitySettings | None = None,
+    control: CodedTable | None = None,
+    promise: Promise | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Compare a synthetic table with the true one; the result is for the owner only.
+
+    Args:
+        pair: the tables.
+        schema: of both.
+        workload: the marginals that matter.
+        rules: that the owner knows to hold; see :func:`parse_rule`.
+        workers: threads; results do not depend on it.
+        progress: told about the phases "evaluate", "pairs", "models" and "attack".
+        utility: how to train models on both tables; None for no models.
+        control: rows of the same people that the synthetic table was not made from, for the
+            membership attack; None for no attack.
+        promise: that the release made, for the bound beside the attack.
+        seed: of the attack.
+
+    Raises:
+        DataError: the tables, the workload and the schema have different columns, or a table has
+            no rows.
+        InputError: a rule or the target of the models does not fit the tables.
+    """
+    check_domain(pair, schema.domain())
+    check_domain(pair, workload.domain)
+    declared = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in rules]
+    domain = pair.domain
+    joint = JointCodes(pair)
+    ways = range(1, min(MOST_WAYS, len(domain)) + 1)
+    cliques = [clique for k in ways for clique in drawn_cliques(domain, k)]
+    found = marginal_distances(
+        joint, [*workload.cliques, *cliques], workers, _steps(progress, "evaluate")
+    )
+    counts = count_pairs(joint, workers, _steps(progress, "pairs"))
+    checks = check_rules(joint, declared, "declared")
+    checks += found_rules(counts, schema, [check.rule for check in checks])
+    variation = tuple(total_variation(domain, k, found) for k in ways)
+    limitations = list(limitations_of(counts, variation))
+    num_values = {column.name: column.num_values for column in schema.columns}
+    models = None
+    if utility is not None:
+        models, trouble = _utility(pair, utility, workers, _steps(progress, "models"))
+        limitations += trouble
+    return Evaluation(
+        pair,
+        workload_distance(workload, found),
+        variation,
+        association_of(counts),
+        ordered_errors(pair, num_values),
+        row_checks(joint),
+        checks,
+        models,
+        None
+        if control is None
+        else _membership(pair, control, promise, seed, workers, _steps(progress, "attack")),
+        tuple(limitations),
+        unseen_pairs(counts),
+    )
+
+
+def _utility(
+    pair: TablePair, settings: UtilitySettings, workers: int, progress: StepProgress | None
+) -> tuple[Utility | None, list[str]]:
+    """The models' scores, or why there are none for a target that nobody named."""
+    from adaptive_qs.evaluation.utility.measure import measure_utility  # slow to import
+
+    try:
+        return measure_utility(pair.true, pair.synthetic, settings, workers, progress), []
+    except InputError as error:
+        if settings.target is not None:
+            raise
+        return None, [f"no models: {error}"]
+
+
+def _membership(
+    pair: TablePair,
+    control: CodedTable,
+    promise: Promise | None,
+    seed: int,
+    workers: int,
+    progress: StepProgress | None,
+) -> Membership:
+    from adaptive_qs.evaluation.attack.measure import measure_membership  # slow to import
+
+    return measure_membership(pair.true, pair.synthetic, control, promise, seed, workers, progress)
+
+
+def _steps(progress: PhaseProgress | None, phase: str) -> StepProgress | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(phase, done, total)

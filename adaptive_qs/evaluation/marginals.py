@@ -5,22 +5,29 @@ Everything here is for the owner of the data: it is computed from private rows w
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
+from adaptive_qs.evaluation.contingency import JointCodes
+from adaptive_qs.evaluation.distances import Distances, marginal_distances, root_mean_square
+from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.workload.workload import Workload
 
-MAX_DENSE_CELLS = 2**22
-"""Marginals with more cells are counted by their occupied cells only."""
+MAX_COMPARED = 6_000
+"""Most marginals of one number of attributes whose total variation is computed: all pairs of 110
+attributes. Of more, so many are drawn evenly."""
+DRAWING_SEED = 20_250_101
+"""Of that draw, so that it is the same for every synthetic table."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,16 @@ class WorkloadDistance:
         """The largest error."""
         return max(clique.l1 for clique in self.per_clique)
 
+    @cached_property
+    def rmse(self) -> float:
+        """√(Σ weight · squared error / queries) over every cell of every marginal, in shares.
+
+        It is the error that ``plan`` forecasts for marginal queries, divided by the rows.
+        """
+        queries = sum(clique.cells for clique in self.per_clique)
+        squares = (clique.weight * clique.cells * clique.rmse**2 for clique in self.per_clique)
+        return math.sqrt(math.fsum(squares) / queries)
+
 
 @dataclass(frozen=True)
 class TotalVariation:
@@ -92,7 +109,7 @@ def workload_error(
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> WorkloadDistance:
-    """L1 distance between the normalised marginals of two tables, clique by clique.
+    """Errors of the normalised marginals of a synthetic table, clique by clique.
 
     Args:
         true: the private rows.
@@ -104,48 +121,76 @@ def workload_error(
     Raises:
         DataError: the tables and the workload have different domains, or a table has no rows.
     """
-    if not true.domain == synthetic.domain == workload.domain:
+    pair = TablePair(true, synthetic)
+    check_domain(pair, workload.domain)
+    found = marginal_distances(JointCodes(pair), workload.cliques, workers, progress)
+    return workload_distance(workload, found)
+
+
+def check_domain(pair: TablePair, domain: Domain) -> None:
+    """Refuse tables over another domain than this one.
+
+    Raises:
+        DataError: they are.
+    """
+    if pair.domain != domain:
         raise DataError("the tables have different attributes: encode both with one schema")
-    if not (true.num_rows and synthetic.num_rows):
-        raise DataError("a table has no rows: give two with at least one")
-    counters = (MarginalCounter(true), MarginalCounter(synthetic))
 
-    def error(clique: Clique) -> tuple[float, float]:
-        cells = workload.domain.size(clique)
-        if cells > MAX_DENSE_CELLS:
-            difference = sparse_difference(true, synthetic, clique)
-        else:
-            a, b = (counter.count(clique) for counter in counters)
-            difference = a / true.num_rows - b / synthetic.num_rows
-        return float(np.abs(difference).sum()), float(np.sqrt(np.square(difference).sum() / cells))
 
-    errors = []
-    with ThreadPoolExecutor(workers) as pool:
-        for found in pool.map(error, workload.cliques):
-            errors.append(found)
-            if progress is not None:
-                progress(len(errors), len(workload))
+def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
+    """The errors of a workload, whose distances have been found already."""
+    domain = workload.domain
     return WorkloadDistance(
         tuple(
             CliqueError(
-                workload.domain.clique_names(clique), *found, workload.domain.size(clique), weight
+                domain.clique_names(clique),
+                found[clique].l1,
+                root_mean_square(found[clique], domain.size(clique)),
+                domain.size(clique),
+                weight,
             )
-            for (clique, weight), found in zip(workload.weights.items(), errors)
+            for clique, weight in workload.weights.items()
         )
     )
 
 
-def sparse_difference(
-    true: CodedTable, synthetic: CodedTable, clique: Clique
-) -> NDArray[np.float64]:
-    """a/N_a − b/N_b of the occupied cells, in memory linear in the rows, for any marginal."""
-    keys: NDArray[np.int64] = np.zeros(true.num_rows + synthetic.num_rows, dtype=np.int64)
-    for i in clique:
-        codes = np.concatenate([true.columns[i], synthetic.columns[i]]).astype(np.int64)
-        cells = keys * true.domain.sizes[i] + codes
-        keys = np.unique(cells, return_inverse=True)[1]
-    cells_seen = int(keys.max()) + 1
-    a = np.bincount(keys[: true.num_rows], minlength=cells_seen)
-    b = np.bincount(keys[true.num_rows :], minlength=cells_seen)
-    difference: NDArray[np.float64] = a / true.num_rows - b / synthetic.num_rows
-    return difference
+def total_variation(domain: Domain, ways: int, found: Distances) -> TotalVariation:
+    """Total variation over the cliques of :func:`drawn_cliques`, whose distances were found."""
+    cliques = drawn_cliques(domain, ways)
+    errors = [found[clique].l1 / 2 for clique in cliques]
+    worst = int(np.argmax(errors))
+    return TotalVariation(
+        ways,
+        math.comb(len(domain), ways),
+        len(cliques),
+        math.fsum(errors) / len(errors),
+        errors[worst],
+        domain.clique_names(cliques[worst]),
+    )
+
+
+def drawn_cliques(domain: Domain, ways: int) -> Sequence[Clique]:
+    """All sets of so many attributes, or ``MAX_COMPARED`` of them, drawn evenly and always alike.
+
+    Args:
+        domain: the attributes.
+        ways: from 1 to their number.
+    """
+    number = math.comb(len(domain), ways)
+    if number <= MAX_COMPARED:
+        return list(combinations(range(len(domain)), ways))
+    drawn = Random(DRAWING_SEED).sample(range(number), MAX_COMPARED)
+    return [_combination(position, len(domain), ways) for position in sorted(drawn)]
+
+
+def _combination(position: int, attributes: int, ways: int) -> Clique:
+    """The set at a position among all of its size, in lexicographic order."""
+    chosen = []
+    candidate = 0
+    for left in range(ways, 0, -1):
+        while position >= (with_it := math.comb(attributes - candidate - 1, left - 1)):
+            position -= with_it
+            candidate += 1
+        chosen.append(candidate)
+        candidate += 1
+    return tuple(chosen)

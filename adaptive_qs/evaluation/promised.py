@@ -1,0 +1,74 @@
+"""What the release of a synthetic table promised, where that can be found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os.path import exists  # Path.exists raises where a name is too long
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.attack.game import Promise
+from adaptive_qs.jsonfile import read_json
+from adaptive_qs.release.beside import manifest_path
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.release.statement import Statement
+
+
+@dataclass(frozen=True, eq=False)
+class Promised:
+    """What was found.
+
+    Attributes:
+        release: the bundle, or the statement that lay beside the table; None where there is none.
+        promise: that it makes; None where it is not known, or nothing is promised.
+        limitation: why there is no promise, for the reader.
+    """
+
+    release: Bundle | Statement | None
+    promise: Promise | None
+    limitation: str | None
+
+
+def find_promise(release: Path | None, synthetic: Path) -> Promised:
+    """The promise of a release bundle, or else of the statement beside the synthetic table.
+
+    The promise is that of what was spent, which may be less than the budget. Where part of δ was
+    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given.
+
+    Raises:
+        InputError: the bundle cannot be read.
+    """
+    if release is not None:
+        bundle = Bundle.load(release)
+        return _promised(bundle, bundle.manifest, release.name)
+    beside = manifest_path(synthetic)
+    if not exists(beside):
+        return Promised(
+            None,
+            None,
+            "the privacy promise is not known: no --release was given, and no statement lies "
+            "beside the synthetic table",
+        )
+    try:
+        content = read_json(beside, InputError)
+        known = {key: value for key, value in content.items() if key in Manifest.model_fields}
+        statement = Manifest.model_validate(known)
+    except (InputError, AttributeError, ValidationError):
+        return Promised(
+            None,
+            None,
+            f"the privacy promise is not known: {beside.name} is damaged, or of another version",
+        )
+    return _promised(statement, statement, beside.name)
+
+
+def _promised(release: Bundle | Statement, statement: Statement, source: str) -> Promised:
+    if statement.insecure:
+        limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
+        return Promised(release, None, limitation)
+    rho = None if statement.delta_spent else statement.rho_spent
+    promise = Promise(rho, statement.epsilon, statement.delta, source)
+    return Promised(release, promise, None)
