@@ -1,0 +1,64 @@
+"""What a reader of the scores has to know."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.utility.scores import Spread
+from adaptive_qs.evaluation.utility.settings import UtilitySettings
+from adaptive_qs.evaluation.utility.splits import TEST_SHARE, Sample, Split
+
+BELOW_CHANCE = 0.45
+"""A propensity below this comes from rows that both tables share."""
+
+
+def of_splits(
+    splits: list[Split],
+    classes: int,
+    true: CodedTable,
+    synthetic: CodedTable,
+    held_out: CodedTable | None,
+    settings: UtilitySettings,
+) -> tuple[str, ...]:
+    """Sentences about the rows and classes that the models saw."""
+    said = ["features are codes of the schema: values inside a bin are not told apart"]
+    if held_out is None:
+        said.append(
+            "the synthetic table was made from all true rows, those tested on included; a control "
+            "table would avoid it"
+        )
+    trained = len(splits[0].real.labels)
+    if trained == settings.max_rows:
+        said.append(f"models were trained on {trained:,} rows at most, to save time")
+    elif synthetic.num_rows < (1 - TEST_SHARE) * true.num_rows - 1:
+        said.append(
+            f"the synthetic table is shorter: every model was trained on {trained:,} rows, those "
+            "of true rows, too"
+        )
+    for name, samples in (
+        ("true rows that were trained on", [split.real for split in splits]),
+        ("synthetic rows that were trained on", [split.synthetic for split in splits]),
+        ("rows that were tested on", [split.test for split in splits]),
+    ):
+        if missing := _absent(samples, classes):
+            said.append(
+                f"in some repeats {missing} of {classes} classes did not occur among the {name}"
+            )
+    if any(len(np.unique(split.synthetic.labels)) == 1 for split in splits):
+        said.append("in some repeats the synthetic rows had one class only: it was predicted")
+    if any(len(np.unique(split.test.labels)) == 1 for split in splits):
+        said.append("in some repeats only one class was tested on: AUROC is set to 0.5 there")
+    return tuple(said)
+
+
+def of_propensity(propensity: Spread) -> tuple[str, ...]:
+    """A sentence where true and synthetic rows are told apart worse than by chance."""
+    if propensity.mean >= BELOW_CHANCE:
+        return ()
+    return ("the propensity is below 0.5 because both tables share rows: it means nothing here",)
+
+
+def _absent(samples: list[Sample], classes: int) -> int:
+    """Most classes that any of the samples lacks."""
+    return max(classes - len(np.unique(sample.labels)) for sample in samples)
