@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from adaptive_qs.data.schema import Schema as Schema
     from adaptive_qs.data.table import CodedTable as CodedTable
     from adaptive_qs.domain import Domain as Domain
+    from adaptive_qs.evaluation.evaluation import Evaluation as Evaluation
+    from adaptive_qs.evaluation.evaluation import evaluate as evaluate
     from adaptive_qs.evaluation.marginals import workload_error as workload_error
+    from adaptive_qs.evaluation.pair import TablePair as TablePair
     from adaptive_qs.release.release import Release as Release
     from adaptive_qs.synthesizer.estimator import Synthesizer as Synthesizer
     from adaptive_qs.workload.query_workload import QueryWorkload as QueryWorkload
@@ -24,12 +27,15 @@ _HOMES = {
     "BatchPlan": "adaptive_qs.answering.plan",
     "CodedTable": "adaptive_qs.data.table",
     "Domain": "adaptive_qs.domain",
+    "Evaluation": "adaptive_qs.evaluation.evaluation",
     "QueryWorkload": "adaptive_qs.workload.query_workload",
     "Release": "adaptive_qs.release.release",
     "Schema": "adaptive_qs.data.schema",
     "Synthesizer": "adaptive_qs.synthesizer.estimator",
+    "TablePair": "adaptive_qs.evaluation.pair",
     "Workload": "adaptive_qs.workload.workload",
     "answer": "adaptive_qs.answering.api",
+    "evaluate": "adaptive_qs.evaluation.evaluation",
     "plan": "adaptive_qs.answering.api",
     "workload_error": "adaptive_qs.evaluation.marginals",
 }
@@ -40,12 +46,15 @@ __all__ = [
     "BatchPlan",
     "CodedTable",
     "Domain",
+    "Evaluation",
     "QueryWorkload",
     "Release",
     "Schema",
     "Synthesizer",
+    "TablePair",
     "Workload",
     "answer",
+    "evaluate",
     "plan",
     "workload_error",
 ]

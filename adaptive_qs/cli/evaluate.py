@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.output import (
-    counted,
-    emit_columns,
-    emit_json,
-    emit_rows,
-    progress_bars,
-    warn,
-)
-from adaptive_qs.errors import InputError
+from adaptive_qs.cli import evaluate_options, options
+from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
+from adaptive_qs.cli.evaluate_summary import show
+from adaptive_qs.cli.output import emit_json, progress_bars, warn
+from adaptive_qs.cli.summary import peak_memory_mb
+from adaptive_qs.errors import DataError, InputError
 
-WORST_SHOWN = 10
+if TYPE_CHECKING:
+    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.data.table import CodedTable
+    from adaptive_qs.evaluation.evaluation import Evaluation
+    from adaptive_qs.evaluation.utility.settings import UtilitySettings
+    from adaptive_qs.progress import StepProgress
+    from adaptive_qs.release.bundle import Bundle
+    from adaptive_qs.release.statement import Statement
+
+_PHASES = {
+    "pairs": "comparing pairs of columns",
+    "models": "training models",
+    "attack": "attacking",
+}
 
 
 def evaluate(
@@ -27,6 +37,15 @@ def evaluate(
     schema: options.SchemaPath = None,
     workload: options.WorkloadPath = None,
     ways: options.Ways = None,
+    rule: evaluate_options.Rules = None,
+    target: evaluate_options.Target = None,
+    no_models: evaluate_options.NoModels = False,
+    repeats: evaluate_options.Repeats = 5,
+    seed: evaluate_options.Seed = 0,
+    control: evaluate_options.Control = None,
+    release: evaluate_options.Release = None,
+    report: evaluate_options.Report = None,
+    force: options.Force = False,
     as_json: options.Json = False,
     workers: options.Workers = None,
 ) -> None:
@@ -39,45 +58,108 @@ def evaluate(
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     spec = options.workload_spec(workload, ways)
+    if report is not None:
+        inputs = [true, *beside(synthetic), schema, workload, control, release]
+        check_distinct([report], inputs)
+        check_file(report, force)
+    settings = _settings(target, no_models, repeats, seed, report)
 
+    from adaptive_qs.clock import PhaseClock
     from adaptive_qs.data.encode import encode_file
+    from adaptive_qs.data.files import atomic_writer
     from adaptive_qs.data.schema import Schema
-    from adaptive_qs.evaluation.marginals import workload_error
-    from adaptive_qs.evaluation.pair import OWNER_ONLY
+    from adaptive_qs.evaluation.as_json import evaluation_json
+    from adaptive_qs.evaluation.evaluation import evaluate as compare
+    from adaptive_qs.evaluation.pair import OWNER_ONLY, TablePair
+    from adaptive_qs.evaluation.promised import find_promise
+    from adaptive_qs.evaluation.rules import parse_rule
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     threads = plan_workers(workers)
     described = Schema.load(schema)
     wanted = resolve_workload(spec, described.domain())
+    rules = [parse_rule(text, described) for text in rule or ()]
+    promised = find_promise(release, synthetic)
     with progress_bars() as bars:
-        first, second = (
-            encode_file(path, described, lambda done, total: bars("read", done, total))
-            for path in (true, synthetic)
+        clock = PhaseClock(lambda phase, *steps: bars(_PHASES.get(phase, phase), *steps))
+        pair = TablePair(
+            encode_file(true, described, clock.steps("read")),
+            _read_synthetic(synthetic, described, clock.steps("read")),
         )
-        result = workload_error(
-            first, second, wanted, threads, lambda done, total: bars("evaluate", done, total)
+        held_out = None
+        if control is not None:
+            held_out = encode_file(control, described, clock.steps("read"))
+        result = compare(
+            pair,
+            described,
+            wanted,
+            rules,
+            workers=threads,
+            progress=clock,
+            utility=settings,
+            control=held_out,
+            promise=promised.promise,
+            seed=seed,
         )
+        if promised.limitation is not None and (report is not None or control is not None):
+            result = replace(result, limitations=(*result.limitations, promised.limitation))
+        if report is not None:
+            clock.start("write")
+            page = _page(result, (true.name, synthetic.name), promised.release)
+            with atomic_writer(report) as file:
+                file.write(page.encode())
+        seconds = clock.stop()
     if as_json:
-        per_clique = [
-            {"attributes": list(clique.attributes), "l1": clique.l1, "weight": clique.weight}
-            for clique in result.per_clique
-        ]
         emit_json(
             {
-                "workload_error": {"mean_l1": result.mean_l1, "max_l1": result.max_l1},
-                "per_clique": per_clique,
-                "notice": OWNER_ONLY,
+                **evaluation_json(result),
+                "report": None if report is None else str(report),
+                "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
+                "peak_memory_mb": peak_memory_mb(),
             }
         )
         return
     warn(OWNER_ONLY)
-    emit_rows(
-        f"L1 distance of {counted(len(wanted), 'marginal')}: 0 is equal, 2 has nothing in common",
-        [("mean", f"{result.mean_l1:.4f}"), ("largest", f"{result.max_l1:.4f}")],
-    )
-    worst = sorted(result.per_clique, key=lambda clique: -clique.l1)[:WORST_SHOWN]
-    emit_columns(
-        ["worst marginals", "error"],
-        [(" x ".join(clique.attributes), f"{clique.l1:.4f}") for clique in worst],
-    )
+    show(result, promised.promise, seconds, report)
+
+
+def _settings(
+    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
+) -> UtilitySettings | None:
+    """What was asked of the models; None for no models.
+
+    Raises:
+        InputError: the options contradict each other, or a number is out of its range.
+    """
+    from adaptive_qs.evaluation.utility.settings import UtilitySettings
+
+    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
+    if no_models and target is not None:
+        raise InputError("both --no-models and --target were given: give one of them")
+    return None if no_models or (target is None and report is None) else settings
+
+
+def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> CodedTable:
+    """The codes of a table that another tool may have made.
+
+    Raises:
+        DataError: it cannot be read, or does not fit the schema.
+    """
+    from adaptive_qs.data.encode import encode_file
+
+    try:
+        return encode_file(path, schema, progress)
+    except DataError as error:
+        if ": column '" not in str(error):
+            raise
+        raise DataError(
+            f"{error}; a table of another tool must be brought to the schema first: round its "
+            "numbers, and clip them to the declared range"
+        ) from None
+
+
+def _page(result: Evaluation, names: tuple[str, str], release: Bundle | Statement | None) -> str:
+    from adaptive_qs.evaluation.report import report_page
+
+    return report_page(result, names, release)

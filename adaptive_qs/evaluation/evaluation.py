@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
@@ -30,11 +29,9 @@ from adaptive_qs.evaluation.rows import RowChecks, row_checks
 from adaptive_qs.evaluation.rules import Rule, RuleCheck, check_rules, parse_rule
 from adaptive_qs.evaluation.unseen import UnseenPairs, unseen_pairs
 from adaptive_qs.evaluation.utility.scores import Utility
+from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.progress import PhaseProgress, StepProgress
 from adaptive_qs.workload.workload import Workload
-
-if TYPE_CHECKING:  # it imports scikit-learn, which takes a second
-    from adaptive_qs.evaluation.utility.measure import UtilitySettings
 
 MOST_WAYS = 3
 """Total variation is told of all marginals of 1 to so many attributes."""

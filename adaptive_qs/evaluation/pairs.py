@@ -63,11 +63,13 @@ def count_pairs(
         workers: threads; each holds one pair of contingency tables.
         progress: called with the pairs done and in all.
     """
-    parts = (joint.codes[:, : joint.true_rows], joint.codes[:, joint.true_rows :])
+    split = joint.true_rows
+    parts = (joint.codes[:, :split], joint.codes[:, split:])
     margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
     pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
-    row_unseen = np.zeros(joint.rows - joint.true_rows, dtype=np.bool_)
-    row_alone = np.zeros(joint.true_rows, dtype=np.bool_)
+    row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
+    row_alone = np.zeros(split, dtype=np.bool_)
+    nobody = np.zeros(0, dtype=np.bool_)
 
     def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
         scratch = np.zeros((2, 0), dtype=np.int64)
@@ -76,15 +78,14 @@ def count_pairs(
             cells, bound = joint.cells((i, j))
             if bound > scratch.shape[1]:
                 scratch = np.zeros((2, bound), dtype=np.int64)
-            unseen = _count(cells, joint.true_rows, scratch, row_unseen)
-            sums = []
-            for part, (codes, counts, alone) in enumerate(
-                zip(parts, scratch, (row_alone, np.zeros(0, dtype=np.bool_)))
-            ):
-                own = cells[: joint.true_rows] if part == 0 else cells[joint.true_rows :]
-                of_i, of_j = margins[part][i], margins[part][j]
-                sums.append(PairSums(*_sum(own, codes[i], codes[j], of_i, of_j, counts, alone)))
-            found.append((*sums, unseen))
+            unseen = _count(cells, split, scratch, row_unseen)
+            true, synthetic = (
+                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, alone))
+                for own, codes, of, counts, alone in zip(
+                    (cells[:split], cells[split:]), parts, margins, scratch, (row_alone, nobody)
+                )
+            )
+            found.append((true, synthetic, unseen))
         return found
 
     results = in_batches(count, pairs, workers, progress)

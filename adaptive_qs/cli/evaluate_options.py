@@ -1,0 +1,68 @@
+"""The options that `evaluate` has to itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from adaptive_qs.cli.options import _option
+
+_MODELS, _ATTACK, _OUTPUT = "Models", "Membership attack", "Output"
+
+Rules = Annotated[
+    list[str] | None,
+    _option(
+        "--rule",
+        "TEXT",
+        'A rule to check, such as "start <= end" or "city determines country"; repeat it for more.',
+        None,
+    ),
+]
+Report = Annotated[
+    Path | None,
+    _option(
+        "--report",
+        "FILE",
+        "Also write one self-contained HTML page, for the owner alone; trains models, too.",
+        _OUTPUT,
+    ),
+]
+Target = Annotated[
+    str | None,
+    _option(
+        "--target",
+        "COLUMN",
+        "Train models that predict this column on either table, and test them on true rows.",
+        _MODELS,
+        "with --report, a column that the program proposes",
+    ),
+]
+NoModels = Annotated[
+    bool, _option("--no-models", None, "Leave the models out of the report.", _MODELS)
+]
+Repeats = Annotated[
+    int, _option("--repeats", "N", "Splits that models are trained and tested on.", _MODELS, "5")
+]
+Seed = Annotated[
+    int,
+    _option("--seed", "N", "Seed of the splits, the models and the attacks.", _MODELS, "0"),
+]
+Control = Annotated[
+    Path | None,
+    _option(
+        "--control",
+        "FILE",
+        "Rows of the same kind that SYNTHETIC was not made from: who can tell them from TRUE?",
+        _ATTACK,
+    ),
+]
+Release = Annotated[
+    Path | None,
+    _option(
+        "--release",
+        "FILE",
+        "Release bundle that SYNTHETIC comes from, for its privacy promise.",
+        _ATTACK,
+        "the statement that lies beside SYNTHETIC",
+    ),
+]
