@@ -20,6 +20,7 @@ from adaptive_qs.privacy.transcript import Transcript
 from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
 from adaptive_qs.release.fact import total_cost
 from adaptive_qs.release.manifest import Manifest, RoundRecord
+from adaptive_qs.release.page import release_page
 from adaptive_qs.release.prose import statement_page
 from adaptive_qs.release.reading import check_version, read_manifest
 from adaptive_qs.release.statement import Positive
@@ -29,6 +30,8 @@ from adaptive_qs.workload.workload import Workload
 
 STATEMENT = "statement.md"
 """The member for people, rendered from the manifest; loading does not need it."""
+PAGE = "page.html"
+"""The same with charts, rendered from all members; loading does not need it."""
 
 
 class _Measured(BaseModel):
@@ -102,6 +105,7 @@ class Bundle:
         record = _Record(rounds=self.rounds, residuals=measured)
         with create_archive(path) as archive:
             archive.add_text(STATEMENT, statement_page(self.manifest))
+            archive.add_text(PAGE, release_page(self))
             archive.add_text("manifest.json", self.manifest.to_json())
             archive.add_text("schema.json", self.schema.to_json())
             archive.add_text("workload.json", _json(WorkloadFile.of(self.workload)))

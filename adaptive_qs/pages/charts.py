@@ -1,0 +1,182 @@
+"""Charts as plain values that templates draw; every number in them is a text beside them too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adaptive_qs.pages.palette import diverging_class, sequential_class
+
+HEIGHT = 100
+"""Of a histogram, in its own units; it is stretched to the place it gets."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value of an axis.
+
+    Attributes:
+        label: the value, or several of them.
+        values: one number for each series, such as true and synthetic.
+        low: of an interval around the first; None without one.
+        high: of it.
+        ends: the first and the last of several values, for the ends of the axis.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+    ends: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Bars over the values of one axis.
+
+    Attributes:
+        bars: in the order shown.
+        scale: whether the axis is a scale, drawn as a histogram; otherwise one line for each bar.
+        apart: bars beside the scale, such as missing values.
+        note: what is grouped or left out; "" where nothing is.
+    """
+
+    bars: tuple[Bar, ...]
+    scale: bool
+    apart: tuple[Bar, ...] = ()
+    note: str = ""
+
+    @property
+    def top(self) -> float:
+        """The largest number drawn."""
+        every = (*self.bars, *self.apart)
+        return max((v for b in every for v in (*b.values, b.high or 0.0)), default=0.0) or 1.0
+
+    @property
+    def numbers(self) -> tuple[Bar, ...]:
+        """Every bar, those beside the scale last."""
+        return (*self.bars, *self.apart)
+
+    @property
+    def ticks(self) -> tuple[str, ...]:
+        """Labels below the axis: where it begins, its middle bar and where it ends."""
+        ends = [bar.ends or (bar.label, bar.label) for bar in self.bars]
+        return ends[0][0], ends[len(ends) // 2][0], ends[-1][1]
+
+    def width(self, value: float) -> str:
+        """A number as part of the largest, in per cent."""
+        return f"{min(max(100 * value / self.top, 0), 100):.1f}"
+
+    def area(self, series: int = 0) -> str:
+        """Bars without gaps, filled: the path of an SVG that is a unit wide for each bar."""
+        return f"M0 {HEIGHT}{self._steps(series)}V{HEIGHT}Z"
+
+    def steps(self, series: int = 1) -> str:
+        """The upper edge of the bars."""
+        return self._steps(series).replace("V", "M0 ", 1)
+
+    def whiskers(self) -> str:
+        """The intervals, as vertical lines in the middle of the bars."""
+        return "".join(
+            f"M{k + 0.5} {self._y(bar.low)}V{self._y(bar.high)}"
+            for k, bar in enumerate(self.bars)
+            if bar.low is not None and bar.high is not None
+        )
+
+    def _steps(self, series: int) -> str:
+        return "".join(f"V{self._y(bar.values[series])}H{k + 1}" for k, bar in enumerate(self.bars))
+
+    def _y(self, value: float) -> str:
+        part = min(max(value / self.top, 0.0), 1.0)
+        return f"{HEIGHT * (1 - part):.1f}".removesuffix(".0")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a heat map: the text in it, and the class of its colour."""
+
+    text: str
+    shade: str = ""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A matrix as a table with colours.
+
+    Attributes:
+        caption: what the numbers are.
+        numbers: position of each column in the schema, from 1; heads of rows and columns.
+        names: of the columns.
+        rows: the cells, row by row.
+    """
+
+    caption: str
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def sequential_cell(value: float | None, top: float) -> Cell:
+    """A cell from 0 to ``top``; None is not known."""
+    if value is None or value != value:
+        return Cell("–")
+    return Cell(_two_decimals(value), sequential_class(value, top))
+
+
+def diverging_cell(value: float | None, top: float) -> Cell:
+    """A cell from -``top`` to ``top``, with its sign."""
+    if value is None or value != value:
+        return Cell("–")
+    text = _two_decimals(abs(value))
+    sign = "" if not text.strip(".0") else "−" if value < 0 else "+"
+    return Cell(sign + text, diverging_class(value, top))
+
+
+def _two_decimals(value: float) -> str:
+    text = f"{value:.2f}"
+    return "0" if not float(text) else text.removeprefix("0") if value < 0.995 else text
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point on a line, with an interval around it or none.
+
+    Attributes:
+        kind: class of its look: "a" (true), "b" (synthetic), "limit" or "chance".
+        value: where it lies.
+        low: of its interval.
+        high: of its interval.
+    """
+
+    kind: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Marks on one axis.
+
+    Attributes:
+        low: left end.
+        high: right end.
+        marks: what lies on it.
+        label: the same in words, for people who do not see it.
+    """
+
+    low: float
+    high: float
+    marks: tuple[Mark, ...]
+    label: str
+
+    def place(self, value: float) -> str:
+        """Where a value lies, in per cent of the line."""
+        return f"{100 * self.part(value):.1f}"
+
+    def length(self, low: float, high: float) -> str:
+        """The length of an interval, in per cent of the line."""
+        return f"{100 * (self.part(high) - self.part(low)):.1f}"
+
+    def part(self, value: float) -> float:
+        """Where a value lies, from 0 to 1."""
+        return min(max((value - self.low) / ((self.high - self.low) or 1.0), 0.0), 1.0)
