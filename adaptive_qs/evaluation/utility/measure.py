@@ -104,9 +104,7 @@ def measure_utility(
     )
 
 
-def _model_scores(
-    name: str, outcomes: list[Outcome], chance: dict[Measure, Spread]
-) -> ModelScores:
+def _model_scores(name: str, outcomes: list[Outcome], chance: dict[Measure, Spread]) -> ModelScores:
     agreed = [agreement(*outcome.importances) for outcome in outcomes]
     defined = [value for value in agreed if value is not None]
     return ModelScores(
