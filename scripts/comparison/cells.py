@@ -87,6 +87,7 @@ class Bench:
             "key": self.key(cell),
             **cell.identity(source.fingerprint),
             "kind": mechanism.kind,
+            "title": mechanism.title,
             "shape": [source.table.num_rows, len(source.table.domain)],
             "limit_s": cell.limit_s,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),

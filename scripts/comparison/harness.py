@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,8 @@ def run_grid(
     """
     sources = {name: load_source(name, data) for name in dict.fromkeys(c.table for c in cells)}
     threads = max(1, len(cores()) // jobs)
-    with tempfile.TemporaryDirectory(prefix="compare-") as folder:
-        bench = Bench(Path(folder), sources, mechanisms, threads, machine(jobs, threads))
+    with _working_folder(store.path) as folder:
+        bench = Bench(folder, sources, mechanisms, threads, machine(jobs, threads))
         keys = {bench.key(cell): cell for cell in cells}
         pending = [
             cell
@@ -88,6 +88,21 @@ def run_grid(
                 left = (time.monotonic() - start) / number * (len(pending) - number)
                 tell(f"[{number}/{len(pending)}] {cell}: {_said(record)}; {_duration(left)} left")
     return Counter(store.records[key]["outcome"] for key in keys)
+
+
+@contextmanager
+def _working_folder(results: Path) -> Iterator[Path]:
+    """A folder beside the results, for what runs now; what a killed harness left is cleared.
+
+    Only the harness that has the lock of the results uses it.
+    """
+    folder = results.with_name(f".{results.name}.work")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    try:
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _said(record: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from comparison.summary import Group
 
@@ -61,3 +62,19 @@ def _beaten_by(
 
 def _same(a: Group, b: Group) -> bool:
     return (a.table, a.ways, a.epsilon, a.delta) == (b.table, b.ways, b.epsilon, b.delta)
+
+
+def loss_row(loss: Loss) -> dict[str, Any]:
+    """A loss as one flat line."""
+    return {
+        "table": loss.ours.table,
+        "ways": loss.ours.ways,
+        "epsilon": loss.ours.epsilon,
+        "measure": loss.measure,
+        "ours": loss.ours.mechanism,
+        "error": loss.ours.spreads[loss.measure].median,
+        "rival": loss.rival.mechanism,
+        "rival_error": loss.rival.spreads[loss.measure].median,
+        "percent": loss.percent,
+        "ranges_overlap": loss.overlap,
+    }

@@ -36,15 +36,17 @@ class Mechanism:
     """How to run a mechanism.
 
     Attributes:
-        name: in grids, results and plots.
+        name: in grids and results.
         kind: "ours", "baseline", "answers", "floor" or "peer".
         command: everything before the path of the job file; None where it is not installed.
+        title: in digests and plots.
         missing: the environment that is not there, by name.
     """
 
     name: str
     kind: Kind
     command: tuple[str, ...] | None
+    title: str
     missing: str = ""
 
 
@@ -63,15 +65,15 @@ def all_mechanisms(environments: Path | None, scripts: Path = PEER_SCRIPTS) -> d
     kinds |= dict.fromkeys(BASELINES, "baseline")
     kinds |= dict.fromkeys(ANSWERS, "answers")
     kinds |= dict.fromkeys(FLOORS, "floor")
-    known = {name: Mechanism(name, kind, worker) for name, kind in kinds.items()}
-    for name, (script, environment) in _described(scripts).items():
+    known = {name: Mechanism(name, kind, worker, name) for name, kind in kinds.items()}
+    for name, (script, environment, title) in _described(scripts).items():
         command = None
         if environments is not None:
             python = environments / environment / "bin" / "python"
             if os.access(python, os.X_OK):
                 # Not resolved: a link to the system's Python is what makes the environment.
                 command = (str(python.absolute()), str((scripts / script).resolve()))
-        known[name] = Mechanism(name, "peer", command, "" if command else environment)
+        known[name] = Mechanism(name, "peer", command, title, "" if command else environment)
     return known
 
 
@@ -88,13 +90,16 @@ def check_known(name: str, settings: Iterable[str], known: Mapping[str, Mechanis
         raise Complaint(f"mechanism {name!r} takes no setting {refused[0]!r}: take it out")
 
 
-def _described(scripts: Path) -> dict[str, tuple[str, str]]:
+def _described(scripts: Path) -> dict[str, tuple[str, str, str]]:
     path = scripts / "peers.json"
     if not path.is_file():
         return {}
     try:
         peers = json.loads(path.read_text(encoding="utf-8"))
-        return {name: (one["script"], one["environment"]) for name, one in peers.items()}
+        return {
+            name: (one["script"], one["environment"], one.get("title", name))
+            for name, one in peers.items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Complaint(
             f"{path.name}: give an object of peers, each with script and environment"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,21 @@ def add_legend(figure: Figure, looks: dict[str, Look], used: set[str]) -> None:
     figure.legend(handles=handles, loc="outside right upper", handlelength=2.4)
 
 
-def plain_logarithm(axis: Any, steps: Sequence[float] = (1, 2, 5)) -> None:
-    """A logarithmic axis whose ticks are written as plain numbers."""
+def plain_logarithm(axis: Any, low: float, high: float) -> None:
+    """Write the ticks of a logarithmic axis as plain numbers, as many as its range asks for."""
+    decades = log10(high / low)
+    steps = (1, 2, 3, 5, 7) if decades < 0.8 else (1, 2, 5) if decades < 2 else (1,)
     axis.set_major_locator(LogLocator(base=10, subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def on_logarithms(panel: Axes) -> None:
+    """Make both axes of a panel logarithmic, with plain ticks, after everything is drawn."""
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    plain_logarithm(panel.xaxis, *panel.get_xlim())
+    plain_logarithm(panel.yaxis, *panel.get_ylim())
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -10,14 +10,16 @@ NAME_relative  error and seconds of answers, relative to ResidualPlanner (4, 9, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from comparison.looks import STYLE, Look, looks_of
-from comparison.panels import add_legend, make_panels, plain_logarithm, save, settings_of
+from comparison.panels import add_legend, make_panels, on_logarithms, save, settings_of
 from comparison.relative import relative_figure
 from comparison.summary import Group, Record, groups_of
 
@@ -55,6 +57,7 @@ def against_epsilon(groups: Sequence[Group], measures: Sequence[str], label: str
     """
     measures = [m for m in measures if any(m in g.spreads and g.epsilon for g in groups)]
     settings = settings_of(groups)
+    epsilons = sorted({group.epsilon for group in groups if group.epsilon is not None})
     if not measures:
         return None
     figure, axes = make_panels(len(settings), len(measures), sharex=True, sharey="row")
@@ -65,10 +68,9 @@ def against_epsilon(groups: Sequence[Group], measures: Sequence[str], label: str
             panel = axes[row][column]
             used |= _lines(panel, here, measure, looks)
             panel.set_title(f"{table}, {ways}-way: {measure.split('_')[0]}s", loc="left")
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            plain_logarithm(panel.xaxis, (1,))
-            plain_logarithm(panel.yaxis)
+        for panel in axes[row]:
+            on_logarithms(panel)
+            panel.xaxis.set_major_locator(FixedLocator(epsilons))
             panel.yaxis.set_tick_params(labelleft=True)
         axes[row][0].set_ylabel(label)
     for panel in axes[-1]:
@@ -93,12 +95,10 @@ def time_against_error(groups: Sequence[Group]) -> Figure | None:
             panel = axes[row][column]
             used |= _paths(panel, here, seconds, error, looks)
             panel.set_title(f"{setting[0]}, {setting[1]}-way: {kind}", loc="left")
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            plain_logarithm(panel.xaxis, (1, 3))
-            plain_logarithm(panel.yaxis)
-            panel.yaxis.set_tick_params(labelleft=True)
         axes[row][0].set_ylabel(ERROR)
+    for panel in chain(*axes):
+        on_logarithms(panel)
+        panel.yaxis.set_tick_params(labelleft=True)
     for panel in axes[-1]:
         panel.set_xlabel("seconds (larger dots: larger ε)")
     add_legend(figure, looks, used)

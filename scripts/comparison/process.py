@@ -88,7 +88,9 @@ def run_supervised(
     assert supervisor.stdout is not None
     printed = supervisor.stdout.read()
     supervisor.wait()
-    supervisor.communicate()
+    for pipe in (supervisor.stdin, supervisor.stdout):
+        assert pipe is not None
+        pipe.close()
     if not printed:
         raise Stopped
     return Ended(**json.loads(printed))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from comparison.looks import looks_of
-from comparison.panels import make_panels, plain_logarithm, settings_of
+from comparison.panels import make_panels, on_logarithms, settings_of
 from comparison.summary import Group
 
 BASE = "residualplanner"
@@ -59,10 +59,7 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
                 )  # fmt: skip
             panel.axhline(1, color="#555555", lw=0.9, ls="--")
             panel.axvline(1, color="#555555", lw=0.9, ls="--")
-            panel.set_xscale("log")
-            panel.set_yscale("log")
-            plain_logarithm(panel.xaxis, (1, 3))
-            plain_logarithm(panel.yaxis)
+            on_logarithms(panel)
             panel.set_title(f"{setting[0]}, {setting[1]}-way: {title}", loc="left")
         axes[row][0].set_ylabel("error / ResidualPlanner's")
     for panel in axes[-1]:
@@ -74,5 +71,6 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
     ]
     figure.legend(handles=handles, loc="outside right upper")
     bar = figure.colorbar(colors, ax=[axes[r][-1] for r in range(len(settings))], label="ε")
-    plain_logarithm(bar.ax.yaxis, (1, 3))
+    bar.set_ticks(sorted(set(epsilons)), labels=[f"{e:g}" for e in sorted(set(epsilons))])
+    bar.ax.minorticks_off()
     return figure

@@ -105,10 +105,10 @@ def groups_of(records: Iterable[Record]) -> list[Group]:
 
 
 def name_of(record: Record) -> str:
-    """The mechanism with the settings in which it departs from its recommended ones."""
+    """The mechanism's title with the settings in which it departs from its recommended ones."""
     settings = record["settings"]
     changed = ", ".join(f"{key}={json.dumps(value)}" for key, value in sorted(settings.items()))
-    return record["mechanism"] + (f" ({changed})" if changed else "")
+    return record["title"] + (f" ({changed})" if changed else "")
 
 
 def _group(key: tuple[Any, ...], members: Sequence[Record]) -> Group:

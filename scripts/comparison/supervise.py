@@ -42,6 +42,7 @@ def main() -> None:
             )
         except OSError as error:
             log.write(f"cannot be started: {error.strerror}\n".encode())
+            log.flush()
             report(127, time.monotonic() - start)
     late = threading.Event()
 
