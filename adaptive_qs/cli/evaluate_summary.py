@@ -179,7 +179,7 @@ def _rows(evaluation: Evaluation) -> None:
             (
                 "unseen pairs",
                 f"{_percent(unseen.share)} of the synthetic rows have two values that no true row "
-                f"has together; of new true rows about {_percent(unseen.expected_if_redrawn)} would",
+                f"has together; about {_percent(unseen.expected_if_redrawn)} of new true ones",
             )
         )
     emit_rows("Whole rows, in the codes of the schema", lines)
@@ -283,7 +283,7 @@ def _percent(share: float) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose numbers, in all columns but the first and those of words, are aligned to the right."""
+    """A table with numbers aligned to the right; the first column holds names."""
     words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]
     widths = [max(len(row[k]) for row in (names, *rows)) for k in range(len(names))]
 

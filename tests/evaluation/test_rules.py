@@ -1,0 +1,232 @@
+"""Rules: what they mean, how they are written, and which are found."""
+
+import operator as op
+from itertools import product
+
+import numpy as np
+import pytest
+
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.contingency import JointCodes
+from adaptive_qs.evaluation.found_rules import found_rules
+from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.pairs import count_pairs
+from adaptive_qs.evaluation.rules import check_rules, parse_rule
+
+from .tables import table
+
+COLUMNS = [
+    {"name": "low", "type": "integer", "min": 0, "max": 9},
+    {"name": "high", "type": "integer", "min": 2, "max": 8, "missing": [""]},
+    {"name": "coarse", "type": "integer", "min": 0, "max": 9, "bins": 3},
+    {"name": "real", "type": "numeric", "edges": [0, 2.5, 4, 9]},
+    {"name": "one of", "type": "categorical", "values": [7, 1, 4], "catch_all": 0},
+    {"name": "from", "type": "date", "min": "2020-01-30", "max": "2020-02-04"},
+    {"name": "to", "type": "date", "min": "2020-01-01", "max": "2020-03-31",
+     "granularity": "month"},
+    {"name": "at", "type": "datetime", "min": "2020-02-01T00:00:00", "max": "2020-02-02T23:59:59"},
+    {"name": "grade", "type": "categorical", "values": ["x", "y"], "ordered": True},
+    {"name": "mark", "type": "categorical", "values": ["x", "y"]},
+    {"name": "flag", "type": "boolean"},
+    {"name": "a, b", "type": "boolean"},
+]  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": COLUMNS})
+DOMAIN = SCHEMA.domain()
+PAIR = TablePair(table(DOMAIN, 200, 1), table(DOMAIN, 90, 2))
+JOINT = JointCodes(PAIR)
+OPERATORS = {"<=": op.le, "<": op.lt, "==": op.eq, "!=": op.ne, ">=": op.ge, ">": op.gt}
+
+VALUES = {
+    "low": [[v] for v in range(10)],
+    "high": [*([v] for v in range(2, 9)), None],
+    "coarse": [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]],
+    "real": [[0, 1, 2, 2.49], [2.5, 3, 3.99], [4, 5, 6, 7, 8, 9]],
+    "one of": [[7], [1], [4], None],
+    "from": [[30], [31], [32], [33], [34], [35]],
+    "to": [list(range(1, 32)), list(range(32, 61)), list(range(61, 92))],
+}
+"""Values of every code that decide every comparison below; days count from 1 January."""
+COMPARED = [("low", "high"), ("low", "coarse"), ("coarse", "coarse2"), ("low", "real"),
+            ("real", "coarse"), ("one of", "low"), ("high", "one of"), ("from", "to")]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("names", COMPARED, ids=" ".join)
+def test_a_row_breaks_a_comparison_where_no_two_values_keep_it(names, operator):
+    if "coarse2" in names:
+        columns = [*COLUMNS[:3], {**COLUMNS[2], "name": "coarse2"}]
+        schema = Schema.parse({"version": 1, "columns": columns})
+        pair = TablePair(table(schema.domain(), 200, 1), table(schema.domain(), 90, 2))
+    else:
+        schema, pair = SCHEMA, PAIR
+    i, j = (schema.names.index(name) for name in names)
+    left, right = (VALUES[name.rstrip("2")] for name in names)
+
+    def broken(a, b):
+        if left[a] is None or right[b] is None:
+            return False
+        return not any(OPERATORS[operator](x, y) for x, y in product(left[a], right[b]))
+
+    codes = [[table.columns[k].tolist() for k in (i, j)] for table in (pair.true, pair.synthetic)]
+    rule = parse_rule(" ".join((names[0], operator, names[1])), schema)
+    (found,) = check_rules(JointCodes(pair), [rule], "declared")
+    assert found.rule == f"{names[0]} {operator} {names[1]}"
+    assert found.broken_true == pytest.approx(np.mean([broken(*row) for row in zip(*codes[0])]))
+    assert found.broken_synthetic == pytest.approx(
+        np.mean([broken(*row) for row in zip(*codes[1])])
+    )
+    independent = np.mean([broken(a, b) for a, b in product(*codes[0])])
+    assert found.expected_if_independent == pytest.approx(independent, abs=1e-12)
+
+
+def share(text, pair=PAIR):
+    (check,) = check_rules(JointCodes(pair), [parse_rule(text, SCHEMA)], "declared")
+    return check
+
+
+def test_dates_are_compared_with_times_as_spans_of_time():
+    day, hour = (PAIR.true.columns[SCHEMA.names.index(name)].astype(int) for name in ("from", "at"))
+    # "at" has the hours of 1 and 2 February; "from" begins on 30 January
+    assert share("at <= from").broken_true == pytest.approx(np.mean(hour // 24 > day - 2))
+    assert share("from > at").broken_true == pytest.approx(np.mean(hour // 24 > day - 2))
+
+
+def test_labels_are_compared_by_their_places():
+    grade, mark = (PAIR.true.columns[SCHEMA.names.index(name)] for name in ("grade", "mark"))
+    assert share("grade == mark").broken_true == pytest.approx(np.mean(grade != mark))
+    assert share("flag != a, b").broken_true > 0
+
+
+def brute_determination(lefts, right, pair):
+    """Majority by counting; the first code of several as frequent."""
+    seen = {}
+    for row in zip(*(pair.true.columns[k].tolist() for k in (*lefts, right))):
+        seen.setdefault(row[:-1], []).append(row[-1])
+    best = {key: min(values, key=lambda v: (-values.count(v), v)) for key, values in seen.items()}
+    shares = []
+    for coded in (pair.true, pair.synthetic):
+        rows = list(zip(*(coded.columns[k].tolist() for k in (*lefts, right))))
+        shares.append(np.mean([row[:-1] in best and best[row[:-1]] != row[-1] for row in rows]))
+    keys = list(zip(*(pair.true.columns[k].tolist() for k in lefts)))
+    values = pair.true.columns[right].tolist()
+    shares.append(np.mean([best[key] != value for key, value in product(keys, values)]))
+    return shares
+
+
+@pytest.mark.parametrize("lefts", [["low"], ["low", "high"], ["low", "high", "from", "at"]])
+def test_a_row_breaks_a_determination_where_it_leaves_the_majority(lefts):
+    found = share(f"{', '.join(lefts)} determine{'s' * (len(lefts) == 1)} coarse")
+    positions = [SCHEMA.names.index(name) for name in lefts]
+    broken_true, broken_synthetic, independent = brute_determination(positions, 2, PAIR)
+    assert found.broken_true == pytest.approx(broken_true)
+    assert found.broken_synthetic == pytest.approx(broken_synthetic)
+    assert found.expected_if_independent == pytest.approx(independent)
+
+
+def test_names_with_commas_and_spaces_are_names():
+    assert parse_rule("a, b determines one of", SCHEMA).names == ("a, b", "one of")
+    assert parse_rule("  low<=high ", SCHEMA).text == "low <= high"
+    assert parse_rule("low, high determine flag", SCHEMA).text == "low, high determine flag"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "is no rule: write"),
+        ("low", "is no rule: write"),
+        ("low = high", "is no rule: write"),
+        ("low <= hihg", "column 'hihg' is not in the schema"),
+        ("low, lwo determine flag", "column 'lwo' is not in the schema"),
+        ("low <=", "column '' is not in the schema"),
+        ("low <= low", "names one column twice"),
+        ("low, flag determine flag", "names one column twice"),
+        ("low <= from", "compares different kinds of values"),
+        ("flag == mark", "compares different kinds of values"),
+        ("grade <= mark", "'mark' has no order"),
+        ("flag < a, b", "'flag' has no order"),
+    ],
+)
+def test_what_is_no_rule_is_refused_in_one_line(text, hint):
+    with pytest.raises(InputError, match="rule") as caught:
+        parse_rule(text, SCHEMA)
+    assert hint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rule_that_can_be_read_in_two_ways_is_refused():
+    names = ["a", "b < c", "a < b", "c"]
+    columns = [{"name": name, "type": "integer", "min": 0, "max": 3} for name in names]
+    schema = Schema.parse({"version": 1, "columns": columns})
+    with pytest.raises(InputError, match="several ways"):
+        parse_rule("a < b < c", schema)
+
+
+def made_to_be_found(rows, seed):
+    """city determines country; start <= middle < end; twin equals start; id is a key."""
+    rng = np.random.default_rng(seed)
+    city = rng.integers(0, 12, rows)
+    start = rng.integers(0, 10, rows)
+    middle = start + rng.integers(0, 5, rows)
+    end = middle + rng.integers(1, 5, rows)
+    rare = (np.arange(rows) < 3).astype(int)
+    return [city, city // 3, start, middle, end, start, np.arange(rows), rare]
+
+
+FOUND = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "city", "type": "categorical", "values": [f"c{k}" for k in range(12)]},
+            {"name": "country", "type": "categorical", "values": ["w", "x", "y", "z"]},
+            *(
+                {"name": name, "type": "integer", "min": 0, "max": 19}
+                for name in ("start", "middle", "end", "twin")
+            ),
+            {"name": "id", "type": "integer", "min": 0, "max": 999},
+            {"name": "rare", "type": "boolean"},
+        ],
+    }
+)
+
+
+def test_rules_are_found_that_hold_and_are_not_trivial():
+    domain = FOUND.domain()
+    true = CodedTable.from_codes(domain, made_to_be_found(600, 1))
+    pair = TablePair(true, table(domain, 500, 2))
+    found = found_rules(count_pairs(JointCodes(pair)), FOUND)
+    assert {check.rule for check in found} == {
+        "city determines country",
+        "start determines twin",
+        "twin determines start",
+        "start <= middle",
+        "start < end",
+        "middle < end",
+        "start == twin",
+        "middle >= twin",
+        "end > twin",
+    }
+    assert all((c.source, c.broken_true) == ("found", 0) for c in found)
+    assert all(c.broken_synthetic > 0.1 for c in found)
+    expected = [c.expected_if_independent for c in found]
+    assert expected == sorted(expected, reverse=True)
+    some = found_rules(count_pairs(JointCodes(pair)), FOUND, ["start < end"])
+    assert len(some) == len(found) - 1
+
+
+def test_no_rule_is_found_among_independent_columns():
+    domain = FOUND.domain()
+    pair = TablePair(table(domain, 2_000, 1), table(domain, 500, 2))
+    assert found_rules(count_pairs(JointCodes(pair)), FOUND) == ()
+
+
+def test_rows_of_one_bin_may_keep_or_break_a_strict_comparison():
+    columns = [{"name": n, "type": "integer", "min": 0, "max": 99, "bins": 10} for n in "ab"]
+    schema = Schema.parse({"version": 1, "columns": columns})
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 8, 500)
+    for gap, rule in ((0, "a <= b"), (1, "a < b")):
+        true = CodedTable.from_codes(schema.domain(), [a, a + gap + rng.integers(0, 2, 500)])
+        found = found_rules(count_pairs(JointCodes(TablePair(true, true))), schema)
+        assert [check.rule for check in found] == [rule]
