@@ -1,0 +1,39 @@
+"""Write visits.csv: made-up visits to a clinic, one row each. The guides use it as private table.
+
+python docs/example/make_visits.py [--rows 5000] [--seed 1] [--out visits.csv]
+"""
+
+import argparse
+import csv
+import random
+
+COLUMNS = ["visit_id", "age", "district", "reason", "wait_minutes", "insured"]
+
+
+def visit(number: int) -> list:
+    """One row. The reason depends on the age, and the waiting time on the reason."""
+    age = min(int(random.triangular(0, 100, 70)), 99)
+    likely = {"check-up": 3, "infection": 2, "injury": 3 if age < 40 else 1, "chronic": age / 12}
+    (reason,) = random.choices(list(likely), list(likely.values()))
+    wait = min(int(random.expovariate(1 / (12 if reason == "injury" else 45))), 300)
+    (district,) = random.choices(["north", "harbour", "old town", "hills"], [4, 3, 2, 1])
+    (insured,) = random.choices(["yes", "no", "?"], [90, 8, 2])
+    return [number, age, district, reason, wait, insured]
+
+
+def main() -> None:
+    """Write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default="visits.csv")
+    given = parser.parse_args()
+    random.seed(given.seed)
+    with open(given.out, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        table.writerows(visit(number) for number in range(given.rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Run the code of a page of documentation as a reader would, from top to bottom in one folder.
+
+    python tests/docs/snippets.py docs/quickstart.md
+
+prints every command of a page with what it really says, to be pasted into the page.
+
+| fence | what is done |
+| --- | --- |
+| `sh` | run by bash; must succeed |
+| `console` | commands after `$ ` are run; the lines shown must come, with any numbers |
+| `python` | run in one namespace for the page |
+| `text` | right after `python`: lines that it must print, as for `console` |
+| `json` | a schema or a workload: read by the program's own loader |
+
+A line `...` stands for any lines. Commands must end with exit code 0, or another one where an
+`error:` is shown. A block after a line that ends with a file name in backquotes and a colon is
+saved under that name. `<!-- not run: REASON -->` on the line before a fence excuses the block
+from being run.
+Noise and seeds come from a fixed generator, so that a page passes always or never. Tests fit tables
+with few rows, which makes them worse but quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from adaptive_qs.cli import main
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.privacy.entropy import SystemEntropy, Words
+from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.workload.file import WorkloadFile
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+LANGUAGES = {"sh", "console", "python", "text", "json"}
+LINKED = ("datasets", "docs")
+QUICK_ROWS = 2_000
+NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)*(?:[eE][-+]?\d+)?")
+
+
+class Snippet(NamedTuple):
+    """A fenced block: its language, where it begins, and what is said just before it."""
+
+    line: int
+    language: str
+    text: str
+    saved_as: str | None
+    excuse: str | None
+
+
+class Command(NamedTuple):
+    """A command of a `console` block with the lines that are shown below it."""
+
+    text: str
+    shown: list[str]
+
+
+def snippets(markdown: str) -> list[Snippet]:
+    """The fenced blocks of a page, in order."""
+    found = []
+    for fence in re.finditer(r"^```(\w*)\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
+        before = markdown[: fence.start()]
+        spoken = [line for line in before.splitlines() if line.strip()]
+        excuse = re.fullmatch(r"<!-- not run: (.+) -->", spoken.pop()) if _excused(spoken) else None
+        name = re.search(r"`([\w.-]+\.\w+)`:$", spoken[-1] if spoken else "")
+        found.append(
+            Snippet(
+                before.count("\n") + 1,
+                fence[1],
+                fence[2],
+                name and name[1],
+                excuse and excuse[1],
+            )
+        )
+    return found
+
+
+def _excused(spoken: list[str]) -> bool:
+    return bool(spoken) and spoken[-1].startswith("<!-- not run")
+
+
+def commands(block: str) -> list[Command]:
+    """The commands of a `console` block."""
+    joined = block.replace("\\\n", " ")
+    found: list[Command] = []
+    for line in joined.splitlines():
+        if line.startswith("$ "):
+            found.append(Command(line[2:], []))
+        elif line.strip():
+            found[-1].shown.append(line)
+    return found
+
+
+def shape(line: str) -> str:
+    """A line without its numbers, spaces and rules."""
+    return re.sub(r"[─━]+", "─", " ".join(NUMBER.sub("#", line).split()))
+
+
+def missing_line(shown: list[str], said: str) -> str | None:
+    """The first line shown that was not said there, or None.
+
+    Lines follow one another without others between them, but for blank ones and where `...` is;
+    what is said after the last line shown does not matter.
+    """
+    lines = [shape(line) for line in said.splitlines() if line.strip()]
+    place, free = 0, False
+    for line in shown:
+        if line.strip() == "...":
+            free = True
+            continue
+        wanted = shape(line)
+        rest = lines[place:] if free else lines[place : place + 1]
+        if wanted not in rest:
+            return line
+        place, free = place + rest.index(wanted) + 1, False
+    return None
+
+
+class Reader:
+    """Somebody who runs the blocks of one page in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "example"}
+        self.printed = ""
+        for name in LINKED:
+            (folder / name).symlink_to(ROOT / name)
+
+    def follow(self, snippet: Snippet, echo: bool = False) -> None:
+        """Do what a block says, and check what it shows."""
+        if snippet.saved_as:
+            (self.folder / snippet.saved_as).write_text(snippet.text)
+        if snippet.excuse:
+            return
+        if snippet.language == "json":
+            read_json(snippet.text)
+        elif snippet.language == "python" and not snippet.saved_as:
+            self.printed = self._captured(lambda: self._execute(snippet))[1]
+            if echo:
+                print(self.printed)
+        elif snippet.language == "text" and not snippet.saved_as:
+            assert (lost := missing_line(snippet.text.splitlines(), self.printed)) is None, (
+                f"not printed: {lost}\nprinted:\n{self.printed}"
+            )
+        elif snippet.language == "sh":
+            self._run(Command(snippet.text, []), echo)
+        elif snippet.language == "console":
+            for command in commands(snippet.text):
+                self._run(command, echo)
+
+    def _execute(self, snippet: Snippet) -> int:
+        exec(compile(snippet.text, "example", "exec"), self.names)
+        return 0
+
+    def _run(self, command: Command, echo: bool) -> None:
+        words = re.sub(r"\s+", " ", command.text.strip())
+        plain = words.startswith("adaptive-qs ") and not re.search(r"[|;&$<>*`]", words)
+        code, said = self.program(shlex.split(words)[1:]) if plain else self.shell(command.text)
+        if echo:
+            print(f"$ {words}\n{said}[{code}]\n")
+        fails = any(line.startswith("error:") for line in command.shown)
+        assert (code != 0) == fails, f"exit code {code}: {words}\n{said}"
+        lost = missing_line(command.shown, said)
+        assert lost is None, f"not said by {words}: {lost}\nsaid:\n{said}"
+
+    def program(self, arguments: list[str]) -> tuple[int, str]:
+        """Exit code of the program, and what it says on stdout and stderr."""
+        return self._captured(lambda: main(arguments))
+
+    def _captured(self, call: Callable[[], int]) -> tuple[int, str]:
+        stream = io.StringIO()
+        with (
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(stream),
+            contextlib.redirect_stderr(stream),
+        ):
+            code = call()
+        return code, stream.getvalue()
+
+    def shell(self, text: str) -> tuple[int, str]:
+        """Exit code of a shell command, and what it says on stdout and stderr."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", text],
+            cwd=self.folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+
+@contextlib.contextmanager
+def fixed_noise() -> Iterator[None]:
+    """The noise and the seeds that the program draws itself come from one generator."""
+    source = random.Random(1)
+
+    def words(_: SystemEntropy, count: int) -> Words:
+        return np.frombuffer(source.randbytes(8 * count), dtype=np.uint64)
+
+    noise = mock.patch.object(SystemEntropy, "words", words)
+    with noise, mock.patch("adaptive_qs.release.release.secrets.randbits", source.getrandbits):
+        yield
+
+
+@contextlib.contextmanager
+def quick_tables() -> Iterator[None]:
+    """Tables fitted with few rows."""
+    quick = partial(SynthesisSettings, fewest_rows=QUICK_ROWS, most_rows=QUICK_ROWS)
+    with mock.patch("adaptive_qs.release.release.SynthesisSettings", quick):
+        yield
+
+
+def read_json(text: str) -> None:
+    """Read a schema or a workload as the program would; anything else is no example."""
+    content = json.loads(text)
+    if "parts" in content:
+        WorkloadFile.parse(content)
+    else:
+        Schema.parse(content)
+
+
+def read_page(page: Path, folder: Path, echo: bool = False) -> None:
+    """Follow a page from top to bottom.
+
+    Raises:
+        AssertionError: a block fails, or shows what does not come; it names page and line.
+    """
+    reader = Reader(folder)
+    with fixed_noise():
+        for snippet in snippets(page.read_text(encoding="utf-8")):
+            try:
+                reader.follow(snippet, echo)
+            except Exception as error:
+                place = f"{page.relative_to(ROOT)}, block at line {snippet.line}"
+                raise AssertionError(f"{place}: {error}") from error
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        read_page(Path(sys.argv[1]).resolve(), Path(temporary), echo=True)

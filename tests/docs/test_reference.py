@@ -1,0 +1,112 @@
+"""The reference says what the program does."""
+
+import json
+import re
+
+import make_reference
+import pytest
+import typer
+
+from adaptive_qs.cli.app import app
+
+from .snippets import PAGES, ROOT, Reader
+
+REFERENCE = ROOT / "docs" / "reference"
+FIELDS = REFERENCE / "json.md"
+COMMANDS = dict(make_reference.leaves("", typer.main.get_command(app)))
+OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
+FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out"}
+"""Options of other programs on the pages, and of ours that no command lists."""
+MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
+RUNS = {
+    "plan": [["plan", *MADE]],
+    "synthesize": [
+        ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
+        ["synthesize", "visits.csv", *MADE, "--release", "l.zip", "--ledger", "v.ledger"],
+    ],
+    "sample": [["sample", "r.zip", "--out", "s.csv", "--json"]],
+    "answer": [
+        ["answer", "visits.csv", *MADE, "--out", "a.csv"],
+        ["answer", "visits.csv", *MADE, "--out", "l.csv", "--ledger", "v.ledger"],
+    ],
+    "evaluate": [["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]],
+    "ledger show": [["ledger", "show", "--ledger", "v.ledger", "--json"]],
+    "ledger verify": [["ledger", "verify", "--ledger", "v.ledger", "--json"]],
+    "audit": [["audit", *MADE, "--pairs", "1"]],
+}
+
+
+@pytest.mark.parametrize("name", make_reference.reference())
+def test_generated_pages_are_up_to_date(name):
+    written = (REFERENCE / name).read_text(encoding="utf-8")
+    assert written == make_reference.reference()[name], "run python scripts/make_reference.py"
+
+
+def test_every_key_of_the_formats_has_a_meaning():
+    for name in ("schema.md", "workload.md"):
+        rows = re.findall(r"^\| `(.+?)` \|.*\| (.*) \|$", make_reference.reference()[name], re.M)
+        assert rows
+        assert [key for key, meaning in rows if not meaning.strip()] == []
+
+
+def test_every_command_has_a_guide():
+    verbs = {name.split()[0] for name in COMMANDS}
+    assert {page.stem for page in (ROOT / "docs" / "guides").glob("*.md")} == verbs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_named_on_a_page_exists(page):
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text()))
+    assert named - OPTIONS - FOREIGN == set()
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What each command prints with --json: the paths of its fields."""
+    reader = Reader(tmp_path_factory.mktemp("json"))
+    reader.shell("python docs/example/make_visits.py --rows 300; cp docs/example/schema.json .")
+    reader.program(["ledger", "create", "--ledger", "v.ledger", "--epsilon", "3"])
+    found = {}
+    for command, calls in RUNS.items():
+        found[command] = set()
+        for call in calls:
+            code, said = reader.program(call)
+            assert code == 0, said
+            found[command] |= set(paths(json.loads(said[said.index("{") :])))
+    return found
+
+
+def paths(content, place=""):
+    """The paths of all values in a JSON value that hold no further ones."""
+    if isinstance(content, dict) and content:
+        for key, value in content.items():
+            yield from paths(value, f"{place}.{key}" if place else key)
+    elif isinstance(content, list) and content:
+        for value in content:
+            yield from paths(value, f"{place}[]")
+    else:
+        yield place
+
+
+def documented(command):
+    """The fields that the page lists for a command."""
+    section = FIELDS.read_text().split(f"\n## {command}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `(.+?)` \|", section, re.M)
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_the_page_of_json_output_lists_the_fields_that_are_printed(command, printed):
+    fields = documented(command)
+    known = [re.compile(re.escape(field).replace(r"\*", r"\w+") + "$") for field in fields]
+    parents = {re.split(r"\.|\[\]", field)[0] for field in fields}
+    strange = {p for p in printed[command] if not any(k.match(p) for k in known)}
+    assert strange <= parents  # an object or a list that is null or empty this time
+    unseen = {f for f, k in zip(fields, known) if not any(map(k.match, printed[command]))}
+    assert {f for f in unseen if not f.startswith("findings[]")} == set()
+
+
+def test_every_command_with_json_output_is_on_the_page():
+    with_json = {
+        name.strip() for name, c in COMMANDS.items() if any("--json" in p.opts for p in c.params)
+    }
+    assert with_json == set(RUNS)
