@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -37,7 +37,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     environment.globals |= {
         "shades": (*palette.sequential(), *palette.diverging()),
         "as_count": numbers.count,
-        "as_share": numbers.share,
+        "as_share": partial(numbers.share, digits=2),
     }
     return environment
 
