@@ -27,7 +27,10 @@ from comparison.store import Store, read_records
 
 from results import RESULTS
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def main(
     data: Annotated[Path, typer.Option(help="Folder of the tables.")] = Path("data"),
     grid: Annotated[str, typer.Option(help="Name of a grid, or a file.")] = "quick",
@@ -51,9 +54,8 @@ def main(
     ] = False,
 ) -> None:
     """Run what a grid has left, then write the digest and the plots."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     failed = False
+    previous = {n: signal.signal(n, _interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
     try:
         if not digest_only:
             mechanisms = all_mechanisms(peers, peer_scripts)
@@ -80,8 +82,11 @@ def main(
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stop:
         _tell("stopped: what ran is dropped, what ended is kept; the same command continues")
-        number = stop.args[0] if stop.args else signal.SIGINT
-        raise typer.Exit(128 + number) from None
+        by = stop.args[0] if stop.args else signal.SIGINT
+        raise typer.Exit(128 + by) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     if failed:
         raise typer.Exit(1)
 
@@ -95,4 +100,4 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

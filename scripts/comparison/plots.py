@@ -21,7 +21,7 @@ from matplotlib.ticker import FixedLocator
 from comparison.looks import STYLE, Look, looks_of
 from comparison.panels import add_legend, make_panels, on_logarithms, save, settings_of
 from comparison.relative import relative_figure
-from comparison.summary import Group, Record, groups_of
+from comparison.summary import Group, Record, drawable, groups_of
 
 ERROR = "mean L1 error"
 LARGEST = "largest L1 error"
@@ -55,7 +55,7 @@ def against_epsilon(groups: Sequence[Group], measures: Sequence[str], label: str
     Lines are medians over seeds, bands reach from the smallest to the largest; floors, which have
     no epsilon, are dashed across.
     """
-    measures = [m for m in measures if any(m in g.spreads and g.epsilon for g in groups)]
+    measures = [m for m in measures if any(drawable(g, m) and g.epsilon for g in groups)]
     settings = settings_of(groups)
     epsilons = sorted({group.epsilon for group in groups if group.epsilon is not None})
     if not measures:
@@ -83,7 +83,7 @@ def time_against_error(groups: Sequence[Group]) -> Figure | None:
     """Seconds against error, a dot for each budget, joined from the smallest to the largest."""
     kinds = {"tables": ("table_l1", "table_seconds"), "answers": ("answer_l1", "answer_seconds")}
     private = [group for group in groups if group.epsilon is not None]
-    kinds = {k: v for k, v in kinds.items() if any(v[0] in group.spreads for group in private)}
+    kinds = {k: v for k, v in kinds.items() if any(drawable(group, v[0]) for group in private)}
     settings = settings_of(private)
     if not kinds:
         return None
@@ -109,7 +109,7 @@ def _lines(panel: Axes, groups: Sequence[Group], measure: str, looks: dict[str, 
     """Draw a measure of every mechanism that has it; their names."""
     drawn = set()
     for name, look in looks.items():
-        mine = [group for group in groups if group.mechanism == name and measure in group.spreads]
+        mine = [g for g in groups if g.mechanism == name and drawable(g, measure)]
         budgets = sorted(
             (group.epsilon, group.spreads[measure]) for group in mine if group.epsilon is not None
         )
@@ -134,7 +134,7 @@ def _paths(
     drawn = set()
     for name, look in looks.items():
         mine = sorted(
-            (group for group in groups if group.mechanism == name and y in group.spreads),
+            (g for g in groups if g.mechanism == name and drawable(g, x) and drawable(g, y)),
             key=lambda group: group.epsilon or 0,
         )
         if not mine:

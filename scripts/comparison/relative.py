@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from comparison.looks import looks_of
 from comparison.panels import make_panels, on_logarithms, settings_of
-from comparison.summary import Group
+from comparison.summary import Group, drawable
 
 BASE = "residualplanner"
 MEASURES = {"mean L1": "l1", "mean L2": "l2", "largest L1": "max_l1"}
@@ -26,7 +26,7 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
     bases = {
         (g.table, g.ways, g.epsilon, g.delta): g
         for g in groups
-        if g.mechanism == BASE and "answer_l1" in g.spreads
+        if g.mechanism == BASE and all(drawable(g, f"answer_{m}") for m in MEASURES.values())
     }
     rivals = [
         g
@@ -47,9 +47,9 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
             for rival in rivals:
                 base = bases[rival.table, rival.ways, rival.epsilon, rival.delta]
                 what = "answer" if rival.kind == "ours" else "table"
-                error = rival.median(f"{what}_{measure}")
-                if (rival.table, rival.ways) != setting or error is None:
+                if (rival.table, rival.ways) != setting or not drawable(rival, f"{what}_{measure}"):
                     continue
+                error = rival.spreads[f"{what}_{measure}"].median
                 used.add(rival.mechanism)
                 x = rival.spreads[f"{what}_seconds"].median
                 x /= base.spreads["answer_seconds"].median

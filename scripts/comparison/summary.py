@@ -64,10 +64,6 @@ class Group:
     why: tuple[str, ...]
     spreads: dict[str, Spread]
 
-    def median(self, measure: str) -> float | None:
-        """The median of a measure, if any finished cell has it."""
-        return self.spreads[measure].median if measure in self.spreads else None
-
     def row(self) -> dict[str, Any]:
         """The group as one flat line."""
         row: dict[str, Any] = {
@@ -109,6 +105,11 @@ def name_of(record: Record) -> str:
     settings = record["settings"]
     changed = ", ".join(f"{key}={json.dumps(value)}" for key, value in sorted(settings.items()))
     return record["title"] + (f" ({changed})" if changed else "")
+
+
+def drawable(group: Group, measure: str) -> bool:
+    """Whether a group has a measure that a logarithmic axis can show."""
+    return measure in group.spreads and group.spreads[measure].low > 0
 
 
 def _group(key: tuple[Any, ...], members: Sequence[Record]) -> Group:

@@ -9,6 +9,7 @@ from comparison.losses import answer_losses, table_losses
 from comparison.plots import write_plots
 from comparison.summary import Spread, groups_of
 
+
 def record(mechanism="adaptive", kind="ours", seed=1, error=0.2, epsilon=1.0, **changes):
     """A record as the harness writes it."""
     errors = {
@@ -156,6 +157,12 @@ def test_plots_are_drawn_for_what_there_is(tmp_path):
     for said in ("adaptive", "aim", "bootstrap", "toy, 2-way: tables", "mean L1 error"):
         assert f">{said}<" in drawing
     assert "slow" not in drawing
+
+
+def test_an_error_of_zero_is_left_out_of_logarithmic_plots(tmp_path):
+    write_plots([*RECORDS, record("exact", "peer", error=0.0)], tmp_path / "r.jsonl")
+    assert "exact" not in (tmp_path / "r_error.svg").read_text()
+    assert "exact" in (tmp_path / "r_seconds.svg").read_text()
 
 
 def test_without_a_private_result_nothing_is_drawn(tmp_path):
