@@ -1,0 +1,304 @@
+"""`evaluate` as its owner calls it: what it measures, prints, writes and refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import HEADER, SCHEMA
+
+CANARY = "c4n4ry"
+BASE = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
+FIELDS = {
+    "rows_compared", "workload_error", "per_clique", "total_variation", "association", "ordered",
+    "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
+    "seconds", "peak_memory_mb",
+}  # fmt: skip
+
+
+def drawn(rows, seed, jobs=("a", "b", "?")):
+    """Rows of the schema in which the job is told by the age, most of the time."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(rows):
+        age = rng.integers(10)
+        job = jobs[age % len(jobs)] if rng.random() < 0.8 else rng.choice(jobs)
+        lines.append(f"{job},{age},2020-01-0{rng.integers(1, 10)}")
+    return lines
+
+
+def write(path, lines, header=HEADER):
+    Path(path).write_text("\n".join([header, *lines]) + "\n")
+
+
+@pytest.fixture
+def tables(folder):
+    """Other rows for t.csv, and a synthetic o.csv and a control table c.csv like them."""
+    write("t.csv", drawn(400, 1))
+    write("o.csv", drawn(300, 2))
+    write("c.csv", drawn(300, 3))
+
+
+def no_constant(name):
+    raise AssertionError(f"JSON has no {name}")
+
+
+def content(run, *more):
+    outcome = run(*BASE, "--json", *more)
+    assert outcome.code == 0, outcome
+    return json.loads(outcome.out, parse_constant=no_constant)
+
+
+def refused(run, arguments, hint):
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.out) == (2, ""), outcome
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert hint in outcome.err
+    assert CANARY not in outcome.err
+    return outcome.err
+
+
+@pytest.mark.usefixtures("tables")
+def test_every_part_is_printed_and_marked_as_the_owners(run):
+    outcome = run(*BASE, "--rule", "job determines age")
+    assert outcome.code == 0, outcome
+    assert "owner only" in outcome.err
+    for text in (
+        "L1 distance of 3 marginals", "worst marginals", "job x age", "total variation", "1-way",
+        "3-way", "Cramér's V", "mutual information", "ordered columns", "range",
+        "exact matches", "unseen pairs", "job determines age", "declared", "Limitations",
+        "fewer than 1,000 rows", "publish", "no: all of this is computed from private rows",
+        "seconds", "memory",
+    ):  # fmt: skip
+        assert text in outcome.out, text
+    for text in ("propensity", "advantage", "nan"):
+        assert text not in outcome.out
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_fields_of_the_json_object_are_fixed(run):
+    found = content(run, "--ways", "1,2", "--rule", "job determines age")
+    assert set(found) == FIELDS
+    assert "owner only" in found["notice"]
+    assert set(found["workload_error"]) == {"mean_l1", "max_l1", "rmse"}
+    assert len(found["per_clique"]) == 6
+    assert all(
+        set(entry) == {"attributes", "l1", "rmse", "cells", "weight"}
+        for entry in found["per_clique"]
+    )
+    assert found["per_clique"][3]["attributes"] == ["job", "age"]
+    assert found["per_clique"][3]["cells"] == 30
+    assert [part["ways"] for part in found["total_variation"]] == [1, 2, 3]
+    assert np.shape(found["association"]["cramers_v"]["true"]) == (3, 3)
+    assert [error["attribute"] for error in found["ordered"]] == ["age", "day"]
+    assert found["rules"][0]["rule"] == "job determines age"
+    assert found["rows_compared"] == {"true": 400, "synthetic": 300}
+    assert (found["utility"], found["membership"], found["report"]) == (None, None, None)
+    assert {"read", "evaluate", "pairs", "total"} == set(found["seconds"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_results_do_not_depend_on_the_number_of_threads(run):
+    found = [content(run, "--workers", workers) for workers in (1, 3)]
+    for part in found:
+        del part["seconds"], part["peak_memory_mb"]
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    ("lines", "limitation"),
+    [
+        (["a,3,2020-01-02"] * 50, "one value only in the synthetic table"),
+        (["a,3,2020-01-02"], "one value only in the synthetic table"),
+        (["?,3,2020-01-02", "a,4,2020-01-02"], "than twice the rows of the other"),
+    ],
+)
+def test_constant_and_tiny_tables_are_measured_with_a_limitation(run, lines, limitation):
+    write("o.csv", lines)
+    assert any(limitation in text for text in content(run)["limitations"])
+    assert run(*BASE).code == 0
+    outcome = run("evaluate", "o.csv", "o.csv", "--schema", "s.json")
+    assert (outcome.code, "nan" in outcome.out) == (0, False)
+
+
+def test_a_table_of_one_column_has_no_pairs(run):
+    Path("m.json").write_text('{"only": 4}')
+    write("m.csv", ["0", "3", "1"], "only")
+    outcome = run("evaluate", "m.csv", "m.csv", "--schema", "m.json")
+    assert outcome.code == 0, outcome
+    found = run("evaluate", "m.csv", "m.csv", "--schema", "m.json", "--json")
+    assert [part["ways"] for part in json.loads(found.out)["total_variation"]] == [1]
+
+
+BAD_TABLES = {
+    "no rows": ([HEADER], "no rows"),
+    "nothing": ([], ""),
+    "column missing": (["job,age", "a,1"], "day"),
+    "column more": ([f"{HEADER},{'more'}", "a,1,2020-01-02,5"], "more"),
+    "not declared": ([HEADER, f"{CANARY},1,2020-01-02"], "column 'job' has a value that is not"),
+    "outside": ([HEADER, "a,10,2020-01-02"], "column 'age' has a value outside its declared range"),
+    "text for a number": ([HEADER, f"a,{CANARY},2020-01-02"], "column 'age' has a cell that"),
+    "fraction": ([HEADER, "a,3.71,2020-01-02"], "column 'age' has a cell that cannot be read as"),
+    "empty cell": ([HEADER, "a,,2020-01-02"], "column 'age' has empty cells"),
+    "no date": ([HEADER, f"a,1,{CANARY}"], "column 'day' has a cell that cannot be read as date"),
+}
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("place", ["t.csv", "o.csv", "c.csv"])
+@pytest.mark.parametrize("case", BAD_TABLES)
+def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
+    lines, hint = BAD_TABLES[case]
+    Path(place).write_text("\n".join(lines) + "\n" * bool(lines))
+    message = refused(run, [*BASE, "--control", "c.csv", "--json"], hint)
+    assert f"error: {place}" in message
+    assert "3.71" not in message
+    told = "a table of another tool must be brought to the schema first" in message
+    assert told == (place == "o.csv" and ": column '" in message)
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    ("more", "hint"),
+    [
+        (["--rule", "age <= wage"], "column 'wage' is not in the schema"),
+        (["--rule", "age"], "is no rule"),
+        (["--rule", "age <= day"], "different kinds of values"),
+        (["--target", "wage"], "wage"),
+        (["--target", "age", "--no-models"], "both --no-models and --target"),
+        (["--target", "age", "--repeats", "0"], "repeats is 0"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--release", "no.zip"], "no.zip"),
+        (["--release", "t.csv"], "t.csv"),
+        (["--control", "no.csv"], "no.csv"),
+        (["--report", "t.csv", "--force"], "t.csv: is also an input"),
+        (["--report", "o.csv.manifest.json", "--force"], "is also an input"),
+        (["--report", "no/r.html"], "no/r.html: cannot be written"),
+        (["--report", "old.html"], "old.html: exists already"),
+        (["--report", "a.html", "--schema", "no.json"], "no.json"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_in_one_line(more, hint, run):
+    Path("old.html").write_text("kept")
+    before = sorted(Path.cwd().iterdir())
+    refused(run, [*BASE, *more], hint)
+    assert sorted(Path.cwd().iterdir()) == before
+    assert Path("old.html").read_text() == "kept"
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_target_adds_models(run):
+    found = content(run, "--target", "job", "--repeats", "2")
+    assert found["utility"]["target"] == "job"
+    assert found["utility"]["models"][0]["real"]["AUROC"]["repeats"] == 2
+    outcome = run(*BASE, "--target", "job", "--repeats", "2")
+    for text in ("Models that predict job", "logistic regression", "macro F1", "propensity"):
+        assert text in outcome.out
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_target_of_one_value_is_refused_by_name(run):
+    for name in ("t.csv", "c.csv"):
+        write(name, drawn(300, 1, jobs=("a",)))
+    message = refused(run, [*BASE, "--target", "job"], "job")
+    assert "true table" in message or "one" in message
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_control_table_adds_the_attack_and_the_promise_its_bound(run):
+    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv",
+               "--release", "r.zip", "--force")  # fmt: skip
+    assert made.code == 0, made
+    beside = content(run, "--control", "c.csv")["membership"]
+    assert beside["promise"]["source"] == "o.csv.manifest.json"
+    assert (beside["promise"]["epsilon"], beside["promise"]["delta"]) == (1, 1e-9)
+    assert 0 < beside["bound"] < 1
+    assert {"attack", "advantage", "lower", "upper", "auc"} == set(beside["scores"][0])
+    named = content(run, "--control", "c.csv", "--release", "r.zip")["membership"]
+    assert named["promise"]["source"] == "r.zip"
+    assert named["bound"] == beside["bound"]
+    outcome = run(*BASE, "--control", "c.csv")
+    assert "advantage" in outcome.out
+    assert "epsilon 1, delta 1e-09 (o.csv.manifest.json)" in outcome.out
+
+    for damaged in ("{}", "[1]", "no json", '{"format_version": 99}'):
+        Path("o.csv.manifest.json").write_text(damaged)
+        found = content(run, "--control", "c.csv")
+        assert (found["membership"]["bound"], found["membership"]["promise"]) == (None, None)
+        assert any("o.csv.manifest.json is damaged" in text for text in found["limitations"])
+    Path("o.csv.manifest.json").unlink()
+    found = content(run, "--control", "c.csv")
+    assert found["membership"]["bound"] is None
+    assert any("privacy promise is not known" in text for text in found["limitations"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_predictable_noise_promises_nothing(run):
+    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv",
+               "--force", "--insecure-seed", "1")  # fmt: skip
+    assert made.code == 0, made
+    found = content(run, "--control", "c.csv")
+    assert found["membership"]["bound"] is None
+    assert any("NOT PRIVATE" in text for text in found["limitations"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_control_table_that_is_the_training_table_is_no_control(run):
+    refused(run, [*BASE, "--control", "t.csv"], "held out")
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_control_table_that_overlaps_is_a_limitation(run):
+    copied = Path("t.csv").read_text().splitlines()[1:]
+    write("c.csv", copied + drawn(300, 7))
+    found = content(run, "--control", "c.csv")["membership"]
+    assert any("control" in text for text in found["limitations"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_report_is_one_whole_file_that_force_replaces(run):
+    found = content(run, "--report", "r.html", "--repeats", "1")
+    assert found["report"] == "r.html"
+    assert found["utility"]["proposed"]
+    page = Path("r.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "owner" in page.lower()
+    assert run(*BASE, "--report", "r.html").code == 2
+    outcome = run(*BASE, "--report", "r.html", "--force", "--no-models")
+    assert outcome.code == 0, outcome
+    assert "r.html" in outcome.out
+    assert "propensity" not in outcome.out
+    assert Path("r.html").read_text() != page
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_target_that_nobody_named_may_be_impossible(run):
+    for name in ("t.csv", "o.csv"):
+        write(name, ["a,3,2020-01-02"] * 40)
+    found = content(run, "--report", "r.html")
+    assert found["utility"] is None
+    assert any(text.startswith("no models: ") for text in found["limitations"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_quick_measures_need_no_learning_library():
+    code = (
+        "import sys; from adaptive_qs.cli import main; "
+        f"assert main({BASE!r}) == 0; assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_declared_rules_use_the_kinds_of_the_schema(run):
+    columns = [*SCHEMA["columns"], {**SCHEMA["columns"][2], "name": "end"}]
+    Path("s.json").write_text(json.dumps({"version": 1, "columns": columns}))
+    write("t.csv", ["a,1,2020-01-02,2020-01-03", "b,1,2020-01-02,2020-01-02"], f"{HEADER},end")
+    write("o.csv", ["a,1,2020-01-02,2020-01-03", "b,1,2020-01-04,2020-01-02"], f"{HEADER},end")
+    (check,) = content(run, "--rule", "day <= end")["rules"]
+    assert (check["rule"], check["source"]) == ("day <= end", "declared")
+    assert (check["broken_true"], check["broken_synthetic"]) == (0, 0.5)
