@@ -18,11 +18,8 @@ from adaptive_qs.errors import DataError, InputError
 if TYPE_CHECKING:
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.data.table import CodedTable
-    from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.utility.settings import UtilitySettings
     from adaptive_qs.progress import StepProgress
-    from adaptive_qs.release.bundle import Bundle
-    from adaptive_qs.release.statement import Statement
 
 _PHASES = {
     "pairs": "comparing pairs of columns",
@@ -105,8 +102,10 @@ def evaluate(
         if promised.limitation is not None and (report is not None or control is not None):
             result = replace(result, limitations=(*result.limitations, promised.limitation))
         if report is not None:
+            from adaptive_qs.evaluation.report import report_page
+
             clock.start("write")
-            page = _page(result, (true.name, synthetic.name), promised.release)
+            page = report_page(result, described, (true.name, synthetic.name), promised.release)
             with atomic_writer(report) as file:
                 file.write(page.encode())
         seconds = clock.stop()
@@ -157,9 +156,3 @@ def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> Coded
             f"{error}; a table of another tool must be brought to the schema first: round its "
             "numbers, and clip them to the declared range"
         ) from None
-
-
-def _page(result: Evaluation, names: tuple[str, str], release: Bundle | Statement | None) -> str:
-    from adaptive_qs.evaluation.report import report_page
-
-    return report_page(result, names, release)

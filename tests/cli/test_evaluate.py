@@ -252,12 +252,19 @@ def test_a_control_table_that_is_the_training_table_is_no_control(run):
     refused(run, [*BASE, "--control", "t.csv"], "held out")
 
 
-@pytest.mark.usefixtures("tables")
 def test_a_control_table_that_overlaps_is_a_limitation(run):
-    copied = Path("t.csv").read_text().splitlines()[1:]
-    write("c.csv", copied + drawn(300, 7))
-    found = content(run, "--control", "c.csv")["membership"]
-    assert any("control" in text for text in found["limitations"])
+    Path("m.json").write_text('{"a": 90, "b": 90, "c": 90}')
+    rng = np.random.default_rng(1)
+    true, made, held_out = (
+        [",".join(map(str, row)) for row in rng.integers(0, 90, (200, 3))] for _ in range(3)
+    )
+    for name, lines in (("t", true), ("o", made), ("c", held_out + true[:100])):
+        write(f"{name}.csv", lines, "a,b,c")
+    arguments = ["t.csv", "o.csv", "--schema", "m.json", "--control", "c.csv", "--json"]
+    outcome = run("evaluate", *arguments)
+    assert outcome.code == 0, outcome
+    limitations = json.loads(outcome.out)["membership"]["limitations"]
+    assert any("control table overlaps" in text for text in limitations)
 
 
 @pytest.mark.usefixtures("tables")
