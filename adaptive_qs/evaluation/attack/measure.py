@@ -76,7 +76,7 @@ def measure_membership(
         raise InputError(f"confidence is {confidence!r}: give a number between 0 and 1")
     bound = None if promise is None else advantage_bound(promise)
     overlap = find_overlap(true, control, seed)
-    if overlap.found and overlap.control == 1:
+    if overlap.found and overlap.complete:
         raise DataError(
             "every control row is a row of the true table: give rows that were held out of it"
         )
@@ -122,8 +122,8 @@ def _limitations(
     ]
     if overlap.found:
         said.append(
-            f"the control table overlaps the true one: {overlap.control:.1%} of its rows occur "
-            f"there, against {overlap.true:.1%} by chance; the attack looks weaker than it is"
+            f"the control table overlaps the true one: {overlap.control:.1%} of its rows equal "
+            f"others there, against {overlap.true:.1%} by chance; attacks look weaker than they are"
         )
     if least > COARSE or (bound is not None and least > bound):
         said.append(

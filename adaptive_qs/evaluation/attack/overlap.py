@@ -21,11 +21,13 @@ class Overlap:
         control: share of the control rows that equal a base row.
         true: the same for true rows that are not in the base.
         found: whether the first is larger than chance explains.
+        complete: whether every control row equals some true row, one of the base or not.
     """
 
     control: float
     true: float
     found: bool
+    complete: bool
 
 
 def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
@@ -49,4 +51,9 @@ def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
         [int(part.sum()), int(len(part) - part.sum())] for part in (control_matches, true_matches)
     ]
     chance = float(fisher_exact(matches, alternative="greater").pvalue)
-    return Overlap(float(control_matches.mean()), float(true_matches.mean()), chance <= FALSE_ALARM)
+    return Overlap(
+        control=float(control_matches.mean()),
+        true=float(true_matches.mean()),
+        found=chance <= FALSE_ALARM,
+        complete=bool(np.isin(keys[true.num_rows :], keys[: true.num_rows]).all()),
+    )
