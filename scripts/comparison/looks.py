@@ -8,7 +8,7 @@ from typing import Any
 
 from comparison.summary import Group
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -30,16 +30,17 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker and line of a mechanism."""
+    """Colour, marker and line of a mechanism, and which lies above which."""
 
     color: str
     marker: str
     line: str = "-"
     width: float = 1.6
+    order: float = 2.0
 
 
 FIXED = {
-    "adaptive": Look("#0072B2", "o", "-", 2.4),
+    "adaptive": Look("#0072B2", "o", "-", 2.4, 3.0),
     "adaptive-uniform": Look("#56B4E9", "s"),
     "independent": Look("#8c8c8c", "v"),
     "residualplanner": Look("#009E73", "D"),

@@ -73,7 +73,7 @@ def querysmasher(job: Job, table: CodedTable) -> Outcome:
 def _adaptive(job: Job, table: CodedTable, reference: str) -> Outcome:
     workload = job.marginals()
     start = time.perf_counter()
-    parameters = {"reference": reference, "workers": job.threads} | job.settings
+    parameters: dict[str, Any] = {"reference": reference, "workers": job.threads} | job.settings
     synthesizer = Synthesizer(
         epsilon=job.epsilon,
         delta=job.delta,

@@ -42,6 +42,7 @@ def _preface(records: Sequence[Record], name: str) -> list[str]:
         for m in distinct(record["machine"] for record in records)
     )
     dates = sorted(record["date"][:10] for record in records)
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     versions = "; ".join(
         f"{mechanism} on " + ", ".join(f"{p} {v}" for p, v in packages.items())
         for mechanism, packages in versions_of(records).items()
@@ -57,7 +58,7 @@ def _preface(records: Sequence[Record], name: str) -> list[str]:
         f"are in `{name}.csv`. *bootstrap* and *true-independent* are floors without privacy: rows "
         "drawn from the true table, and its columns shuffled independently.",
         "",
-        f"Run on {machines}; from {dates[0]} to {dates[-1]}. Written by `scripts/compare.py`; "
+        f"Run on {machines}; {when}. Written by `scripts/compare.py`; "
         f"raw results in `{name}.jsonl`.",
         "",
         f"Versions: {versions}.",
@@ -72,7 +73,7 @@ def _section(
     groups: Sequence[Group], title: str, measure: str, clock: str, kinds: tuple[str, ...]
 ) -> list[str]:
     """One table: a line for each mechanism, error and seconds for each epsilon."""
-    private = [group for group in groups if group.kind in kinds]
+    private = [group for kind in kinds for group in groups if group.kind == kind]
     floors = [group for group in groups if group.kind == "floor" and measure in group.spreads]
     if not any(measure in group.spreads for group in private):
         return []

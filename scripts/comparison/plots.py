@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -87,13 +88,16 @@ def time_against_error(groups: Sequence[Group]) -> Figure | None:
     settings = settings_of(private)
     if not kinds:
         return None
-    figure, axes = make_panels(len(settings), len(kinds), sharex=True, sharey="row")
+    figure, axes = make_panels(len(settings), len(kinds), sharex="col", sharey="row")
     looks, used = looks_of(groups), set()
+    epsilons = sorted({group.epsilon for group in private if group.epsilon is not None})
+    steps = max(len(epsilons) - 1, 1)
+    sizes = {epsilon: 18 + 50 * rank / steps for rank, epsilon in enumerate(epsilons)}
     for row, setting in enumerate(settings):
         here = [group for group in private if (group.table, group.ways) == setting]
         for column, (kind, (error, seconds)) in enumerate(kinds.items()):
             panel = axes[row][column]
-            used |= _paths(panel, here, seconds, error, looks)
+            used |= _paths(panel, here, seconds, error, looks, sizes)
             panel.set_title(f"{setting[0]}, {setting[1]}-way: {kind}", loc="left")
         axes[row][0].set_ylabel(ERROR)
     for panel in chain(*axes):
@@ -113,7 +117,8 @@ def _lines(panel: Axes, groups: Sequence[Group], measure: str, looks: dict[str, 
         budgets = sorted(
             (group.epsilon, group.spreads[measure]) for group in mine if group.epsilon is not None
         )
-        style = {"color": look.color, "ls": look.line, "lw": look.width}
+        style: dict[str, Any] = {"color": look.color, "ls": look.line, "lw": look.width}
+        style["zorder"] = look.order
         if budgets:
             epsilons, spreads = zip(*budgets)
             panel.plot(epsilons, [s.median for s in spreads], marker=look.marker, **style)
@@ -129,8 +134,14 @@ def _lines(panel: Axes, groups: Sequence[Group], measure: str, looks: dict[str, 
 
 
 def _paths(
-    panel: Axes, groups: Sequence[Group], x: str, y: str, looks: dict[str, Look]
+    panel: Axes,
+    groups: Sequence[Group],
+    x: str,
+    y: str,
+    looks: dict[str, Look],
+    sizes: dict[float, float],
 ) -> set[str]:
+    """Draw the way of every mechanism from its smallest to its largest budget; their names."""
     drawn = set()
     for name, look in looks.items():
         mine = sorted(
@@ -141,8 +152,8 @@ def _paths(
             continue
         across = [group.spreads[x].median for group in mine]
         up = [group.spreads[y].median for group in mine]
-        panel.plot(across, up, color=look.color, lw=0.8, alpha=0.6)
-        sizes = [18 + 42 * rank / max(len(mine) - 1, 1) for rank in range(len(mine))]
-        panel.scatter(across, up, s=sizes, color=look.color, marker=look.marker)
+        panel.plot(across, up, color=look.color, lw=0.8, alpha=0.6, zorder=look.order)
+        dots = [sizes[group.epsilon] for group in mine if group.epsilon is not None]
+        panel.scatter(across, up, s=dots, color=look.color, marker=look.marker, zorder=look.order)
         drawn.add(name)
     return drawn

@@ -55,7 +55,8 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
                 x /= base.spreads["answer_seconds"].median
                 panel.scatter(
                     x, error / base.spreads[f"answer_{measure}"].median, s=44,
-                    marker=looks[rival.mechanism].marker, color=colors.to_rgba(rival.epsilon),
+                    c=[float(rival.epsilon or 0)], cmap="viridis", norm=shades,
+                    marker=looks[rival.mechanism].marker, edgecolor="#333333", lw=0.5,
                 )  # fmt: skip
             panel.axhline(1, color="#555555", lw=0.9, ls="--")
             panel.axvline(1, color="#555555", lw=0.9, ls="--")
@@ -70,7 +71,7 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
         if name in used
     ]
     figure.legend(handles=handles, loc="outside right upper")
-    bar = figure.colorbar(colors, ax=[axes[r][-1] for r in range(len(settings))], label="ε")
+    bar = figure.colorbar(colors, ax=[row[-1] for row in axes], label="ε", aspect=18 * len(axes))
     bar.set_ticks(sorted(set(epsilons)), labels=[f"{e:g}" for e in sorted(set(epsilons))])
     bar.ax.minorticks_off()
     return figure

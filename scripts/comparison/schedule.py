@@ -6,7 +6,7 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from comparison.cells import Bench
@@ -43,7 +43,7 @@ class Slots:
         self._lock = threading.Lock()
         self._stopping = False
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Record]]:
+    def run(self, cells: Sequence[Cell]) -> Generator[tuple[Cell, Record], None, None]:
         """Every cell with its record, as they end; leaving early kills what runs."""
         for cell in cells:
             self._todo.put(cell)

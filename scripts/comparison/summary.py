@@ -119,8 +119,13 @@ def _group(key: tuple[Any, ...], members: Sequence[Record]) -> Group:
         values = [v for v in (_found(record, place) for record in finished) if v is not None]
         if values:
             spreads[measure] = Spread(median(values), min(values), max(values))
+    table, ways, epsilon, delta, mechanism = key
     return Group(
-        *key,
+        table=table,
+        ways=ways,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
         kind=members[0]["kind"],
         outcomes=Counter(record["outcome"] for record in members),
         why=tuple(dict.fromkeys(record["why"] for record in members if record["why"])),
