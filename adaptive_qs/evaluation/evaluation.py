@@ -91,8 +91,9 @@ def evaluate(
         workers: threads; results do not depend on it.
         progress: told about the phases "evaluate", "pairs", "models" and "attack".
         utility: how to train models on both tables; None for no models.
-        control: rows of the same people that the synthetic table was not made from, for the
-            membership attack; None for no attack.
+        control: rows of the same population that the synthetic table was not made from, for the
+            membership attack, and to test models on; None for no attack, and models tested on
+            true rows.
         promise: that the release made, for the bound beside the attack.
         seed: of the attack.
 
@@ -119,7 +120,7 @@ def evaluate(
     num_values = {column.name: column.num_values for column in schema.columns}
     models = None
     if utility is not None:
-        models, trouble = _utility(pair, utility, workers, _steps(progress, "models"))
+        models, trouble = _utility(pair, utility, control, workers, _steps(progress, "models"))
         limitations += trouble
     return Evaluation(
         pair,
@@ -139,13 +140,18 @@ def evaluate(
 
 
 def _utility(
-    pair: TablePair, settings: UtilitySettings, workers: int, progress: StepProgress | None
+    pair: TablePair,
+    settings: UtilitySettings,
+    held_out: CodedTable | None,
+    workers: int,
+    progress: StepProgress | None,
 ) -> tuple[Utility | None, list[str]]:
     """The models' scores, or why there are none for a target that nobody named."""
     from adaptive_qs.evaluation.utility.measure import measure_utility  # slow to import
 
     try:
-        return measure_utility(pair.true, pair.synthetic, settings, workers, progress), []
+        found = measure_utility(pair.true, pair.synthetic, settings, workers, progress, held_out)
+        return found, []
     except InputError as error:
         if settings.target is not None:
             raise
