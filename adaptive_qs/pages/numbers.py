@@ -6,6 +6,7 @@ import math
 
 UNKNOWN = "n/a"
 MINUS = "−"
+PER_CENT = "\u00a0%"
 
 
 def significant(value: float | None, digits: int = 3) -> str:
@@ -39,12 +40,12 @@ def share(value: float | None, digits: int = 3) -> str:
         return UNKNOWN
     percent = 100 * value
     if 0 < abs(percent) < 0.001:
-        return "under 0.001 %"
+        return f"under 0.001{PER_CENT}"
     if abs(percent) >= 99.95 and percent != 100:
-        return f"{percent:,.2f} %".replace("-", MINUS)
+        return f"{percent:,.2f}{PER_CENT}".replace("-", MINUS)
     size = math.floor(math.log10(abs(percent))) if percent else digits - 1
     decimals = min(max(digits - 1 - size, 0), 4)
-    return f"{percent:,.{decimals}f} %".replace("-", MINUS)
+    return f"{percent:,.{decimals}f}{PER_CENT}".replace("-", MINUS)
 
 
 def count(value: float | None) -> str:

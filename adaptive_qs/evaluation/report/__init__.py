@@ -53,7 +53,7 @@ def report_page(
         verdict.attack_sentence(evaluation.membership),
     ]
     alone = view.alone if view else ()
-    sentences.append(verdict.next_sentence(evaluation, sentences, alone))
+    sentences.append(verdict.next_sentence(evaluation, sentences[0].grade == "poor", alone))
     association = evaluation.association
     chosen = most_different(association.cramers_v[1] - association.cramers_v[0])
     domain = evaluation.pair.domain

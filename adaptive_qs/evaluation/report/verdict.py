@@ -188,17 +188,21 @@ def attack_sentence(membership: Membership | None) -> Sentence:
     return Sentence("good", "no gain", text + ". It is not told from chance.")
 
 
-def next_sentence(
-    evaluation: Evaluation, sentences: Sequence[Sentence], alone: Sequence[str]
-) -> Sentence:
-    """What to do now."""
+def next_sentence(evaluation: Evaluation, far: bool, alone: Sequence[str]) -> Sentence:
+    """What to do now.
+
+    Args:
+        evaluation: of the tables.
+        far: whether the workload's marginals are.
+        alone: columns of which no combination was measured.
+    """
     steps = []
     if alone:
         steps.append(
             f"no combination with {listed([quoted(name) for name in alone])} was measured: give "
             "coarser bins or fewer values, or more budget"
         )
-    if sentences[0].grade == "poor":
+    if far:
         steps.append("coarser columns, a smaller workload or more budget would bring most")
     lost = associations(evaluation).lost
     if lost:

@@ -1,0 +1,81 @@
+"""One headless chromium for all browser tests, and pages in files for it to open."""
+
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs import Schema, Synthesizer
+from adaptive_qs.evaluation.report import report_page
+from adaptive_qs.release.page import release_page
+
+from ..evaluation.report.made import COLUMNS, HOSTILE, made_evaluation, made_schema
+from .seen import Seen
+
+REQUIRED = "ADAPTIVE_QS_BROWSER"
+"""With the value "required" a missing browser fails the tests instead of skipping them."""
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
+    "--disable-sync --no-first-run"
+)
+WIDTHS = {"desktop": 1280, "phone": 360}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The system's chromium."""
+    path = shutil.which("chromium")
+    if path is None:
+        message = "no chromium on this system: apt-get install chromium"
+        if os.environ.get(REQUIRED) == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS.split())
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """The owner's report and the page of a release, with hostile names in both."""
+    folder = tmp_path_factory.mktemp("pages")
+    schema = made_schema()
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {
+            HOSTILE: rng.choice(["b"], 2_000),
+            "age": rng.integers(0, 100, 2_000),
+            "city": [f"city {k}" for k in rng.integers(0, 40, 2_000)],
+            "income": rng.choice(["low", "high"], 2_000),
+        }
+    )
+    release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
+    (folder / "release.html").write_text(release_page(release))
+    report = report_page(made_evaluation(schema), schema, ("true.csv", HOSTILE), release)
+    (folder / "report.html").write_text(report)
+    wide = [{"name": f"column {k}", "type": "integer", "min": 0, "max": 9} for k in range(24)]
+    schema = Schema.parse({"version": 1, "columns": [*COLUMNS[1:2], *wide]})
+    many = report_page(
+        made_evaluation(schema, utility=None), schema, ("true.csv", "made.csv"), None
+    )
+    (folder / "wide.html").write_text(many)
+    return folder
+
+
+@pytest.fixture(scope="session", params=["report", "release", "wide"])
+def kind(request):
+    """Which page."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=list(WIDTHS))
+def seen(request, browser, files, kind):
+    """Each page at each width, opened once."""
+    opened = Seen(browser, files / f"{kind}.html", WIDTHS[request.param])
+    yield opened
+    opened.page.close()

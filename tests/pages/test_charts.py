@@ -1,0 +1,98 @@
+"""Colours are legible, shapes keep inside their picture, pages are whole and escaped."""
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import UndefinedError
+
+from adaptive_qs.pages import palette
+from adaptive_qs.pages.charts import (
+    HEIGHT,
+    Bar,
+    BarChart,
+    Line,
+    Mark,
+    diverging_cell,
+    sequential_cell,
+)
+from adaptive_qs.pages.rendering import render
+
+SHARES = st.floats(0, 1)
+
+
+def test_contrast_is_that_of_the_standard():
+    assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert palette.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+def test_text_is_legible_on_every_shade():
+    shades = [*palette.sequential(), *palette.diverging()]
+    assert len({shade.name for shade in shades}) == len(shades) == 21
+    assert all(palette.contrast(s.background, s.text) >= 4.5 for s in shades)
+
+
+def test_more_is_darker():
+    light = [palette.contrast(s.background, "#000000") for s in palette.sequential()]
+    assert all(a > b for a, b in itertools.pairwise(light))
+
+
+@given(st.floats(-2, 2), st.floats(0, 2))
+def test_every_value_has_a_shade(value, top):
+    names = {s.name for s in (*palette.sequential(), *palette.diverging())}
+    assert palette.sequential_class(value, top) in names
+    assert palette.diverging_class(value, top) in names
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "other"),
+    [(0.0, "0", "0"), (0.123, ".12", "+.12"), (-0.5, ".50", "−.50"), (1.0, "1.00", "+1.00"),
+     (0.004, "0", "0"), (None, "–", "–"), (float("nan"), "–", "–")],
+)  # fmt: skip
+def test_cells(value, text, other):
+    assert diverging_cell(value, 1.0).text == other
+    if value is None or value >= 0 or value != value:
+        assert sequential_cell(value, 1.0).text == text
+
+
+@given(st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=50))
+def test_histograms_stay_inside_and_tell_the_heights(pairs):
+    chart = BarChart(tuple(Bar(str(k), pair) for k, pair in enumerate(pairs)), True)
+    for series, path in ((0, chart.area()), (1, chart.steps())):
+        heights = [float(y) for y in re.findall(r"(?:V|M0 )([\d.]+)(?=H)", path)]
+        drawn = [chart.top * (1 - y / HEIGHT) for y in heights]
+        wanted = [pair[series] for pair in pairs]
+        assert drawn == pytest.approx(wanted, abs=chart.top * 0.001)
+        assert max(float(x) for x in re.findall(r"H(\d+)", path)) == len(pairs)
+
+
+def test_intervals_below_zero_are_cut_at_zero():
+    chart = BarChart((Bar("a", (5.0,), -5.0, 15.0), Bar("b", (30.0,), 20.0, 40.0)), True)
+    assert chart.top == 40
+    assert chart.whiskers() == "M0.5 100V62.5M1.5 50V0"
+    assert (chart.width(-5), chart.width(20), chart.width(99)) == ("0.0", "50.0", "100.0")
+
+
+def test_ticks_are_the_ends_and_the_middle():
+    bars = tuple(Bar(f"{k} to {k + 1}", (1.0,), ends=(f"{k}", f"{k + 1}")) for k in range(5))
+    assert BarChart(bars, True).ticks == ("0", "2", "5")
+
+
+def test_marks_on_a_line():
+    line = Line(-1.0, 3.0, (Mark("a", 0.0),), "zero")
+    assert (line.place(0.0), line.place(9.0), line.length(0.0, 1.0)) == ("25.0", "100.0", "25.0")
+
+
+def test_an_undefined_name_is_an_error():
+    with pytest.raises(UndefinedError):
+        render("release.html", ("adaptive_qs.release",))
+
+
+def test_base_page_is_closed_to_the_network_and_marked_up():
+    page = render("base.html", ())
+    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in page
+    assert '<html lang="en">' in page
+    assert "<script" not in page
+    assert not re.search(r"https?://|url\(|@import", page)
