@@ -14,6 +14,8 @@ NOTES = [
     "rho is the largest that OpenDP's own conversion from zCDP allows for (epsilon, delta).",
     "oneway_split and measure_split are the defaults: half of the budget for single columns, 0.9 "
     "of the rest for measuring.",
+    "Rows are drawn with mbi's method 'sample': its default, 'round', makes columns that share a "
+    "parent in the model move together.",
     "OpenDP's noise has no seed: the seed fixes the sampling of rows only.",
 ]
 
@@ -27,7 +29,7 @@ def fit_table(job: Job, algorithm: Callable[[dict[str, str]], Any]) -> Fitted:
     import opendp.prelude as dp
     import polars as pl
 
-    dp.enable_features("contrib", "floating-point", "honest-but-curious")
+    dp.enable_features("contrib", "idealized-numerics", "honest-but-curious")
     # A column of one value has no key beside the null, and nothing to learn.
     varying = [name for name, size in job.domain.items() if size > 1]
     column = {name: f"a{i}" for i, name in enumerate(varying)}
