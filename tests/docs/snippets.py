@@ -7,17 +7,16 @@ prints every command of a page with what it really says, to be pasted into the p
 | fence | what is done |
 | --- | --- |
 | `sh` | run by bash; must succeed |
-| `console` | commands after `$ ` are run; the lines shown must come, with any numbers |
+| `console` | commands after `$ ` are run; all lines shown must come, but for numbers and order |
 | `python` | run in one namespace for the page |
 | `text` | right after `python`: lines that it must print, as for `console` |
 | `json` | a schema or a workload: read by the program's own loader |
 
-A line `...` stands for any lines. Commands must end with exit code 0, or another one where an
-`error:` is shown. A block after a line that ends with a file name in backquotes and a colon is
-saved under that name. `<!-- not run: REASON -->` on the line before a fence excuses the block
-from being run.
-Noise and seeds come from a fixed generator, so that a page passes always or never. Tests fit tables
-with few rows, which makes them worse but quick.
+A line `...` tells readers that lines were left out. Commands must end with exit code 0, or another
+one where an `error:` is shown. A block after a line that ends with a file name in backquotes and a
+colon is saved under that name. `<!-- not run: REASON -->` on the line before a fence excuses the
+block from being run. Noise and seeds come from a fixed generator, so that a page passes always or
+never. Tests fit tables with few rows, which makes them worse but quick.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -113,22 +113,17 @@ def shape(line: str) -> str:
 
 
 def missing_line(shown: list[str], said: str) -> str | None:
-    """The first line shown that was not said there, or None.
+    """The first line shown that was not said, or None; their order is not compared.
 
-    Lines follow one another without others between them, but for blank ones and where `...` is;
-    what is said after the last line shown does not matter.
+    Rows of tables that are sorted by noisy numbers change places.
     """
-    lines = [shape(line) for line in said.splitlines() if line.strip()]
-    place, free = 0, False
+    lines = Counter(shape(line) for line in said.splitlines())
     for line in shown:
-        if line.strip() == "...":
-            free = True
-            continue
         wanted = shape(line)
-        rest = lines[place:] if free else lines[place : place + 1]
-        if wanted not in rest:
-            return line
-        place, free = place + rest.index(wanted) + 1, False
+        if wanted not in ("", "..."):
+            if not lines[wanted]:
+                return line
+            lines[wanted] -= 1
     return None
 
 

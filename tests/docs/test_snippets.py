@@ -4,6 +4,11 @@ import pytest
 
 from .snippets import Reader, Snippet, commands, missing_line, snippets
 
+MISTAKE = """\
+$ adaptive-qs sample
+error: Missing argument 'RELEASE': see adaptive-qs sample --help
+"""
+
 
 def follow(tmp_path, language, text):
     Reader(tmp_path).follow(Snippet(1, language, text, None, None))
@@ -33,22 +38,20 @@ def test_a_block_that_does_not_do_what_it_says_fails(tmp_path, language, text):
     [
         ("sh", "echo one\n"),
         ("console", "$ adaptive-qs --version\nadaptive-qs 7.8.9\n"),
-        ("console", "$ adaptive-qs sample no.zip --out t.csv\nerror: no.zip: no such file ...\n"),
+        ("console", MISTAKE),
         ("json", '{"age": 85}'),
     ],
 )
 def test_a_block_that_does_passes(tmp_path, language, text):
-    if "..." in text:
-        text = text.replace(" ...", " or directory: check the path")
     follow(tmp_path, language, text)
 
 
-def test_numbers_and_rules_may_differ_and_lines_may_be_skipped():
+def test_numbers_rules_and_order_may_differ_but_every_line_must_come():
     said = "Done.\n  rows  1,234\n\n  ──────\n  error 1.2e-05\n  last  -3\n"
     assert missing_line(["Done.", "rows 7", "───", "error 3", "last 0"], said) is None
-    assert missing_line(["Done.", "...", "last 0"], said) is None
-    assert missing_line(["Done.", "last 0"], said) == "last 0"
-    assert missing_line(["...", "last x"], said) == "last x"
+    assert missing_line(["last 0", "...", "", "Done."], said) is None
+    assert missing_line(["Done.", "first 0"], said) == "first 0"
+    assert missing_line(["Done.", "Done."], said) == "Done."
 
 
 def test_a_page_is_cut_into_blocks():
