@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from adaptive_qs.cli.output import Row, counted, emit_columns, emit_rows
 from adaptive_qs.cli.summary import peak_memory_mb
 
@@ -97,43 +95,37 @@ def _marginals(evaluation: Evaluation) -> None:
 
 
 def _associations(evaluation: Evaluation) -> None:
+    from adaptive_qs.evaluation.association import largest_pairs, mean_and_largest
+
     association = evaluation.association
     if len(association.names) < 2:
         return
-    upper = np.triu_indices(len(association.names), 1)
-    parts = (
-        ("Cramér's V", association.cramers_v, association.cramers_v_difference),
-        (
-            "mutual information",
-            association.mutual_information,
-            association.mutual_information_difference,
-        ),
-    )
+    summaries = [
+        ("Cramér's V", mean_and_largest(association.cramers_v_difference)),
+        ("mutual information", mean_and_largest(association.mutual_information_difference)),
+    ]
     emit_rows(
         "Associations of two columns, from 0 to 1: how far they differ",
         [
-            (
-                name,
-                f"{np.abs(d[upper]).mean():.4f} on average, {np.abs(d[upper]).max():.4f} at most",
-            )
-            for name, _, d in parts
+            (name, f"{mean:.4f} on average, {largest:.4f} at most")
+            for name, (mean, largest) in summaries
         ],
     )
-    _, (true, synthetic), difference = parts[0]
-    order = np.argsort(-np.abs(difference[upper]), kind="stable")[:WORST_SHOWN]
-    pairs = [(int(upper[0][k]), int(upper[1][k])) for k in order]
-    lines = [
-        (
-            f"{association.names[i]} x {association.names[j]}",
-            f"{true[i, j]:.3f}",
-            f"{synthetic[i, j]:.3f}",
-            f"{difference[i, j]:+.3f}",
+    (true, synthetic), difference = association.cramers_v, association.cramers_v_difference
+    pairs = largest_pairs(difference, LEAST_DIFFERENCE, WORST_SHOWN)
+    if pairs:
+        _table(
+            ["Cramér's V differs most", "true", "synthetic", "difference"],
+            [
+                (
+                    f"{association.names[i]} x {association.names[j]}",
+                    f"{true[i, j]:.3f}",
+                    f"{synthetic[i, j]:.3f}",
+                    f"{difference[i, j]:+.3f}",
+                )
+                for i, j in pairs
+            ],
         )
-        for i, j in pairs
-        if abs(difference[i, j]) >= LEAST_DIFFERENCE
-    ]
-    if lines:
-        _table(["Cramér's V differs most", "true", "synthetic", "difference"], lines)
 
 
 def _ordered(evaluation: Evaluation) -> None:

@@ -6,9 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from adaptive_qs.evaluation.association import Association, Matrix
+from adaptive_qs.evaluation.association import Association, mean_and_largest
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.pair import OWNER_ONLY
 
@@ -40,12 +38,6 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     }
     plain: dict[str, Any] = _finite(content)
     return plain
-
-
-def mean_and_largest(difference: Matrix) -> tuple[float, float]:
-    """Of the absolute differences of two association matrices, over all pairs of attributes."""
-    upper = np.abs(difference[np.triu_indices(len(difference), 1)])
-    return (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
 
 
 def _association(association: Association) -> dict[str, Any]:

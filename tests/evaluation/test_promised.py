@@ -60,5 +60,5 @@ def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
 
 def test_what_is_no_release_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match="t.csv: is not a readable release"):
+    with pytest.raises(InputError, match=r"t\.csv: is not a readable release"):
         find_promise(tmp_path / "t.csv", tmp_path / "o.csv")

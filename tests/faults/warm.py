@@ -27,6 +27,7 @@ def _warm() -> None:
         common = [data, "--schema", schema, "--rho", "1", "--ledger", ledger, "--out"]
         main(["synthesize", *common, str(folder / "o.csv"), "--release", str(folder / "r.zip")])
         main(["answer", *common, str(folder / "o.parquet")])
+        main(["evaluate", data, data, "--schema", schema])
 
 
 _warm()
