@@ -52,7 +52,8 @@ Control = Annotated[
     _option(
         "--control",
         "FILE",
-        "Rows of the same kind that SYNTHETIC was not made from: who can tell them from TRUE?",
+        "Rows of the same kind that SYNTHETIC was not made from: attacks try to tell them from "
+        "those of TRUE, and models are tested on them.",
         _ATTACK,
     ),
 ]
