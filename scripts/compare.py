@@ -75,6 +75,8 @@ def main(
             _tell(", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items())))
             failed = ended[FAILED] > 0
         records = list(read_records(results).values())
+        if not records:
+            raise Complaint(f"{results.name}: holds no result yet: run a grid first")
         for path in [*write_digest(records, results), *write_plots(records, results)]:
             typer.echo(path.name)
     except Complaint as complaint:

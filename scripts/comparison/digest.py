@@ -13,9 +13,12 @@ from results import write_atomically, write_results
 
 
 def write_digest(records: Sequence[Record], results: Path) -> list[Path]:
-    """Write ``<results>.json``, ``.csv`` and ``.md`` beside a results file; their paths."""
-    if not records:
-        return []
+    """Write ``<results>.json``, ``.csv`` and ``.md`` beside a results file; their paths.
+
+    Args:
+        records: at least one.
+        results: the file that they come from.
+    """
     groups = groups_of(records)
     rows = [group.row() for group in groups]
     losses = [loss_row(loss) for loss in table_losses(groups) + answer_losses(groups)]

@@ -27,13 +27,9 @@ def markdown(records: Sequence[Record], groups: Sequence[Group], name: str) -> s
             here, "Answers", "answer_l1", "answer_seconds", ("ours", "baseline", "answers")
         )
     lines += ["", "## Where this project is beaten", ""]
-    lines += _losses(
-        "Tables, by a peer, by independence, or the default by a variant", table_losses(groups)
-    )
-    lines += _losses(
-        "Answers, by a plan made without data, by independence, or the default by a variant",
-        answer_losses(groups),
-    )
+    rest = "by independence, or the default by a variant"
+    lines += _losses(f"Tables, by a peer, {rest}", table_losses(groups))
+    lines += _losses(f"Answers, by a plan made without data, {rest}", answer_losses(groups))
     lines += _unfinished(groups)
     lines += _note_lines(records)
     return "\n".join(lines).rstrip() + "\n"
@@ -60,8 +56,9 @@ def _preface(records: Sequence[Record], name: str) -> list[str]:
         "are wall clock of that process, imports included, without scoring. Where a mechanism "
         "makes a table and answers, each is charged without the other. Answers are clipped to be "
         "non-negative and scaled to sum 1 before they are compared; unbiased ones as they came "
-        f"are in `{name}.csv`. *bootstrap* and *true-independent* are floors without privacy: rows "
-        "drawn from the true table, and its columns shuffled independently.",
+        f"are in `{name}.csv`. *bootstrap* and *true-independent* are made without privacy: rows "
+        "drawn from the true table, and its columns shuffled independently. Neither is a bound: a mechanism that removes noise can have "
+        "less error than sampling leaves in *bootstrap*.",
         "",
         f"Run on {machines}; {when}. Written by `scripts/compare.py`; "
         f"raw results in `{name}.jsonl`.",

@@ -56,7 +56,8 @@ def _real(name: str, folder: Path) -> CodedTable:
         raise Complaint(f"table {name!r} is unknown: give one of {known}")
     try:
         table: CodedTable = tables.load(name, folder)
-    except (OSError, AdaptiveQsError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Complaint(f"table {name}: {said}: check --data") from None
+    except AdaptiveQsError as error:
+        raise Complaint(f"table {name}: {error}") from None
+    except OSError as error:
+        raise Complaint(f"table {name}: {error.strerror}: check --data") from None
     return table

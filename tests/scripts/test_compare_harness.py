@@ -165,6 +165,7 @@ def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
         ({"mechanisms": ["nobody"]}, [], "mechanism 'nobody' is unknown"),
         ({}, ["--only", "seed=99"], "no cell of the grid"),
         ({}, ["--grid", "nowhere"], "grid 'nowhere'"),
+        ({}, ["--digest-only"], "r.jsonl: cannot be read: run a grid first"),
     ],
 )
 def test_mistakes_are_refused_in_one_line(bench, block, more, said):
@@ -174,6 +175,18 @@ def test_mistakes_are_refused_in_one_line(bench, block, more, said):
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
     assert not (bench / "r.jsonl").exists()
+
+
+def test_a_table_that_is_not_there_is_refused_before_anything_runs(bench):
+    grid = command(bench, seeds=[1])[3]
+    Path(grid).write_text(Path(grid).read_text().replace("weak@60", "adult"))
+    result = CliRunner().invoke(
+        compare.app, ["--grid", grid, "--data", str(bench), "--results", str(bench / "r.jsonl"),
+                      "--peer-scripts", str(bench / "peers")],
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: table adult: ")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_stopped_harness_keeps_what_ended_and_leaves_nothing_running(bench):
