@@ -57,8 +57,8 @@ def _preface(records: Sequence[Record], name: str) -> list[str]:
         "makes a table and answers, each is charged without the other. Answers are clipped to be "
         "non-negative and scaled to sum 1 before they are compared; unbiased ones as they came "
         f"are in `{name}.csv`. *bootstrap* and *true-independent* are made without privacy: rows "
-        "drawn from the true table, and its columns shuffled independently. Neither is a bound: a mechanism that removes noise can have "
-        "less error than sampling leaves in *bootstrap*.",
+        "drawn from the true table, and its columns shuffled independently. Neither is a "
+        "bound: a mechanism can have less error than sampling leaves in *bootstrap*.",
         "",
         f"Run on {machines}; {when}. Written by `scripts/compare.py`; "
         f"raw results in `{name}.jsonl`.",
