@@ -49,8 +49,8 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
     """Each attack's advantage with its interval, and the bound, on one axis."""
     bound = membership.bound
     values = [v for s in membership.scores for v in (s.lower, s.upper)] + [0.0]
-    low = min(values)
-    high = max(*values, bound or 0.0) * 1.04 or 1.0
+    low, high = min(values), max(*values, bound or 0.0) or 1.0
+    margin = 0.04 * (high - low)
     lines = []
     for score in membership.scores:
         marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
@@ -61,7 +61,7 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
         if bound is not None:
             marks.insert(1, Mark("limit", bound))
             label += f", bound {significant(bound)}"
-        lines.append((score, Line(low, high, tuple(marks), label)))
+        lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
     return lines
 
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from adaptive_qs.pages.rendering import render
 from adaptive_qs.release.page.budget import budget_parts
-from adaptive_qs.release.page.combinations import pair_map, round_rows, workload_marginals
+from adaptive_qs.release.page.combinations import (
+    UNMEASURED_SHOWN,
+    pair_map,
+    round_rows,
+    workload_marginals,
+)
 from adaptive_qs.release.page.singles import error_bars, single_columns
 
 if TYPE_CHECKING:
@@ -59,7 +64,7 @@ def release_page(bundle: Bundle) -> str:
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),
         unmeasured=[m for m in marginals if not m.measured],
-        most_marginals=MARGINALS_SHOWN,
+        most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,
         alone=[columns[i].name for i, others in partners if not others],
         rounds=round_rows(bundle),

@@ -19,8 +19,10 @@ from adaptive_qs.residual.model import ReferenceModel
 if TYPE_CHECKING:
     from adaptive_qs.release.bundle import Bundle
 
-MOST_CELLS = 2**20
-"""Cells of all unmeasured marginals whose noise is computed."""
+UNMEASURED_SHOWN = 400
+"""Marginals that were not measured of which the noise in their parts is computed."""
+LARGEST = 2**16
+"""Cells of the largest of them."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,16 @@ def round_rows(bundle: Bundle) -> list[RoundRow]:
 
 
 def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> list[Marginal]:
-    """The workload's marginals of several columns: the measured ones first, noisiest first."""
+    """The workload's marginals of several columns.
+
+    First those that were measured, the noisiest first; then the others, in the workload's order.
+    """
     domain = model.domain
     chosen: dict[tuple[str, ...], list[float]] = {}
     for past in bundle.rounds:
         chosen.setdefault(past.clique, []).append(past.rho_measuring)
-    found, left = [], MOST_CELLS
+    known: list[Marginal] = []
+    unknown: list[Marginal] = []
     for clique in (c for c in bundle.workload.cliques if len(c) > 1):
         names, cells = domain.clique_names(clique), domain.size(clique)
         measured = is_measured(bundle.estimates, clique, domain)
@@ -95,12 +101,12 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
         if measured:
             std = math.sqrt(measured_variance(model, clique))
             l1 = expected_l1(model, clique, total)
-        elif cells <= left:
-            left -= cells
+        elif len(unknown) < UNMEASURED_SHOWN and cells <= LARGEST:
             l1 = known_noise_l1(model, clique, total)
         rho = chosen.get(names, [])
-        found.append(Marginal(names, cells, measured, std, l1, len(rho), math.fsum(rho)))
-    return sorted(found, key=lambda m: (not m.measured, -(m.l1 or 0.0), m.names))
+        marginal = Marginal(names, cells, measured, std, l1, len(rho), math.fsum(rho))
+        (known if measured else unknown).append(marginal)
+    return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
 
 
 def pair_map(

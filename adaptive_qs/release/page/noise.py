@@ -23,8 +23,8 @@ def is_measured(
 
     A residual with an attribute of one code is zero and needs no measurement.
     """
-    sizes = domain.sizes
-    return all(tau in estimates for tau in subsets(clique) if all(sizes[i] > 1 for i in tau))
+    several = tuple(i for i in clique if domain.sizes[i] > 1)
+    return several in estimates and all(tau in estimates for tau in subsets(several))
 
 
 def group_variance(model: ReferenceModel, attribute: int, codes: int) -> float:
