@@ -35,7 +35,7 @@ def classifier_scores(
     features = np.concatenate([synthetic[:rows], reference[:rows]])
 
     def learn() -> NDArray[np.float64]:
-        model = gradient_boosting(attributes, 2, seed)
+        model = gradient_boosting(attributes, seed)
         model.fit(features, np.repeat([1, 0], rows))
         scores: NDArray[np.float64] = model.decision_function(targets)
         return scores

@@ -51,21 +51,19 @@ def _train_and_test(
     found = []
     lost = []
     for sample in (split.real, split.synthetic):
-        model = _fitted(name, attributes, classes, sample, seed)
+        model = _fitted(name, attributes, sample, seed)
         probabilities = class_probabilities(model, split.test.features, classes)
         found.append(scores(probabilities, split.test.labels))
         lost.append(importances(model, split.test.features, split.test.labels, classes, seed))
     return Outcome(found[0], found[1], (lost[0], lost[1]))
 
 
-def _fitted(
-    name: str, attributes: tuple[Attribute, ...], classes: int, sample: Sample, seed: int
-) -> Any:
+def _fitted(name: str, attributes: tuple[Attribute, ...], sample: Sample, seed: int) -> Any:
     model: Any
     if len(np.unique(sample.labels)) == 1:
         model = DummyClassifier()
     elif name == LOGISTIC:
         model = logistic_regression(attributes)
     else:
-        model = gradient_boosting(attributes, classes, seed)
+        model = gradient_boosting(attributes, seed)
     return model.fit(sample.features, sample.labels)

@@ -38,7 +38,7 @@ def propensity_tasks(
     is_true = np.repeat([1, 0], rows)
 
     def fold(train: np.ndarray, test: np.ndarray) -> float:
-        model = gradient_boosting(true.domain.attributes, 2, seed)
+        model = gradient_boosting(true.domain.attributes, seed)
         model.fit(features[train], is_true[train])
         return float(roc_auc_score(is_true[test], model.predict_proba(features[test])[:, 1]))
 

@@ -158,6 +158,20 @@ def test_more_levels_than_trees_tell_apart():
     assert found.models[1].importance_agreement is None  # one column has no ranks
 
 
+def test_many_classes_with_a_rare_one_do_not_upset_the_boosted_model():
+    rng = np.random.default_rng(1)
+    shares = np.r_[np.full(14, 0.0712), 0.0032]
+    domain = Domain.from_sizes({"hint": 45, "noise": 30, "y": 15})
+    unordered = Domain(tuple(Attribute(a.name, a.size, ordered=False) for a in domain.attributes))
+    tables = []
+    for _ in range(2):
+        y = rng.choice(15, 4_000, p=shares / shares.sum())
+        hint = np.where(rng.random(4_000) < 0.5, rng.integers(0, 45, 4_000), 3 * y)
+        tables.append(CodedTable.from_codes(unordered, [hint, rng.integers(0, 30, 4_000), y]))
+    logistic, boosted = measure_utility(*tables, UtilitySettings("y", repeats=1)).models
+    assert boosted.real["AUROC"].mean > logistic.real["AUROC"].mean - 0.05
+
+
 def test_warnings_become_limitations(monkeypatch):
     monkeypatch.setattr(features, "MAX_ITERATIONS", 1)
     with warnings.catch_warnings():
