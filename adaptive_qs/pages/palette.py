@@ -35,15 +35,21 @@ def diverging() -> list[Shade]:
 
 def sequential_class(value: float, top: float) -> str:
     """The class of a value between 0 and ``top``."""
-    part = min(max(value / top, 0.0), 1.0) if top > 0 else 0.0
+    part = _part(value, top)
     return f"s{min(int(part * SEQUENTIAL_STEPS), SEQUENTIAL_STEPS - 1)}"
 
 
 def diverging_class(value: float, top: float) -> str:
     """The class of a value between -``top`` and ``top``."""
-    part = min(abs(value) / top, 1.0) if top > 0 else 0.0
+    part = _part(abs(value), top)
     step = round(part * DIVERGING_STEPS)
     return f"{'n' if value < 0 else 'p'}{step}" if step else "z"
+
+
+def _part(value: float, top: float) -> float:
+    """value/top within 0 and 1; 0 where that is no number."""
+    part = value / top if top > 0 else 0.0
+    return min(max(part, 0.0), 1.0) if part == part else 0.0
 
 
 def contrast(first: str, second: str) -> float:

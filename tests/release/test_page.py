@@ -1,6 +1,7 @@
 """The page inside a release bundle: only what the bundle holds, and that correctly."""
 
 import json
+import re
 import zipfile
 from dataclasses import replace
 
@@ -224,3 +225,18 @@ def test_a_page_of_a_ledger_run_names_the_place(bundle):
     content["ledger"] = {"ledger": "ab12", "run": 7, "releases": 3, "hash": "cd34"}
     manifest = type(bundle.manifest).model_validate(content)
     assert "run 7" in release_page(replace(bundle, manifest=manifest))
+
+
+@pytest.mark.parametrize("rho", [1e-9, 1e6])
+@pytest.mark.parametrize("rows", [1, 50])
+@pytest.mark.parametrize("columns", [COLUMNS[3:], COLUMNS[1:2], COLUMNS[1:]])
+def test_extreme_runs_have_a_page(columns, rows, rho):
+    """A paid release is never lost to its page."""
+    schema = Schema.parse({"version": 1, "columns": columns})
+    table = pd.DataFrame({"age": [50] * rows, "flag": [True] * rows, "only": ["x"] * rows})
+    release = Synthesizer(rho=rho, workload=2 if len(columns) > 1 else 1).fit(
+        table[[column["name"] for column in columns]], schema=schema
+    )
+    page = release_page(release.release_)
+    assert page.startswith("<!doctype html>")
+    assert not re.search(r"\bnan\b|\binf\b", page)

@@ -178,10 +178,11 @@ def attack_sentence(membership: Membership | None) -> Sentence:
     text = f"The strongest attack ({top.attack}) gains {significant(top.advantage)}, {interval}"
     bound = membership.bound
     if bound is not None and top.lower > bound:
-        text += f": more than the {significant(bound)} that the promise allows."
-        return Sentence("poor", "alarm", text + " Do not release; look for the fault first.")
+        text += f": more than the {significant(bound)} that the promise allows on average over"
+        text += " releases. Do not release before that is explained."
+        return Sentence("poor", "alarm", text)
     if bound is not None:
-        text += f"; the promise allows at most {significant(bound)}"
+        text += f"; the promise allows at most {significant(bound)} on average over releases"
     if top.lower > 0:
         text += ". It tells members from others better than chance."
         return Sentence("fair", "some gain", text)

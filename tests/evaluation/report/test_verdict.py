@@ -121,7 +121,7 @@ def test_models_without_anything_to_learn():
     [
         (membership(), "good", "not told from chance"),
         (membership(0.02, 0.1), "fair", "better than chance"),
-        (membership(0.5, 0.6), "poor", "Do not release"),
+        (membership(0.5, 0.6), "poor", "Do not release before"),
         (membership(0.5, 0.6, None), "fair", "better than chance"),
         (None, "plain", "no attack was tried"),
     ],
