@@ -51,7 +51,7 @@ class Membership:
         members: rows of the true table that were attacked.
         non_members: rows of the control table that were attacked.
         confidence: of every interval, all intervals together.
-        bound: no attack on such a release has a larger advantage; None where the promise is not
+        bound: no attack has a larger advantage in the mean over releases; None where no promise is
             known.
         promise: that the bound follows from.
         limitations: what a reader has to know, such as a control table that overlaps.
