@@ -6,7 +6,7 @@ prints every command of a page with what it really says, to be pasted into the p
 
 | fence | what is done |
 | --- | --- |
-| `sh` | run by bash; must succeed |
+| `sh` | run line by line; must succeed |
 | `console` | commands after `$ ` are run; all lines shown must come, but for numbers and order |
 | `python` | run in one namespace for the page |
 | `text` | right after `python`: lines that it must print, as for `console` |
@@ -154,7 +154,8 @@ class Reader:
                 f"not printed: {lost}\nprinted:\n{self.printed}"
             )
         elif snippet.language == "sh":
-            self._run(Command(snippet.text, []), echo)
+            for line in snippet.text.replace("\\\n", " ").splitlines():
+                self._run(Command(line, []), echo)
         elif snippet.language == "console":
             for command in commands(snippet.text):
                 self._run(command, echo)
