@@ -124,8 +124,9 @@ def test_the_page_of_a_release_shows_what_was_promised(browser, files):
     seen.page.close()
 
 
-def test_it_prints(browser, files, kind):
-    seen = Seen(browser, files / f"{kind}.html", 1280)
+@pytest.mark.parametrize("name", ["report", "release"])
+def test_it_prints(browser, files, name):
+    seen = Seen(browser, files / f"{name}.html", 1280)
     seen.page.emulate_media(media="print")
     printed = seen.page.pdf(prefer_css_page_size=True, print_background=True)
     assert printed.startswith(b"%PDF")
