@@ -129,17 +129,18 @@ def _judged(cell: Cell, job: Job, true: CodedTable, ended: Ended, folder: Path) 
         return {"outcome": FAILED, "why": reason(ended, folder / "log.txt")}
     try:
         report = json.loads(Path(job.report).read_text(encoding="utf-8"))
-        return {"outcome": FINISHED, "why": ""} | _scored(job, true, report, ended.seconds)
+        return {"outcome": FINISHED, "why": ""} | _scored(job, true, report, ended.cpu_seconds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AdaptiveQsError) as error:
         said = without_paths(" ".join(str(error).split()))[:200]
         return {"outcome": FAILED, "why": f"its output cannot be used: {said}"}
 
 
-def _scored(job: Job, true: CodedTable, report: dict[str, Any], wall: float) -> Record:
-    """Errors of what was written, and the seconds that each output took.
+def _scored(job: Job, true: CodedTable, report: dict[str, Any], used: float) -> Record:
+    """Errors of what was written, and the processor seconds that each output took.
 
-    The table's seconds are those of the whole process but for forming answers, and the other way
-    round, so that a mechanism that makes both is not charged for one while the other is judged.
+    Processor time, of all threads, hardly depends on what else the machine does. The table's is
+    that of the whole process but for forming answers, and the other way round, so that a mechanism
+    that makes both is not charged for one while the other is judged.
     """
     workload: Workload = job.marginals()
     out, answers = Path(job.out), Path(job.answers)
@@ -152,10 +153,10 @@ def _scored(job: Job, true: CodedTable, report: dict[str, Any], wall: float) -> 
     }
     if out.exists():
         scored["table_error"] = table_error(true, read_codes(out, true.domain), workload)
-        scored["table_seconds"] = round(wall - phases.get("answers", 0.0), 3)
+        scored["table_seconds"] = round(used - phases.get("answers", 0.0), 3)
     if answers.exists():
         scored["answer_error"] = answer_error(true, answers, workload)
-        scored["answer_seconds"] = round(wall - phases.get("sample", 0.0), 3)
+        scored["answer_seconds"] = round(used - phases.get("sample", 0.0), 3)
     if not (out.exists() or answers.exists()):
         raise ValueError("neither a table nor answers were written")
     return scored | {

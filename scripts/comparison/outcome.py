@@ -19,7 +19,7 @@ class Outcome:
     Attributes:
         table: synthetic rows.
         answers: the workload's marginals in its order (rows), made while they are read.
-        seconds: by phase; "sample" is what only the table needed.
+        seconds: of processor time by phase; "sample" is what only the table needed.
         settings: what it was run with.
         notes: what a reader should know.
     """

@@ -26,6 +26,7 @@ from comparison.summary import Group, Record, drawable, groups_of
 
 ERROR = "mean L1 error"
 LARGEST = "largest L1 error"
+SECONDS = "processor seconds"
 
 
 def write_plots(records: Sequence[Record], results: Path) -> list[Path]:
@@ -40,7 +41,9 @@ def write_plots(records: Sequence[Record], results: Path) -> list[Path]:
         figures = {
             "error": against_epsilon(groups, ("table_l1", "answer_l1"), ERROR),
             "largest": against_epsilon(groups, ("table_max_l1", "answer_max_l1"), LARGEST),
-            "seconds": against_epsilon(groups, ("table_seconds", "answer_seconds"), "seconds"),
+            "seconds": against_epsilon(
+                groups, ("table_seconds", "answer_seconds"), "processor seconds"
+            ),
             "time": time_against_error(groups),
             "relative": relative_figure(groups),
         }
@@ -104,7 +107,7 @@ def time_against_error(groups: Sequence[Group]) -> Figure | None:
         on_logarithms(panel)
         panel.yaxis.set_tick_params(labelleft=True)
     for panel in axes[-1]:
-        panel.set_xlabel("seconds (larger dots: larger ε)")
+        panel.set_xlabel("processor seconds (larger dots: larger ε)")
     add_legend(figure, looks, used)
     return figure
 

@@ -64,7 +64,7 @@ def relative_figure(groups: Sequence[Group]) -> Figure | None:
             panel.set_title(f"{setting[0]}, {setting[1]}-way: {title}", loc="left")
         axes[row][0].set_ylabel("error / ResidualPlanner's")
     for panel in axes[-1]:
-        panel.set_xlabel("seconds / ResidualPlanner's")
+        panel.set_xlabel("processor seconds / ResidualPlanner's")
     handles = [
         Line2D([], [], color="#333333", marker=look.marker, ls="", label=name)
         for name, look in looks.items()

@@ -151,7 +151,7 @@ def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
     assert record["table_error"]["mean_l1"] == record["table_error"]["max_l1"] == 0
     assert record["table_error"]["total_variation"] == {"1": 0, "2": 0, "3": 0}
     assert record["answer_error"] is record["answer_seconds"] is None
-    assert 0 < record["table_seconds"] == record["wall_seconds"] < 60
+    assert 0 < record["table_seconds"] == record["cpu_seconds"] < 60
     assert 1 < record["peak_memory_mb"] < 100
     assert record["machine"]["cells_at_once"] == 1
     assert record["versions"] == {"fake": "1"}
