@@ -52,7 +52,7 @@ MaxMemory = Annotated[
 
 
 def audit(
-    schema: options.SchemaPath = None,
+    schema: options.NeededSchemaPath = None,
     workload: options.QueryFile = None,
     ways: options.QueryWays = None,
     epsilon: options.Epsilon = None,

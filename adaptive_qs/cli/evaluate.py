@@ -21,17 +21,11 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.utility.settings import UtilitySettings
     from adaptive_qs.progress import StepProgress
 
-_PHASES = {
-    "pairs": "comparing pairs of columns",
-    "models": "training models",
-    "attack": "attacking",
-}
-
 
 def evaluate(
     true: Annotated[Path, typer.Argument(metavar="TRUE", help="The private table.")],
     synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC", help="A synthetic table.")],
-    schema: options.SchemaPath = None,
+    schema: options.NeededSchemaPath = None,
     workload: options.WorkloadPath = None,
     ways: options.Ways = None,
     rule: evaluate_options.Rules = None,
@@ -79,7 +73,7 @@ def evaluate(
     rules = [parse_rule(text, described) for text in rule or ()]
     promised = find_promise(release, synthetic)
     with progress_bars() as bars:
-        clock = PhaseClock(lambda phase, *steps: bars(_PHASES.get(phase, phase), *steps))
+        clock = PhaseClock(bars)
         pair = TablePair(
             encode_file(true, described, clock.steps("read")),
             _read_synthetic(synthetic, described, clock.steps("read")),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adaptive_qs.cli.output import Row, counted, emit_columns, emit_rows
+from adaptive_qs.cli.figures import emit_figures, percent
+from adaptive_qs.cli.model_summary import show_membership, show_utility
+from adaptive_qs.cli.output import Row, counted, emit_rows
 from adaptive_qs.cli.summary import peak_memory_mb
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.attack.game import Membership, Promise
+    from adaptive_qs.evaluation.attack.game import Promise
     from adaptive_qs.evaluation.evaluation import Evaluation
-    from adaptive_qs.evaluation.utility.scores import Utility
 
 WORST_SHOWN = 10
 LEAST_DIFFERENCE = 0.01
@@ -39,9 +40,9 @@ def show(
     _rows(evaluation)
     _rules(evaluation)
     if evaluation.utility is not None:
-        _utility(evaluation.utility)
+        show_utility(evaluation.utility)
     if evaluation.membership is not None:
-        _membership(evaluation.membership)
+        show_membership(evaluation.membership)
     if evaluation.limitations:
         emit_rows("Limitations", [("-", text) for text in evaluation.limitations])
     closing: list[Row] = [
@@ -73,11 +74,11 @@ def _marginals(evaluation: Evaluation) -> None:
         ],
     )
     worst = sorted(distance.per_clique, key=lambda clique: -clique.l1)[:WORST_SHOWN]
-    _table(
+    emit_figures(
         ["worst marginals", "cells", "error"],
         [(" x ".join(c.attributes), f"{c.cells:,}", f"{c.l1:.4f}") for c in worst],
     )
-    _table(
+    emit_figures(
         ["total variation", "marginals", "worst", "largest", "mean"],
         [
             (
@@ -114,7 +115,7 @@ def _associations(evaluation: Evaluation) -> None:
     (true, synthetic), difference = association.cramers_v, association.cramers_v_difference
     pairs = largest_pairs(difference, LEAST_DIFFERENCE, WORST_SHOWN)
     if pairs:
-        _table(
+        emit_figures(
             ["Cramér's V differs most", "true", "synthetic", "difference"],
             [
                 (
@@ -131,7 +132,7 @@ def _associations(evaluation: Evaluation) -> None:
 def _ordered(evaluation: Evaluation) -> None:
     worst = sorted(evaluation.ordered, key=lambda error: -error.range_max)[:WORST_SHOWN]
     if worst:
-        _table(
+        emit_figures(
             ["ordered columns", "prefix RMSE", "largest", "range RMSE", "largest", "mean shift"],
             [
                 (
@@ -152,34 +153,34 @@ def _rows(evaluation: Evaluation) -> None:
     lines: list[Row] = [
         (
             "exact matches",
-            f"{_percent(rows.exact_matches)} of the synthetic rows are true rows; "
-            f"{_percent(rows.expected_if_independent)} if columns were independent, "
-            f"{_percent(rows.expected_if_redrawn)} of one half of the true rows in the other",
+            f"{percent(rows.exact_matches)} of the synthetic rows are true rows; "
+            f"{percent(rows.expected_if_independent)} if columns were independent, "
+            f"{percent(rows.expected_if_redrawn)} of one half of the true rows in the other",
         ),
         (
             "unique matches",
-            f"{_percent(rows.unique_matches)} equal a true row that occurs once",
+            f"{percent(rows.unique_matches)} equal a true row that occurs once",
         ),
         (
             "repeated",
-            f"{_percent(rows.repeated)} of the synthetic rows, "
-            f"{_percent(rows.true_repeated)} of the true rows",
+            f"{percent(rows.repeated)} of the synthetic rows, "
+            f"{percent(rows.true_repeated)} of the true rows",
         ),
     ]
     if (unseen := evaluation.unseen) is not None:
         lines.append(
             (
                 "unseen pairs",
-                f"{_percent(unseen.share)} of the synthetic rows have two values that no true row "
-                f"has together; about {_percent(unseen.expected_if_redrawn)} of new true ones",
+                f"{percent(unseen.share)} of the synthetic rows have two values that no true row "
+                f"has together; about {percent(unseen.expected_if_redrawn)} of new true ones",
             )
         )
     emit_rows("Whole rows, in the codes of the schema", lines)
     if evaluation.unseen is not None and evaluation.unseen.worst:
-        _table(
+        emit_figures(
             ["most unseen pairs", "synthetic rows"],
             [
-                (" x ".join(pair.attributes), _percent(pair.share))
+                (" x ".join(pair.attributes), percent(pair.share))
                 for pair in evaluation.unseen.worst[:WORST_SHOWN]
             ],
         )
@@ -188,104 +189,16 @@ def _rows(evaluation: Evaluation) -> None:
 def _rules(evaluation: Evaluation) -> None:
     if evaluation.rules:
         worst = sorted(evaluation.rules, key=lambda r: (r.source, -r.broken_synthetic))
-        _table(
+        emit_figures(
             ["rules", "", "broken: true", "synthetic", "if independent"],
             [
                 (
                     check.rule,
                     check.source,
-                    _percent(check.broken_true),
-                    _percent(check.broken_synthetic),
-                    _percent(check.expected_if_independent),
+                    percent(check.broken_true),
+                    percent(check.broken_synthetic),
+                    percent(check.expected_if_independent),
                 )
                 for check in worst
             ],
         )
-
-
-def _utility(utility: Utility) -> None:
-    chosen = "proposed by the program" if utility.proposed else "as asked for"
-    classes = counted(utility.classes, "class", "classes")
-    propensity = utility.propensity
-    emit_rows(
-        f"Models that predict {utility.target} ({chosen}, {classes})",
-        [
-            (
-                "trained on",
-                f"{utility.train_rows[0]:,} true or {utility.train_rows[1]:,} synthetic rows, "
-                f"tested on {utility.test_rows:,} other true rows",
-            ),
-            (
-                "propensity",
-                f"AUC {propensity.mean:.3f} of a classifier that tells true from synthetic rows; "
-                "0.5 if it cannot",
-            ),
-        ],
-    )
-    lines = []
-    for model in utility.models:
-        for measure, real in model.real.items():
-            made, chance = model.synthetic[measure], model.chance[measure]
-            lines.append(
-                (
-                    model.model,
-                    measure,
-                    f"{real.mean:.3f} ± {real.std:.3f}",
-                    f"{made.mean:.3f} ± {made.std:.3f}",
-                    f"{chance.mean:.3f}",
-                )
-            )
-    _table(["model", "measure", "trained on true", "on synthetic", "chance"], lines)
-    if utility.limitations:
-        emit_rows("Models: know that", [("-", text) for text in utility.limitations])
-
-
-def _membership(membership: Membership) -> None:
-    bound = "not known" if membership.bound is None else f"{membership.bound:.4f}"
-    emit_rows(
-        "Membership attacks: advantage, 0 is a blind guess and 1 certain",
-        [
-            (
-                "rows",
-                f"{membership.members:,} of the true table, {membership.non_members:,} of the "
-                "control table",
-            ),
-            ("bound", f"{bound}: no attack on a release with this promise has a larger one"),
-        ],
-    )
-    _table(
-        ["attack", f"{membership.confidence:.0%} interval", "AUC", "advantage"],
-        [
-            (
-                score.attack,
-                f"{score.lower:+.3f} .. {score.upper:+.3f}",
-                f"{score.auc:.3f}",
-                f"{score.advantage:+.3f}",
-            )
-            for score in membership.scores
-        ],
-    )
-    if membership.limitations:
-        emit_rows("Attacks: know that", [("-", text) for text in membership.limitations])
-
-
-def _percent(share: float) -> str:
-    """Three digits, and never 0 for what is not."""
-    return f"{100 * share:.3g} %" if share else "0 %"
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with numbers aligned to the right; the first column holds names."""
-    words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]
-    widths = [max(len(row[k]) for row in (names, *rows)) for k in range(len(names))]
-
-    def aligned(row: Sequence[str]) -> list[str]:
-        return [
-            cell if word else cell.rjust(width) for cell, word, width in zip(row, words, widths)
-        ]
-
-    emit_columns(aligned(names), [aligned(row) for row in rows])
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("+-")[:1].isdigit()

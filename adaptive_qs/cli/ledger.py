@@ -22,7 +22,7 @@ ledger_app = typer.Typer(
 )
 
 LedgerFile = Annotated[
-    Path | None, typer.Option("--ledger", metavar="FILE", help="The data set's ledger.")
+    Path | None, typer.Option("--ledger", metavar="FILE", help="The data set's ledger; needed.")
 ]
 DiscoveryDelta = Annotated[
     float,

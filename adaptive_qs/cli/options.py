@@ -24,15 +24,11 @@ def _option(name: str, metavar: str | None, text: str, panel: str | None, defaul
     )
 
 
+_SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
 SchemaPath = Annotated[
-    Path | None,
-    _option(
-        "--schema",
-        "FILE",
-        "Public schema, mbi domain file, or release bundle.",
-        None,
-    ),
+    Path | None, _option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)
 ]
+NeededSchemaPath = Annotated[Path | None, _option("--schema", "FILE", f"{_SCHEMA_HELP}.", None)]
 WorkloadPath = Annotated[
     Path | None, _option("--workload", "FILE", "Workload file: the marginals that matter.", None)
 ]

@@ -27,6 +27,9 @@ _PHASES = {
     "fit": "fitting the table",
     "refine": "refining the table",
     "evaluate": "comparing marginals",
+    "pairs": "comparing pairs of columns",
+    "models": "training models",
+    "attack": "attacking",
 }
 
 

@@ -1,0 +1,29 @@
+"""Tables of figures on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adaptive_qs.cli.output import emit_columns
+
+
+def percent(share: float) -> str:
+    """Three digits, and never 0 for what is not."""
+    return f"{100 * share:.3g} %" if share else "0 %"
+
+
+def emit_figures(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with numbers aligned to the right; the first column holds names."""
+    words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]
+    widths = [max(len(row[k]) for row in (names, *rows)) for k in range(len(names))]
+
+    def aligned(row: Sequence[str]) -> list[str]:
+        return [
+            cell if word else cell.rjust(width) for cell, word, width in zip(row, words, widths)
+        ]
+
+    emit_columns(aligned(names), [aligned(row) for row in rows])
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("+-")[:1].isdigit()
