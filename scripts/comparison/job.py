@@ -28,7 +28,8 @@ class Job:
         seed: of all randomness.
         threads: that it may use.
         out: where it writes the synthetic table, an .npy file like ``codes``.
-        report: where it writes a JSON report: versions, settings, seconds by phase, notes.
+        report: where it writes a JSON report: versions, settings, seconds by phase (of the
+            processor for this project, of the clock for peers), notes.
         answers: where a mechanism that answers writes its marginals one after the other (rows,
             float64, in the order of the workload, last attribute fastest); peers do not.
         mechanism: its name.

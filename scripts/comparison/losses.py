@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from comparison.cells import FINISHED
 from comparison.mechanisms import OURS, Kind
 from comparison.summary import Group
 
@@ -86,4 +87,6 @@ def loss_row(loss: Loss) -> dict[str, Any]:
         "rival_error": loss.rival.spreads[loss.measure].median,
         "percent": loss.percent,
         "ranges_overlap": loss.overlap,
+        "seeds": loss.ours.outcomes[FINISHED],
+        "rival_seeds": loss.rival.outcomes[FINISHED],
     }
