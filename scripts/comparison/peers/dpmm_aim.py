@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from cliques import fitting
 from contract import Fitted, Job, main
-
-MAX_CELLS = 10_000
-"""dpmm's default limit of cells in a clique of AIM's workload."""
 
 
 def fit(job: Job) -> Fitted:
@@ -17,11 +13,9 @@ def fit(job: Job) -> Fitted:
 
     jobs = max(1, job.threads - 1)
     table = pd.DataFrame(job.codes, columns=list(job.domain))
-    cliques = fitting(job.workload, job.domain, MAX_CELLS)
     model = AIMGM(
         epsilon=job.epsilon,
         delta=job.delta,
-        max_cells=MAX_CELLS,
         compress=False,
         domain=job.domain,
         random_state=RandomState(job.seed),
@@ -29,7 +23,7 @@ def fit(job: Job) -> Fitted:
     )
     model.check_fit(table)
     mechanism = model.generator
-    mechanism.fit(table, W=[(clique, 1.0) for clique in cliques])
+    mechanism.fit(table, W=[(clique, 1.0) for clique in job.workload])
     return Fitted(
         sample=lambda: model.generate()[table.columns].to_numpy(),
         settings={
@@ -37,9 +31,7 @@ def fit(job: Job) -> Fitted:
             "rounds": 16 * len(job.domain),
             "n_iters": mechanism.n_iters,
             "max_model_size": mechanism.max_model_size,
-            "max_cells": MAX_CELLS,
-            "cliques": len(cliques),
-            "cliques_too_large": len(set(job.workload) - set(cliques)),
+            "cliques": len(job.workload),
             "measured": len(mechanism.cliques),
             "compress": mechanism.compress,
             "n_jobs": jobs,
@@ -51,8 +43,7 @@ def fit(job: Job) -> Fitted:
             "to use; all other settings are defaults too, but for compress.",
             "compress is off, as AIM's authors have it: AIMGM's default merges codes that look "
             "rarer than the noise and spreads them evenly again, which made the table worse.",
-            "Workload cliques of more than max_cells cells, which dpmm's default workload leaves "
-            "out, are replaced by their largest subsets within the limit.",
+            "The workload is given whole: max_cells limits only the one that dpmm makes itself.",
             "n_jobs is dpmm's own rule, cores - 1, applied to the threads of the job.",
             "Noise comes from OpenDP's unseeded source: the seed fixes choices and rows only.",
         ],
