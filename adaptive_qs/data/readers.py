@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from adaptive_qs.data.csv_blocks import RowTooLong, as_continuation, one_ahead, row_blocks
 from adaptive_qs.data.redaction import redacted
-from adaptive_qs.data.textfile import open_text, read_header, unreadable
+from adaptive_qs.data.textfile import CheckedText, open_text, read_header, unreadable
 from adaptive_qs.errors import DataError
 
 BLOCK_BYTES = 1 << 22
@@ -137,34 +138,49 @@ def check_separator(source: Source) -> None:
 
 def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Chunk]:
     total = path.stat().st_size
-    text_type = pa.dictionary(pa.int32(), pa.string())
     with open_text(path) as text:
 
         def explain(error: Exception) -> DataError:
             return text.fault or _csv_problem(path, error, len(names))
 
-        reader = redacted(
-            lambda: pacsv.open_csv(
-                text,
-                read_options=pacsv.ReadOptions(
-                    column_names=names, skip_rows_after_names=1, block_size=BLOCK_BYTES
-                ),
-                parse_options=pacsv.ParseOptions(newlines_in_values=True),
-                convert_options=pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(wanted, text_type),
-                    include_columns=list(wanted),
-                    null_values=[],
-                    strings_can_be_null=False,
-                ),
-            ),
-            explain,
-        )
-        while (batch := redacted(lambda: next(reader, None), explain)) is not None:
-            if text.fault is not None:
-                break
-            yield Chunk(tuple(batch.columns), min(text.position, total), total)
+        with closing(one_ahead(_batches(text, names, wanted))) as batches:
+            while (batch := redacted(lambda: next(batches, None), explain)) is not None:
+                yield Chunk(tuple(batch.columns), min(text.position, total), total)
         if text.fault is not None:
             raise text.fault
+
+
+def _batches(
+    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES)):
+        if text.fault is None:
+            yield from _parsed(block, number == 0, names, wanted).to_batches()
+
+
+def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
+    """The wanted cells of whole rows, but for those of a header.
+
+    Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
+    memory and nothing of Python's: a thread that asks for the interpreter while that shuts down
+    aborts the process.
+    """
+    copy = pa.BufferOutputStream()
+    copy.write(block if header else as_continuation(block))
+    text_type = pa.dictionary(pa.int32(), pa.string())
+    return pacsv.read_csv(
+        pa.BufferReader(copy.getvalue()),
+        read_options=pacsv.ReadOptions(
+            column_names=names, skip_rows_after_names=int(header), block_size=len(block) + 1
+        ),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, text_type),
+            include_columns=list(wanted),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
 
 
 def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -197,13 +213,12 @@ def _frame_column(frame: nw.DataFrame, index: int, name: str) -> pa.Array | pa.C
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
-    message = str(error)
-    if "straddling" in message:
+    if isinstance(error, RowTooLong):
         return DataError(
             f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
             "that is never closed"
         )
-    if "Expected" in message:
+    if "Expected" in str(error):
         return DataError(
             f"{path}: a row does not have the {width} cells of the header: complete the file, or "
             "quote the cells that hold commas"
