@@ -7,7 +7,8 @@ J. Korean Stat. Soc. 42): N rows of independent attributes with r and c values h
 The plug-in mutual information of N rows has the same fault: it is about (r−1)(c−1)/(2N) too large
 where cells are well filled. So entropies are corrected as Miller (1955) did: (K−1)/(2N) is added
 to the entropy of K occurring values. What is left of the bias is small where N is large beside the
-occupied cells, and upwards where it is not. It depends on the number of rows, so tables of very
+occupied cells, and upwards where it is not: ``limits`` names pairs with fewer than five rows for
+each occupied cell. It depends on the number of rows, so tables of very
 different length are compared less well.
 
 r, c and K count the values that occur, each table for itself.

@@ -116,7 +116,8 @@ def evaluate(
     checks = check_rules(joint, declared, "declared")
     checks += found_rules(counts, schema, [check.rule for check in checks])
     variation = tuple(total_variation(domain, k, found) for k in ways)
-    limitations = list(limitations_of(counts, variation))
+    whole_rows = row_checks(joint)
+    limitations = list(limitations_of(counts, variation, whole_rows))
     num_values = {column.name: column.num_values for column in schema.columns}
     models = None
     if utility is not None:
@@ -128,7 +129,7 @@ def evaluate(
         variation,
         association_of(counts),
         ordered_errors(pair, num_values),
-        row_checks(joint),
+        whole_rows,
         checks,
         models,
         None

@@ -27,6 +27,7 @@ class RowChecks:
         unique_matches: synthetic rows that equal a true row that occurs there once.
         repeated: synthetic rows that occur more than once among them.
         true_repeated: true rows that occur more than once among them, in shares of the true rows.
+        same: whether the synthetic rows are the true rows, each as often, in whatever order.
     """
 
     exact_matches: float
@@ -35,6 +36,7 @@ class RowChecks:
     unique_matches: float
     repeated: float
     true_repeated: float
+    same: bool = False
 
 
 def row_checks(joint: JointCodes) -> RowChecks:
@@ -52,6 +54,7 @@ def row_checks(joint: JointCodes) -> RowChecks:
         float(synthetic[true == 1].sum() / made),
         float(synthetic[synthetic > 1].sum() / made),
         float(true[true > 1].sum() / joint.true_rows),
+        np.array_equal(true, synthetic),
     )
 
 

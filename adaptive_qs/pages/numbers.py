@@ -41,7 +41,7 @@ def share(value: float | None, digits: int = 3) -> str:
     percent = 100 * value
     if 0 < abs(percent) < 0.001:
         return f"under 0.001{PER_CENT}"
-    if abs(percent) >= 99.95 and percent != 100:
+    if 99.95 <= abs(percent) < 100:
         return f"{percent:,.2f}{PER_CENT}".replace("-", MINUS)
     size = math.floor(math.log10(abs(percent))) if percent else digits - 1
     decimals = min(max(digits - 1 - size, 0), 4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.pair import OWNER_ONLY
-from adaptive_qs.evaluation.report import verdict
 from adaptive_qs.evaluation.report.columns import column_chart, column_pairs
+from adaptive_qs.evaluation.report.fates import associations
 from adaptive_qs.evaluation.report.matrices import (
     association_maps,
     error_map,
@@ -14,9 +14,10 @@ from adaptive_qs.evaluation.report.matrices import (
     pair_errors,
 )
 from adaptive_qs.evaluation.report.models import attack_lines, score_rows
-from adaptive_qs.evaluation.report.release import ReleaseView, release_view
+from adaptive_qs.evaluation.report.release import ReleaseView, release_view, why_no_promise
 from adaptive_qs.evaluation.report.scale import workload_scale
 from adaptive_qs.evaluation.report.thresholds import DEFINITIONS
+from adaptive_qs.evaluation.report.verdict import verdict
 from adaptive_qs.pages.rendering import render
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.environment import versions
@@ -46,14 +47,7 @@ def report_page(
     columns = column_pairs(evaluation.pair)
     scale = workload_scale(evaluation)
     view = release_view(release)
-    sentences = [
-        verdict.marginals_sentence(evaluation, scale),
-        verdict.dependence_sentence(evaluation, columns),
-        verdict.models_sentence(evaluation.utility),
-        verdict.attack_sentence(evaluation.membership),
-    ]
-    alone = view.alone if view else ()
-    sentences.append(verdict.next_sentence(evaluation, sentences[0].grade == "poor", alone))
+    fates = associations(evaluation)
     association = evaluation.association
     chosen = most_different(association.cramers_v[1] - association.cramers_v[0])
     domain = evaluation.pair.domain
@@ -74,10 +68,11 @@ def report_page(
         notice=OWNER_ONLY,
         evaluation=evaluation,
         schema=schema,
-        sentences=sentences,
+        sentences=verdict(evaluation, scale, columns, fates, view),
         scale=scale,
-        fates=verdict.associations(evaluation),
+        fates=fates,
         release=view,
+        no_promise=why_no_promise(view),
         columns=columns,
         cards=[(c, column_chart(c, schema)) for c in columns[:COLUMNS_SHOWN]],
         chosen=len(chosen),

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.report.scale import fresh_sample_l1, one_way_shares
+from adaptive_qs.evaluation.report.fresh import STEP_ERROR, chance_l1, fresh_sample_l1
+from adaptive_qs.evaluation.report.scale import one_way_counts, sparse_share
 from adaptive_qs.pages.charts import Bar, BarChart
 from adaptive_qs.release.page.axes import Group, axis_of
 
@@ -24,6 +25,7 @@ class ColumnPair:
         codes: their number.
         variation: share of the rows that would have to change their code.
         fresh: the same expected of a fresh sample.
+        beyond: variation that neither a fresh sample nor chance explains.
         shares: of the codes, in the true and in the synthetic table.
     """
 
@@ -32,24 +34,23 @@ class ColumnPair:
     codes: int
     variation: float
     fresh: float
+    beyond: float
     shares: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def column_pairs(pair: TablePair) -> list[ColumnPair]:
     """Every column, the worst first."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
-    both = zip(one_way_shares(pair.true), one_way_shares(pair.synthetic))
-    found = [
-        ColumnPair(
-            i + 1,
-            pair.domain.names[i],
-            true.size,
-            float(np.abs(true - made).sum() / 2),
-            fresh_sample_l1(true, *rows) / 2,
-            (true, made),
-        )
-        for i, (true, made) in enumerate(both)
-    ]
+    found = []
+    for i, (true, made) in enumerate(
+        zip(one_way_counts(pair.true), one_way_counts(pair.synthetic))
+    ):
+        shares = true / rows[0], made / rows[1]
+        variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
+        fresh = fresh_sample_l1(true, rows[1]) / 2
+        beyond = variation - fresh * (1 + STEP_ERROR) - chance_l1(*rows, sparse_share(true)) / 2
+        name = pair.domain.names[i]
+        found.append(ColumnPair(i + 1, name, true.size, variation, fresh, beyond, shares))
     return sorted(found, key=lambda column: (-column.variation, column.number))
 
 

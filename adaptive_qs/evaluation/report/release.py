@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.page import is_drafted
 from adaptive_qs.release.page.budget import BudgetPart, budget_parts
-from adaptive_qs.release.page.combinations import RoundRow, round_rows
+from adaptive_qs.release.page.combinations import RoundRow, alone_columns, round_rows
 from adaptive_qs.release.statement import Statement
 
 
@@ -26,6 +27,11 @@ class ReleaseView:
     rounds: list[RoundRow] | None
     alone: tuple[str, ...]
 
+    @property
+    def drafted(self) -> bool:
+        """Whether the promise leaves out what the schema tells, which was taken from the data."""
+        return is_drafted(self.statement)
+
 
 def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
     """The view of a bundle, or of the statement beside a table; None without either."""
@@ -33,7 +39,18 @@ def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
         return None
     if not isinstance(release, Bundle):
         return ReleaseView(release, budget_parts(release), None, ())
-    together = {name for past in release.rounds if len(past.clique) > 1 for name in past.clique}
-    alone = tuple(c.name for c in release.schema.columns if c.name not in together and c.size > 1)
     rounds = round_rows(release)
-    return ReleaseView(release.manifest, budget_parts(release.manifest), rounds, alone)
+    return ReleaseView(
+        release.manifest, budget_parts(release.manifest), rounds, alone_columns(release)
+    )
+
+
+def why_no_promise(release: ReleaseView | None) -> str | None:
+    """Why nothing can be said of a promise, as a sentence without its full stop; else None."""
+    if release is None:
+        return "The promise behind the table is not known"
+    if release.statement.insecure:
+        return "Nothing is promised: the noise came from a seed, and can be predicted"
+    if release.drafted:
+        return "The promise does not cover what the schema tells, which was taken from the data"
+    return None

@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation.evaluation import Evaluation
+from adaptive_qs.evaluation.report.fresh import STEP_ERROR, chance_l1, fresh_sample_l1
+from adaptive_qs.evaluation.report.independent import independent_l1
+from adaptive_qs.evaluation.report.thresholds import FEW, SPARSE
 
 MOST_CELLS = 2**25
 """Cells of all marginals that are counted for the scale; of more, every so-many-th is taken."""
 LARGEST = 2**22
 """Marginals with more cells are left out of the scale."""
+LEAST_ROOM = 0.25
+"""Part of a fresh sample's error by which independent columns must be further off to be told from
+it: five times the error of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,13 @@ class Scale:
 
     Attributes:
         fresh: expected of another sample of as many rows from the same population.
-        independent: of the product of the true single columns.
+        independent: expected of as many rows with the true single columns, drawn independently.
+        sparse: share of the true rows in cells with fewer than ``FEW`` of them.
     """
 
     fresh: float
     independent: float
+    sparse: float
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class WorkloadScale:
         fresh: the same of a fresh sample.
         independent: the same of independent columns.
         all: whether every marginal is among them.
+        sparse: mean share of the true rows in cells with few of them.
+        chance: how much further than expected a fresh sample may be.
     """
 
     per_clique: Mapping[tuple[str, ...], Scale]
@@ -50,12 +59,33 @@ class WorkloadScale:
     fresh: float
     independent: float
     all: bool
+    sparse: float = 0.0
+    chance: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether the marginals have a scale: some were counted, and most rows lie in cells with
+        enough of them."""
+        return bool(self.per_clique) and self.sparse <= SPARSE
+
+    @property
+    def doubt(self) -> float:
+        """Error beyond that of a fresh sample which chance and the estimate explain."""
+        return self.chance + STEP_ERROR * self.fresh
+
+    @property
+    def beyond(self) -> float:
+        """Error beyond that of a fresh sample which they do not."""
+        return self.l1 - self.fresh - self.doubt
 
     @property
     def position(self) -> float | None:
-        """How far from a fresh sample (0) to independent columns (1); None without dependence."""
+        """How far from a fresh sample (0) to independent columns (1).
+
+        None where the two cannot be told apart, or there is no scale.
+        """
         room = self.independent - self.fresh
-        if room <= 0.5 * self.fresh or not self.per_clique:
+        if not self.known or room <= max(LEAST_ROOM * self.fresh, 2 * self.chance):
             return None
         return (self.l1 - self.fresh) / room
 
@@ -68,62 +98,49 @@ def workload_scale(evaluation: Evaluation) -> WorkloadScale:
     step = max(1, math.ceil(sum(c.cells for c in small) / MOST_CELLS))
     chosen = small[::step]
     counter = MarginalCounter(pair.true)
-    singles = one_way_shares(pair.true)
-    found = {
-        c.attributes: clique_scale(
-            counter, singles, pair.domain.clique(c.attributes), pair.true.num_rows, rows
-        )
-        for c in chosen
-    }
+    shares = [counts / pair.true.num_rows for counts in one_way_counts(pair.true)]
+    found = {}
+    for c in chosen:
+        clique = pair.domain.clique(c.attributes)
+        found[c.attributes] = clique_scale(counter.count(clique), [shares[i] for i in clique], rows)
     weights = np.array([c.weight for c in chosen]) if chosen else np.ones(1)
     scales = [found[c.attributes] for c in chosen]
 
     def mean(values: Sequence[float]) -> float:
         return float(np.average(values, weights=weights)) if values else math.nan
 
+    sparse = mean([s.sparse for s in scales])
     return WorkloadScale(
         found,
         mean([c.l1 for c in chosen]),
         mean([s.fresh for s in scales]),
         mean([s.independent for s in scales]),
         len(chosen) == len(cliques),
+        sparse,
+        chance_l1(pair.true.num_rows, rows, sparse),
     )
 
 
-def one_way_shares(table: CodedTable) -> list[NDArray[np.float64]]:
-    """The shares of the codes of every attribute."""
-    return [
-        np.bincount(codes, minlength=n) / table.num_rows
-        for codes, n in zip(table.columns, table.domain.sizes)
-    ]
+def one_way_counts(table: CodedTable) -> list[NDArray[np.int64]]:
+    """The rows of the codes of every attribute."""
+    return [np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)]
 
 
 def clique_scale(
-    counter: MarginalCounter,
-    singles: Sequence[NDArray[np.float64]],
-    clique: Clique,
-    true_rows: int,
-    rows: int,
+    counts: NDArray[np.integer], singles: Sequence[NDArray[np.float64]], rows: int
 ) -> Scale:
-    """The scale of one marginal, from the true table."""
-    shares = counter.count(clique) / true_rows
-    product = np.ones(())
-    for i in clique:
-        product = np.multiply.outer(product, singles[i])
-    return Scale(fresh_sample_l1(shares, true_rows, rows), float(np.abs(shares - product).sum()))
-
-
-def fresh_sample_l1(shares: NDArray[np.float64], first: int, second: int) -> float:
-    """Expected L1 distance between two samples of one population.
-
-    Σ √(2 p (1 − p) (1/n + 1/m) / π): the mean of the absolute difference of two binomial shares,
-    by the normal approximation. Cells with no row add nothing, so it is rather too low where most
-    cells hold few rows.
+    """The scale of one marginal.
 
     Args:
-        shares: p of every cell.
-        first: rows of one sample.
-        second: rows of the other.
+        counts: of the true table, one axis for each column.
+        singles: shares of the codes of these columns.
+        rows: of the synthetic table.
     """
-    factor = 2 * (1 / first + 1 / second) / math.pi
-    return float(np.sqrt(factor * shares * (1 - shares)).sum())
+    return Scale(
+        fresh_sample_l1(counts, rows), independent_l1(counts, singles, rows), sparse_share(counts)
+    )
+
+
+def sparse_share(counts: NDArray[np.integer]) -> float:
+    """Share of the rows in cells with fewer than ``FEW`` of them."""
+    return float(counts[counts < FEW].sum() / counts.sum())

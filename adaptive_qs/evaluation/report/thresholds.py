@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from adaptive_qs.evaluation.report.fresh import STEP_ERROR
+
 Grade = Literal["good", "fair", "poor", "plain"]
 
 CLOSE, USABLE = 0.15, 0.5
@@ -12,14 +14,26 @@ CLOSE, USABLE = 0.15, 0.5
 CLOSE_ALONE, USABLE_ALONE = 0.02, 0.10
 """The same for L1 errors beyond a fresh sample where independence says nothing: workloads of
 single columns."""
+FEW, SPARSE = 5, 0.5
+"""A cell holds few true rows below the first; where more than the second part of the rows lies in
+such cells, chance decides most of every error and there is no scale."""
 LOST_COLUMN = 0.05
-"""Total variation of a single column, beyond that of a fresh sample, from which it is named."""
+"""Total variation of a single column, beyond that of a fresh sample and chance, from which it is
+named."""
 CLEAR_V = 0.2
 """Cramér's V of the true table from which an association is clear."""
 KEPT_V = 0.1
 """Difference of V up to which a clear association is kept."""
 LOST_PART = 0.5
 """A clear association is lost where less than this part of its V is left."""
+DEVIATIONS = 5
+"""Standard deviations by which squares of V must differ; by Cantelli's inequality chance does that
+with probability 1/26 whatever the distribution, and 3e-7 where it is normal."""
+COPY_FACTOR, COPIED = 2, 0.05
+"""Rows may be copied where the share of synthetic rows that equal a true row which occurs once is
+larger than the first times what is expected, by the second. A fresh row equals one with
+probability 2 f₂/N (Good and Turing; f₂ rows occur twice), and rows that occur twice alone bring one
+half of the true table to f₂/N matches in the other: hence 2."""
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance that are lost: up to the first small, beyond the second
 large."""
@@ -31,13 +45,20 @@ BROKEN = 0.01
 DEFINITIONS = (
     f"Marginals are close up to {CLOSE:.0%} of the way from the error of a fresh sample to that of "
     f"independent columns, usable up to {USABLE:.0%}, and far beyond that. For workloads of single "
-    f"columns the limits are errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample.",
+    "columns, and where independent columns can hardly be told from a fresh sample, the limits are "
+    f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample.",
+    "What chance may add is taken off first: three standard deviations, which are between 1.8 "
+    "and 3 times √(1/n + 1/m) for tables of n and m rows, and "
+    f"{STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. There is no scale "
+    f"where more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them.",
     f"A single column is named from a total variation of {LOST_COLUMN:.0%} of the rows above that "
-    "of a fresh sample.",
+    "of a fresh sample and of chance.",
     f"An association is clear from a Cramér's V of {CLEAR_V} in the true table, kept if V differs "
-    f"by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and made up if V is "
-    f"at least {CLEAR_V} in the synthetic table and less than {LOST_PART:.0%} of that in the true "
-    "one.",
+    f"by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only in the "
+    f"synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of that in "
+    f"the true one; always by more than {DEVIATIONS} standard deviations.",
+    f"Rows may be copied where the share of synthetic rows that equal a true row which occurs once "
+    f"is {COPIED:.0%} of the rows above {COPY_FACTOR} times what is expected.",
     f"A model's loss is the part of its gain over chance that training on synthetic rows takes "
     f"away: small up to {SMALL_LOSS:.0%}, large beyond {LARGE_LOSS:.0%}.",
     f"Rules are named where at least {BROKEN:.0%} more of the synthetic rows break them.",

@@ -9,14 +9,18 @@ from adaptive_qs.pages.rendering import render
 from adaptive_qs.release.page.budget import budget_parts
 from adaptive_qs.release.page.combinations import (
     UNMEASURED_SHOWN,
+    alone_columns,
     pair_map,
+    partners,
     round_rows,
     workload_marginals,
 )
+from adaptive_qs.release.page.noise import Z95
 from adaptive_qs.release.page.singles import error_bars, single_columns
 
 if TYPE_CHECKING:
     from adaptive_qs.release.bundle import Bundle
+    from adaptive_qs.release.statement import Statement
 
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
@@ -48,13 +52,13 @@ def release_page(bundle: Bundle) -> str:
     shown = [i for i, c in enumerate(columns) if c.std is not None][:COLUMNS_SHOWN]
     marginals = workload_marginals(bundle, model, total)
     measured = [m for m in marginals if m.measured]
-    partners = sorted(_partners(bundle), key=lambda item: (-item[1], item[0]))
-    mapped = sorted(i for i, _ in partners[:COLUMNS_SHOWN])
+    others = partners(bundle)
+    mapped = sorted(sorted(others, key=lambda i: (-len(others[i]), i))[:COLUMNS_SHOWN])
     return render(
         "release.html",
         ("adaptive_qs.release",),
         manifest=manifest,
-        drafted=any(fact.basis == "NOT COVERED" for fact in manifest.facts),
+        drafted=is_drafted(manifest),
         factor=math.exp(manifest.epsilon) if manifest.epsilon <= TELLING_EPSILON else None,
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
@@ -66,18 +70,14 @@ def release_page(bundle: Bundle) -> str:
         unmeasured=[m for m in marginals if not m.measured],
         most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,
-        alone=[columns[i].name for i, others in partners if not others],
+        alone=alone_columns(bundle),
         rounds=round_rows(bundle),
         rounds_shown=ROUNDS_SHOWN,
+        z95=Z95,
         sections=SECTIONS,
     )
 
 
-def _partners(bundle: Bundle) -> list[tuple[int, int]]:
-    """Each column with several codes, and the columns that a combination was measured with."""
-    domain = bundle.workload.domain
-    partners: dict[int, set[int]] = {i: set() for i, n in enumerate(domain.sizes) if n > 1}
-    for clique in bundle.estimates:
-        for i in clique:
-            partners[i] |= set(clique) - {i}
-    return [(i, len(others)) for i, others in partners.items()]
+def is_drafted(statement: Statement) -> bool:
+    """Whether the promise leaves out what the schema tells, which was taken from the data."""
+    return any(fact.basis == "NOT COVERED" for fact in statement.facts)

@@ -109,6 +109,22 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
 
 
+def partners(bundle: Bundle) -> dict[int, set[int]]:
+    """Each column with several codes, and the columns that a combination was measured with."""
+    domain = bundle.workload.domain
+    found: dict[int, set[int]] = {i: set() for i, n in enumerate(domain.sizes) if n > 1}
+    for clique in bundle.estimates:
+        for i in clique:
+            found[i] |= set(clique) - {i}
+    return found
+
+
+def alone_columns(bundle: Bundle) -> tuple[str, ...]:
+    """Columns with several codes of which no combination was measured, in the schema's order."""
+    names = bundle.workload.domain.names
+    return tuple(names[i] for i, others in partners(bundle).items() if not others)
+
+
 def pair_map(
     bundle: Bundle, model: ReferenceModel, total: float, columns: Sequence[int]
 ) -> HeatMap:

@@ -29,7 +29,7 @@ def made_schema(columns=COLUMNS):
     return Schema.parse({"version": 1, "columns": list(columns)})
 
 
-def tables(schema, rows=1_000):
+def tables(schema, rows=5_000):
     """Columns that depend on each other in the true table only."""
     rng = np.random.default_rng(4)
     domain = schema.domain()

@@ -2,41 +2,27 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy import stats
 
+from adaptive_qs.evaluation.attack.game import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.report import thresholds, verdict
+from adaptive_qs.evaluation.report import thresholds
 from adaptive_qs.evaluation.report.columns import column_pairs
-from adaptive_qs.evaluation.report.scale import WorkloadScale, fresh_sample_l1, workload_scale
+from adaptive_qs.evaluation.report.fates import associations
+from adaptive_qs.evaluation.report.release import ReleaseView
+from adaptive_qs.evaluation.report.scale import WorkloadScale
+from adaptive_qs.evaluation.report.verdict.attack import attack_sentence
+from adaptive_qs.evaluation.report.verdict.closeness import (
+    dependence_sentence,
+    marginals_sentence,
+)
+from adaptive_qs.evaluation.report.verdict.copies import copies_sentence
+from adaptive_qs.evaluation.report.verdict.models import models_sentence
+from adaptive_qs.evaluation.report.verdict.next_steps import next_sentence
+from adaptive_qs.evaluation.rows import RowChecks
+from adaptive_qs.release.fact import Fact
 
 from .made import made_evaluation, made_schema, membership, tables, utility
-
-
-def test_the_fresh_sample_is_that_of_two_samples():
-    """Mean over 2,000 draws, within five standard errors and 2 % for the normal approximation."""
-    rng = np.random.default_rng(1)
-    shares = np.array([0.5, 0.3, 0.15, 0.05])
-    first, second = (rng.multinomial(n, shares, 2_000) / n for n in (1_000, 400))
-    found = np.abs(first - second).sum(axis=1)
-    error = 5 * found.std() / np.sqrt(len(found))
-    wanted = fresh_sample_l1(shares, 1_000, 400)
-    assert found.mean() == pytest.approx(wanted, abs=error + 0.02 * wanted)
-
-
-def test_independent_columns_are_the_product_of_the_true_ones():
-    evaluation = made_evaluation()
-    scale = workload_scale(evaluation)
-    assert scale.all
-    table = evaluation.pair.true
-    a, b = (np.asarray(table.columns[i], dtype=int) for i in (1, 3))
-    joint = stats.contingency.crosstab(a, b)[1] / table.num_rows
-    product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    assert scale.per_clique["age", "income"].independent == pytest.approx(
-        np.abs(joint - product).sum()
-    )
-    assert scale.l1 == pytest.approx(evaluation.workload.mean_l1)
 
 
 def scaled(l1, fresh=0.1, independent=0.5):
@@ -56,7 +42,7 @@ def scaled(l1, fresh=0.1, independent=0.5):
     ],
 )
 def test_marginals_are_placed_between_a_fresh_sample_and_independence(l1, word, text):
-    sentence = verdict.marginals_sentence(*scaled(l1))
+    sentence = marginals_sentence(*scaled(l1))
     assert sentence.word == word
     assert text in sentence.text
     assert "6 marginals" in sentence.text
@@ -66,17 +52,17 @@ def test_marginals_are_placed_between_a_fresh_sample_and_independence(l1, word, 
 def test_single_columns_are_placed_by_their_error_alone(l1, word):
     evaluation, scale = scaled(l1, fresh=0.1, independent=0.1)
     assert scale.position is None
-    sentence = verdict.marginals_sentence(evaluation, scale)
+    sentence = marginals_sentence(evaluation, scale)
     assert sentence.word == word
     assert "independent" not in sentence.text
 
 
 def test_lost_columns_and_associations_are_named():
     evaluation = made_evaluation(v=(0.5, 0.125))
-    assert len(verdict.associations(evaluation).lost) == 6
+    assert len(associations(evaluation).lost) == 6
     columns = column_pairs(evaluation.pair)
     assert [c.variation for c in columns] == sorted((c.variation for c in columns), reverse=True)
-    sentence = verdict.dependence_sentence(evaluation, columns)
+    sentence = dependence_sentence(associations(evaluation), columns)
     assert sentence.grade == "poor"
     assert "age × city" in sentence.text
     assert "and 1 more" in sentence.text
@@ -86,40 +72,42 @@ def test_nothing_lost_is_said_too():
     schema = made_schema()
     true = tables(schema).true
     evaluation = made_evaluation(schema, v=(0.5, 0.45), pair=TablePair(true, true))
-    sentence = verdict.dependence_sentence(evaluation, column_pairs(evaluation.pair))
+    sentence = dependence_sentence(associations(evaluation), column_pairs(evaluation.pair))
     assert (sentence.grade, sentence.word) == ("good", "kept")
     assert "6 kept their strength and none is lost" in sentence.text
 
 
-def test_associations_that_noise_made_up_are_named():
+def test_associations_that_only_the_synthetic_table_has_are_named():
     evaluation = made_evaluation(v=(0.05, 0.3))
-    found = verdict.associations(evaluation)
+    found = associations(evaluation)
     assert (found.clear, len(found.made_up)) == (0, 6)
-    sentence = verdict.dependence_sentence(evaluation, [])
+    sentence = dependence_sentence(associations(evaluation), [])
     assert sentence.grade == "fair"
-    assert "Made up by noise" in sentence.text
+    assert sentence.word == "some new"
+    assert "Only in the synthetic table: " in sentence.text
 
 
 @pytest.mark.parametrize(
     ("synthetic", "grade"), [(0.89, "good"), (0.8, "fair"), (0.6, "poor"), (0.4, "poor")]
 )
 def test_models_are_judged_by_the_gain_they_keep(synthetic, grade):
-    sentence = verdict.models_sentence(utility(synthetic=synthetic))
+    sentence = models_sentence(made_evaluation(utility=utility(synthetic=synthetic)))
     assert sentence.grade == grade
     assert "gain over chance" in sentence.text
 
 
 def test_models_without_anything_to_learn():
-    assert verdict.models_sentence(utility(real=0.5, synthetic=0.5)).word == "no gain"
-    assert verdict.models_sentence(None).word == "not asked"
+    nothing = made_evaluation(utility=utility(real=0.5, synthetic=0.5))
+    assert models_sentence(nothing).word == "no gain"
+    assert models_sentence(made_evaluation(utility=None)).word == "not asked"
     apart = replace(utility(), propensity=utility().models[0].real["AUROC"])
-    assert "with ease" in verdict.models_sentence(apart).text
+    assert "with ease" in models_sentence(made_evaluation(utility=apart)).text
 
 
 @pytest.mark.parametrize(
     ("found", "grade", "text"),
     [
-        (membership(), "good", "not told from chance"),
+        (membership(), "good", "No attack is told from chance"),
         (membership(0.02, 0.1), "fair", "better than chance"),
         (membership(0.5, 0.6), "poor", "Do not release before"),
         (membership(0.5, 0.6, None), "fair", "better than chance"),
@@ -127,19 +115,90 @@ def test_models_without_anything_to_learn():
     ],
 )
 def test_the_attack_is_held_against_the_bound(found, grade, text):
-    sentence = verdict.attack_sentence(found)
+    sentence = attack_sentence(found, None)
     assert sentence.grade == grade
     assert text in sentence.text
 
 
+def test_the_attack_that_is_surest_of_its_gain_decides():
+    """Its lower end is above the bound although another attack has the larger estimate."""
+    wide = AttackScore("wide", 0.10, -0.02, 0.22, 0.6)
+    narrow = AttackScore("narrow", 0.09, 0.06, 0.12, 0.6)
+    promise = Promise(0.001, None, None, "given")
+    game = Membership((wide, narrow), 1_000, 1_000, 0.95, 0.05, promise, ())
+    sentence = attack_sentence(game, None)
+    assert sentence.word == "alarm"
+    assert "(narrow) gains 0.0900, between 0.0600 and 0.120" in sentence.text
+    gain = attack_sentence(replace(game, bound=None, promise=None), None)
+    assert gain.word == "some gain"
+    assert "(narrow)" in gain.text
+
+
+class Told:
+    """What a statement says that the verdict looks at."""
+
+    def __init__(self, basis="declared public", insecure=False):
+        self.facts = (Fact(kind="columns", fact="columns", basis=basis),)
+        self.insecure = insecure
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (Told(), "the promise holds without it"),
+        (Told(insecure=True), "the noise came from a seed"),
+        (Told("NOT COVERED"), "does not cover what the schema tells"),
+        (None, "The promise behind the table is not known"),
+    ],
+)
+def test_a_promise_is_claimed_only_where_there_is_one(statement, text):
+    view = None if statement is None else ReleaseView(statement, [], None, ())
+    sentence = attack_sentence(None, view)
+    assert text in sentence.text
+    assert ("the promise holds" in sentence.text) == (text == "the promise holds without it")
+
+
+def next_text(evaluation, alone=(), far=False, copied=False):
+    fates = associations(evaluation)
+    return next_sentence(evaluation, fates, alone, far=far, copied=copied).text
+
+
 def test_what_to_do_next():
     evaluation = made_evaluation(utility=None, membership=None)
-    text = verdict.next_sentence(evaluation, True, ["city"]).text
+    text = next_text(evaluation, ["city"], far=True)
     assert "“city”" in text
     assert "more budget would bring most" in text
     schema = made_schema()
     fine = made_evaluation(schema, v=(0.5, 0.5), rules=())
-    assert "use the table" in verdict.next_sentence(fine, False, []).text.lower()
+    assert "use the table" in next_text(fine).lower()
+    assert "use the table" not in next_text(fine, copied=True).lower()
+
+
+def test_a_target_that_was_sought_in_vain_is_not_asked_for_again():
+    reason = "no column has between 2 and 20 values: name a target with --target"
+    sought = made_evaluation(utility=None, limitations=(f"no models: {reason}",))
+    sentence = models_sentence(sought)
+    assert sentence.word == "not possible"
+    assert reason in sentence.text
+    assert "name a target to learn" not in next_text(sought)
+    assert "name a target to learn" in next_text(made_evaluation(utility=None))
+
+
+@pytest.mark.parametrize(
+    ("unique", "independent", "halves", "word"),
+    [(0.9, 0.01, 0.02, "copies"), (0.12, 0.01, 0.02, "copies"), (0.003, 0.0, 0.0, None),
+     (0.2, 0.01, 0.15, None), (0.17, 0.736, 0.653, None)],
+)  # fmt: skip
+def test_rows_that_may_be_copies_are_named(unique, independent, halves, word):
+    rows = RowChecks(unique, independent, halves, unique, 0.0, 0.0)
+    sentence = copies_sentence(made_evaluation(rows=rows))
+    assert (sentence and sentence.word) == word
+
+
+def test_the_true_table_itself_is_named():
+    rows = RowChecks(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, same=True)
+    sentence = copies_sentence(made_evaluation(rows=rows))
+    assert (sentence.grade, sentence.word) == ("poor", "the same rows")
 
 
 def test_every_threshold_is_defined_for_readers():

@@ -1,0 +1,109 @@
+"""What became of the associations of the true table, as far as it can be told from chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.evaluation import Evaluation
+from adaptive_qs.evaluation.report import thresholds as limit
+from adaptive_qs.evaluation.report.scale import one_way_counts
+
+Pair = tuple[int, int]
+LEAST_ROWS = 4
+"""With fewer the variance of χ² is not defined."""
+
+
+@dataclass(frozen=True)
+class Associations:
+    """Clear associations of two attributes by their fate; the strongest first.
+
+    Attributes:
+        clear: their number in the true table.
+        kept: how many of them hardly changed.
+        lost: those of which little is left.
+        made_up: those that only the synthetic table has.
+    """
+
+    clear: int
+    kept: int
+    lost: tuple[tuple[str, str], ...]
+    made_up: tuple[tuple[str, str], ...]
+
+
+def associations(evaluation: Evaluation) -> Associations:
+    """What became of the clear associations, by Cramér's V.
+
+    An association is clear, lost or made up only where chance does not explain it: V² must exceed
+    0, or that of the other table, by ``DEVIATIONS`` standard deviations.
+    """
+    names = evaluation.association.names
+    true, made = evaluation.association.cramers_v
+    ours, theirs = (_Spread(t) for t in (evaluation.pair.true, evaluation.pair.synthetic))
+    pairs = list(combinations(range(len(names)), 2))
+
+    def apart(p: Pair, more: float, less: float) -> bool:
+        spread = math.hypot(ours.of(p, true[p]), theirs.of(p, made[p]))
+        return less < limit.LOST_PART * more and more**2 - less**2 > limit.DEVIATIONS * spread
+
+    clear = [p for p in pairs if true[p] >= limit.CLEAR_V and ours.is_clear(p, true[p])]
+    lost = [p for p in clear if apart(p, true[p], made[p])]
+    new = [p for p in pairs if made[p] >= limit.CLEAR_V and apart(p, made[p], true[p])]
+    return Associations(
+        len(clear),
+        sum(abs(made[p] - true[p]) <= limit.KEPT_V for p in clear),
+        tuple((names[i], names[j]) for i, j in sorted(lost, key=lambda p: -true[p])),
+        tuple((names[i], names[j]) for i, j in sorted(new, key=lambda p: -made[p])),
+    )
+
+
+def chi_square_variance(first: NDArray[np.integer], second: NDArray[np.integer]) -> float:
+    """Variance of χ² over all permutations of one column against the other, exactly.
+
+    Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
+    table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
+
+    Args:
+        first: counts of the values of one attribute, all above 0.
+        second: of the other; both have the same sum N.
+    """
+    rows = int(first.sum())
+    if rows < LEAST_ROWS:
+        return math.inf
+    spare, rare = zip(*(_moments(margin, rows) for margin in (first, second)))
+    both = 2 * rows / (rows - 3) * (spare[0] - rare[0]) * (spare[1] - rare[1])
+    return float(both + rows**2 / (rows - 1) * rare[0] * rare[1])
+
+
+def _moments(margin: NDArray[np.integer], rows: int) -> tuple[float, float]:
+    values = len(margin)
+    spare = (rows - values) * (values - 1) / (rows - 1)
+    return spare, (rows * float((1 / margin).sum()) - values**2) / (rows - 2)
+
+
+class _Spread:
+    """How far V² of a table's pairs varies by chance, in standard deviations."""
+
+    def __init__(self, table: CodedTable) -> None:
+        self._rows = max(table.num_rows, 2)
+        self._margins = [counts[counts > 0] for counts in one_way_counts(table)]
+
+    def is_clear(self, pair: Pair, v: float) -> bool:
+        """Whether columns that do not depend on each other would not show this V."""
+        return v**2 > limit.DEVIATIONS * self.of(pair, 0.0)
+
+    def of(self, pair: Pair, v: float) -> float:
+        """Of V² = φ²/k, k as Bergsma corrects it: that of independent columns and, as for a
+        correlation, 4 φ²/N for the strength of the association."""
+        first, second = (self._margins[i] for i in pair)
+        rows = self._rows
+        least = min(n - (n**2 / (rows - 1)) for n in (len(first) - 1, len(second) - 1))
+        if least <= 0:
+            return math.inf
+        variance = max(0.0, chi_square_variance(first, second)) / rows**2
+        return math.sqrt(variance + 4 * v**2 * least / rows) / least

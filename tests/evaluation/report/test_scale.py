@@ -1,0 +1,183 @@
+"""The scale of the verdict against samples that are really drawn."""
+
+import numpy as np
+import pytest
+
+from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.report.columns import column_pairs
+from adaptive_qs.evaluation.report.fates import associations
+from adaptive_qs.evaluation.report.fresh import (
+    STEP_ERROR,
+    _deviation,
+    chance_l1,
+    fresh_sample_l1,
+)
+from adaptive_qs.evaluation.report.independent import independent_l1
+from adaptive_qs.evaluation.report.scale import WorkloadScale, sparse_share, workload_scale
+from adaptive_qs.evaluation.report.verdict.closeness import (
+    dependence_sentence,
+    marginals_sentence,
+)
+from adaptive_qs.workload.workload import Workload
+
+from .made import made_evaluation, made_schema
+
+DRAWS = 60
+POPULATIONS = {
+    "four cells": [0.5, 0.3, 0.15, 0.05],
+    "skewed, 10,000 cells": np.random.default_rng(1).dirichlet(np.full(10_000, 0.3)),
+    "skewed, 100,000 cells": np.random.default_rng(2).dirichlet(np.full(100_000, 0.3)),
+    "Zipf": 1 / np.arange(1, 50_001),
+    "full and empty cells": [0.05] * 10 + [5e-6] * 100_000,
+    "3,000 even cells": np.full(3_000, 1.0),
+    "10,000 even cells": np.full(10_000, 1.0),
+}
+
+
+def drawn(shares, rows, number, seed):
+    p = np.asarray(shares) / np.sum(shares)
+    return np.random.default_rng(seed).multinomial(rows, p, number)
+
+
+@pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500), (5_000, 50_000)])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_the_fresh_sample_is_that_of_two_samples(name, rows):
+    """Means over draws, within the allowed error and five standard errors of both."""
+    n, m = rows
+    first, second = (drawn(POPULATIONS[name], k, DRAWS, seed) for seed, k in enumerate(rows))
+    found = np.abs(first / n - second / m).sum(axis=1)
+    told = np.array([fresh_sample_l1(counts, m) for counts in first])
+    error = 5 * np.hypot(found.std(), told.std()) / np.sqrt(DRAWS)
+    assert told.mean() == pytest.approx(found.mean(), abs=error + STEP_ERROR * found.mean())
+
+
+@pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500)])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_chance_is_three_standard_deviations_or_more(name, rows):
+    """The standard deviation of 200 draws is known to 5 %: five of its own are granted."""
+    n, m = rows
+    first, second = (drawn(POPULATIONS[name], k, 200, seed) for seed, k in enumerate(rows))
+    found = np.abs(first / n - second / m).sum(axis=1).std()
+    told = np.mean([chance_l1(n, m, sparse_share(counts)) for counts in first])
+    assert 3 * found <= told * 1.25
+
+
+def test_tables_without_chance():
+    assert fresh_sample_l1(np.array([1_000, 0]), 1_000) == 0
+    assert fresh_sample_l1(np.ones(1_000, dtype=int), 1_000) == pytest.approx(2)
+    assert fresh_sample_l1(np.array([1]), 10) == 2
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9, 2 / 3])
+def test_the_mean_deviation_of_a_binomial_number(part):
+    for number in (0, 1, 2, 7, 30):
+        k = np.arange(number + 1)
+        ways = np.array([np.prod([(number - j) / (j + 1) for j in range(i)]) for i in k])
+        chance = ways * part**k * (1 - part) ** (number - k)
+        assert _deviation(np.array([number]), part)[0] == pytest.approx(
+            (chance * np.abs(k - number * part)).sum()
+        )
+
+
+@pytest.mark.parametrize("rows", [1, 40, 2_000, 30_000])
+def test_independent_columns_are_sampled_from_the_product_of_the_true_ones(rows):
+    """Mean over 400 draws, within five standard errors."""
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(2_000, rng.dirichlet(np.full(120, 0.2))).reshape(12, 10)
+    singles = [counts.sum(axis=1) / 2_000, counts.sum(axis=0) / 2_000]
+    made = rng.multinomial(rows, np.outer(*singles).ravel(), 400) / rows
+    found = np.abs(made - counts.ravel() / 2_000).sum(axis=1)
+    error = 5 * found.std() / np.sqrt(400)
+    assert independent_l1(counts, singles, rows) == pytest.approx(found.mean(), abs=error + 1e-9)
+
+
+def test_the_scale_is_of_the_marginals_that_were_evaluated():
+    evaluation = made_evaluation()
+    scale = workload_scale(evaluation)
+    assert scale.all
+    assert scale.l1 == pytest.approx(evaluation.workload.mean_l1)
+    assert set(scale.per_clique) == {c.attributes for c in evaluation.workload.per_clique}
+
+
+def population(rng, rows, codes, together, columns=3):
+    hidden = rng.integers(0, codes, rows)
+    return [
+        np.where(rng.random(rows) < together, (hidden + i) % codes, rng.integers(0, codes, rows))
+        for i in range(columns)
+    ]
+
+
+def judged(schema, true, made, ways):
+    domain = schema.domain()
+    pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
+    evaluation = evaluate(pair, schema, Workload.all_ways(domain, ways))
+    scale, fates = workload_scale(evaluation), associations(evaluation)
+    columns = column_pairs(pair)
+    return marginals_sentence(evaluation, scale), dependence_sentence(fates, columns), scale
+
+
+def coded(names, codes):
+    return made_schema(
+        {"name": n, "type": "integer", "min": 0, "max": k - 1} for n, k in zip(names, codes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "together", "rows", "ways"),
+    [(30, 0.5, 5_000, 3), (60, 0.5, 5_000, 2), (100, 0.6, 5_000, 2), (40, 0.4, 20_000, 3),
+     (5, 0.3, 300, 2), (5, 0.0, 300, 2), (30, 0.5, 200, 2), (8, 0.3, 20_000, 3),
+     (3_000, 0.5, 3_000, 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fresh_sample_is_never_far_nor_has_it_losses(codes, together, rows, ways, seed):
+    rng = np.random.default_rng(seed)
+    schema = coded("abc", [codes] * 3)
+    true, made = (population(rng, rows, codes, together) for _ in range(2))
+    closeness, dependence, _ = judged(schema, true, made, ways)
+    assert closeness.word in {"close", "no scale"}
+    assert dependence.word == "kept"
+
+
+def test_a_fresh_sample_of_numbers_of_persons_has_no_losses():
+    """A column of which every row has another value, one of many values, and a range to show."""
+    rng = np.random.default_rng(5)
+    schema = coded(["id", "word", "kind"], [5_000_000, 3_000, 3])
+    true, made = (
+        [rng.integers(0, codes, 5_000) for codes in (5_000_000, 3_000, 3)] for _ in range(2)
+    )
+    closeness, dependence, scale = judged(schema, true, made, 1)
+    assert closeness.word in {"close", "no scale"}
+    assert dependence.word == "kept"
+    assert scale.position is None or scale.independent > scale.fresh
+
+
+def test_independent_columns_are_seen_to_be_lost():
+    """What is honest about a fresh sample must not excuse a table that lost everything."""
+    rng = np.random.default_rng(6)
+    schema = coded("abc", [8] * 3)
+    true = population(rng, 20_000, 8, 0.6)
+    made = [rng.permutation(column) for column in true]
+    closeness, dependence, scale = judged(schema, true, made, 2)
+    assert (closeness.word, dependence.word) == ("far", "losses")
+    assert scale.position == pytest.approx(1, abs=0.02)
+
+
+def test_sparse_marginals_have_no_scale():
+    evaluation = made_evaluation()
+    sparse = WorkloadScale({("a",): None}, 1.3, 1.3, 1.6, True, sparse=0.6)
+    assert sparse.position is None
+    sentence = marginals_sentence(evaluation, sparse)
+    assert (sentence.grade, sentence.word) == ("plain", "no scale")
+    assert "60 % of the true rows lie in cells with fewer than 5" in sentence.text.replace(
+        "\u00a0", " "
+    )
+
+
+def test_a_part_of_the_marginals_is_compared_with_itself():
+    """The rest may differ more; it is not held against the scale of the others."""
+    evaluation = made_evaluation(l1=0.5)
+    sentence = marginals_sentence(evaluation, WorkloadScale({("a",): None}, 0.1, 0.1, 0.1, False))
+    assert sentence.word == "close"
+    assert "1 of them, with mean error 0.100, give the scale" in sentence.text
