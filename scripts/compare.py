@@ -6,6 +6,7 @@
 A grid is one of scripts/comparison/grids/ or a JSON file of the same form. Every cell runs in a
 process of its own, with a time limit and its share of the cores, and becomes one line of the
 results file. A rerun skips the cells that are there; digest and plots are drawn from all of them.
+The plots need matplotlib: install the project with its extra `plots`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from comparison.digest import write_digest
 from comparison.grid import Grid, cells_of, parse_only
 from comparison.harness import Retry, run_grid
 from comparison.mechanisms import PEER_SCRIPTS, all_mechanisms, check_known
-from comparison.plots import write_plots
 from comparison.store import Store, read_records
 
 from results import RESULTS
@@ -54,6 +54,11 @@ def main(
     ] = False,
 ) -> None:
     """Run what a grid has left, then write the digest and the plots."""
+    try:
+        from comparison.plots import write_plots
+    except ModuleNotFoundError as missing:
+        _tell(f"error: {missing.name} is not installed: pip install '.[plots]'")
+        raise typer.Exit(2) from None
     failed = False
     previous = {n: signal.signal(n, _interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
     try:

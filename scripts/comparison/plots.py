@@ -41,9 +41,7 @@ def write_plots(records: Sequence[Record], results: Path) -> list[Path]:
         figures = {
             "error": against_epsilon(groups, ("table_l1", "answer_l1"), ERROR),
             "largest": against_epsilon(groups, ("table_max_l1", "answer_max_l1"), LARGEST),
-            "seconds": against_epsilon(
-                groups, ("table_seconds", "answer_seconds"), "processor seconds"
-            ),
+            "seconds": against_epsilon(groups, ("table_seconds", "answer_seconds"), SECONDS),
             "time": time_against_error(groups),
             "relative": relative_figure(groups),
         }
