@@ -52,7 +52,7 @@ def limitations_of(
         (i, j), number = crowded
         columns = counts.joint.pair.domain.names
         limitations.append(
-            f"mutual information is too large for {number:,} of {len(counts.sums[0]):,} pairs, "
+            f"mutual information may be too large for {number:,} of {len(counts.sums[0]):,} pairs, "
             f"{columns[i]} x {columns[j]} most: a table has fewer than {1 / CROWDED:g} rows for "
             "each occupied cell, so that even independent columns show some; look at Cramér's V"
         )

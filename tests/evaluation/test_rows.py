@@ -51,6 +51,13 @@ def test_one_row_repeated_and_one_row_alone():
     assert (alone.exact_matches, alone.expected_if_redrawn, alone.true_repeated) == (0, 0, 0)
 
 
+def test_the_same_rows_are_seen_in_any_order():
+    rows = [(0, 1, 2), (1, 1, 1), (1, 1, 1), (2, 0, 0)]
+    assert row_checks(joint(rows, rows[::-1], SIZES)).same
+    assert not row_checks(joint(rows, [*rows[:2], *rows[3:], rows[0]], SIZES)).same
+    assert not row_checks(joint(rows, rows * 2, SIZES)).same
+
+
 def test_rows_of_many_columns_with_more_combinations_than_integers():
     domain = Domain.from_sizes({f"a{i}": 1000 for i in range(110)})
     pair = TablePair(table(domain, 40, 1), table(domain, 40, 1))

@@ -33,6 +33,12 @@ def test_share(value, text):
     assert share(value).replace("\u00a0", " ") == text
 
 
+def test_parts_of_more_than_the_whole_have_their_digits_too():
+    assert [share(x, 2).replace("\u00a0", " ") for x in (1.0284, 1.28, 12.345, 0.9999)] == [
+        "103 %", "128 %", "1,234 %", "99.99 %",
+    ]  # fmt: skip
+
+
 @given(st.floats(-1e12, 1e12))
 def test_a_number_is_read_back_within_its_digits(value):
     shown = float(significant(value).replace(",", "").replace("−", "-"))

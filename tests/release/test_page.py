@@ -15,6 +15,7 @@ from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.page import COLUMNS_SHOWN, MARGINALS_SHOWN, release_page
 from adaptive_qs.release.page.axes import MOST_LINES, MOST_STEPS, axis_of
 from adaptive_qs.release.page.budget import budget_parts
+from adaptive_qs.release.page.combinations import alone_columns
 from adaptive_qs.release.page.noise import (
     expected_l1,
     group_variance,
@@ -218,6 +219,18 @@ def test_columns_of_one_value_need_no_measurement():
     estimates = {tau: ResidualEstimate(np.zeros(domain.shape(tau)), 1.0) for tau in ((), (0,))}
     assert is_measured(estimates, (0, 1), domain)
     assert list(subsets((0, 1)))[-1] not in estimates
+
+
+def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
+    domain = bundle.workload.domain
+    several = [n for n, size in zip(domain.names, domain.sizes) if size > 1]
+    singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
+    none = replace(bundle, estimates=singles)
+    assert alone_columns(none) == tuple(several)
+    assert "No combination measured with:" in release_page(none)
+    pair = tuple(sorted(map(domain.names.index, several[:2])))
+    one = replace(none, estimates={**singles, pair: next(iter(singles.values()))})
+    assert alone_columns(one) == tuple(several[2:])
 
 
 def test_a_page_of_a_ledger_run_names_the_place(bundle):

@@ -11,8 +11,9 @@ import pytest
 from adaptive_qs import Synthesizer
 from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, report_page
 from adaptive_qs.evaluation.report.matrices import most_different, pair_errors
+from adaptive_qs.release.fact import Fact
 
-from .made import HOSTILE, made_evaluation, made_schema, membership, utility
+from .made import COLUMNS, HOSTILE, made_evaluation, made_schema, membership, utility
 
 NAMES = ("true.csv", "made.csv")
 
@@ -145,6 +146,38 @@ def test_a_release_adds_budget_and_rounds():
     statement = report_page(made_evaluation(schema), schema, NAMES, release.manifest)
     assert "measuring combinations" in statement
     assert "The rounds are known where the release bundle is given" in statement
+
+
+def test_a_promise_that_leaves_the_schema_out_is_warned_of():
+    schema = made_schema(COLUMNS[1:2])
+    table = pd.DataFrame({"age": np.arange(500) % 100})
+    statement = Synthesizer(rho=1.0, workload=1).fit(table, schema=schema).release_.manifest
+    drafted = statement.model_copy(
+        update={"facts": (Fact(kind="columns", fact="names of columns", basis="NOT COVERED"),)}
+    )
+    evaluation = made_evaluation(
+        schema, ways=1, utility=None, membership=membership(bound=None), ordered=()
+    )
+    covered, page = (report_page(evaluation, schema, NAMES, s) for s in (statement, drafted))
+    warning = "The promise does not cover what the schema tells"
+    assert warning not in covered
+    assert page.count(warning) == 2
+    assert f"{warning}, which was taken from the data, so there is no bound" in page
+
+
+def test_rows_that_models_are_tested_on_are_told_from_those_that_were_synthesized(page):
+    assert "300 rows of the control table, which neither they nor" in page
+    alone = report_page(made_evaluation(membership=None), made_schema(), NAMES, None)
+    assert "300 other true rows. The synthetic table was made from all true rows" in alone
+
+
+def test_errors_that_cannot_be_told_from_chance_make_no_range(page):
+    tile = "errors of a fresh sample and of independent columns</span>"
+    assert page.count(tile) == 1
+    schema = made_schema(COLUMNS[1:2])
+    single = report_page(made_evaluation(schema, ways=1), schema, NAMES, None)
+    assert tile not in single
+    assert "error of a fresh sample</span>" in single
 
 
 def test_large_tables_stay_small_and_say_what_is_left_out():

@@ -44,7 +44,7 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     position = scale.position
     if position is None:
         text += "."
-        beyond, good, fair = scale.beyond, limit.CLOSE_ALONE, limit.USABLE_ALONE
+        room, beyond, good, fair = 1.0, scale.beyond, limit.CLOSE_ALONE, limit.USABLE_ALONE
     else:
         room = scale.independent - scale.fresh
         text += (
@@ -52,7 +52,16 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
             f"{_way(position)}."
         )
         beyond, good, fair = scale.beyond / room, limit.CLOSE, limit.USABLE
-    return Sentence(*GRADES[0 if beyond <= good else 1 if beyond <= fair else 2], text)
+    grade = _grade(beyond, good, fair)
+    doubt = scale.doubt / room
+    if grade != _grade(beyond + doubt, good, fair):
+        told = significant(doubt) if position is None else f"{share(doubt, 2)} of the way"
+        text += f" Chance may explain up to {told}, which is granted."
+    return Sentence(*grade, text)
+
+
+def _grade(beyond: float, good: float, fair: float) -> tuple[Grade, str]:
+    return GRADES[0 if beyond <= good else 1 if beyond <= fair else 2]
 
 
 def lost_columns(columns: Sequence[ColumnPair]) -> list[ColumnPair]:
