@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adaptive_qs.cli.figures import excess
 from adaptive_qs.cli.output import Row, counted, figure, note, warn
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def tell_limits(plan: BatchPlan, mechanism: str, gap: float) -> None:
     found = gap_of(plan)
     if found < 0:
         warn(
-            f"the error is {_percent(-found)} below the bound that holds for it, which cannot be: "
+            f"the error is {excess(-found)} below the bound that holds for it, which cannot be: "
             "do not trust either, and report the workload"
         )
     elif mechanism in ("auto", "querysmasher") and found > gap + _slack(plan, gap):
@@ -161,7 +162,7 @@ def tell_largest(plan: BatchPlan) -> None:
 def _tell_gap(plan: BatchPlan, gap: float) -> None:
     from adaptive_qs.strategy.solution import Status
 
-    statuses, share = plan.mechanism.statuses, _percent(gap)
+    statuses, share = plan.mechanism.statuses, excess(gap)
     if not _is_split(plan):
         note(
             f"a strategy for the whole table has less error than residual spaces measured "
@@ -230,7 +231,7 @@ def _uncertified(plan: BatchPlan) -> str:
 
 
 def _bound(plan: BatchPlan) -> str:
-    bound, gap = figure(plan.lower_bound_rmse), _percent(gap_of(plan))
+    bound, gap = figure(plan.lower_bound_rmse), excess(gap_of(plan))
     kind = (
         "mechanism that measures residual spaces separately"
         if _is_split(plan)
@@ -243,7 +244,3 @@ def _bound(plan: BatchPlan) -> str:
 def _largest(plan: BatchPlan) -> str:
     variance, exact = plan.max_variance
     return f"standard error {'' if exact else 'at most '}{figure(math.sqrt(variance))} rows"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from adaptive_qs.cli import evaluate_options, options
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
 from adaptive_qs.cli.evaluate_summary import show
-from adaptive_qs.cli.output import emit_json, progress_bars, warn
+from adaptive_qs.cli.output import emit, emit_json, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.errors import DataError, InputError
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from adaptive_qs.data.table import CodedTable
     from adaptive_qs.evaluation.utility.settings import UtilitySettings
     from adaptive_qs.progress import StepProgress
+
+_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
+"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
 
 
 def evaluate(
@@ -53,6 +57,7 @@ def evaluate(
         inputs = [true, *beside(synthetic), schema, workload, control, release]
         check_distinct([report], inputs)
         check_file(report, force)
+    _check_control(control, true, synthetic)
     settings = _settings(target, no_models, repeats, seed, report)
 
     from adaptive_qs.clock import PhaseClock
@@ -71,7 +76,7 @@ def evaluate(
     described = Schema.load(schema)
     wanted = resolve_workload(spec, described.domain())
     rules = [parse_rule(text, described) for text in rule or ()]
-    promised = find_promise(release, synthetic)
+    promised = find_promise(release, synthetic, described)
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         pair = TablePair(
@@ -114,7 +119,22 @@ def evaluate(
         )
         return
     warn(OWNER_ONLY)
+    emit(OWNER_ONLY)
     show(result, promised.promise, seconds, report)
+
+
+def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
+    """Refuse a control table that is one of the others.
+
+    Raises:
+        InputError: it is the same file.
+    """
+    for name, other in (("TRUE", true), ("SYNTHETIC", synthetic)):
+        with suppress(OSError):  # a file that is missing is named where it is read
+            if control is not None and control.samefile(other):
+                raise InputError(
+                    f"{control}: is also {name}: give rows that were held out as --control"
+                )
 
 
 def _settings(
@@ -144,7 +164,7 @@ def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> Coded
     try:
         return encode_file(path, schema, progress)
     except DataError as error:
-        if ": column '" not in str(error):
+        if not any(said in str(error) for said in _OF_ANOTHER_TOOL):
             raise
         raise DataError(
             f"{error}; a table of another tool must be brought to the schema first: round its "

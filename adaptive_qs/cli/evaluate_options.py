@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from adaptive_qs.cli.options import _option
+from adaptive_qs.cli.options import option
 
 _MODELS, _ATTACK, _OUTPUT = "Models", "Membership attack", "Output"
 
 Rules = Annotated[
     list[str] | None,
-    _option(
+    option(
         "--rule",
         "TEXT",
         'A rule to check, such as "start <= end" or "city determines country"; repeat it for more.',
@@ -20,7 +20,7 @@ Rules = Annotated[
 ]
 Report = Annotated[
     Path | None,
-    _option(
+    option(
         "--report",
         "FILE",
         "Also write one self-contained HTML page, for the owner alone; trains models, too.",
@@ -29,7 +29,7 @@ Report = Annotated[
 ]
 Target = Annotated[
     str | None,
-    _option(
+    option(
         "--target",
         "COLUMN",
         "Train models that predict this column on either table, and test them on true rows.",
@@ -38,18 +38,18 @@ Target = Annotated[
     ),
 ]
 NoModels = Annotated[
-    bool, _option("--no-models", None, "Leave the models out of the report.", _MODELS)
+    bool, option("--no-models", None, "Leave the models out of the report.", _MODELS)
 ]
 Repeats = Annotated[
-    int, _option("--repeats", "N", "Splits that models are trained and tested on.", _MODELS, "5")
+    int, option("--repeats", "N", "Splits that models are trained and tested on.", _MODELS, "5")
 ]
 Seed = Annotated[
     int,
-    _option("--seed", "N", "Seed of the splits, the models and the attacks.", _MODELS, "0"),
+    option("--seed", "N", "Seed of the splits, the models and the attacks.", _MODELS, "0"),
 ]
 Control = Annotated[
     Path | None,
-    _option(
+    option(
         "--control",
         "FILE",
         "Rows of the same kind that SYNTHETIC was not made from: attacks try to tell them from "
@@ -59,7 +59,7 @@ Control = Annotated[
 ]
 Release = Annotated[
     Path | None,
-    _option(
+    option(
         "--release",
         "FILE",
         "Release bundle that SYNTHETIC comes from, for its privacy promise.",

@@ -12,6 +12,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %" if share else "0 %"
 
 
+def excess(part: float) -> str:
+    """How far something is above something else, to two digits; a factor where it is far."""
+    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
+
+
 def emit_figures(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table with numbers aligned to the right; the first column holds names."""
     words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]

@@ -13,7 +13,7 @@ from adaptive_qs.errors import InputError
 _BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
 
 
-def _option(name: str, metavar: str | None, text: str, panel: str | None, default: str = "") -> Any:
+def option(name: str, metavar: str | None, text: str, panel: str | None, default: str = "") -> Any:
     """An option whose default, where there is one to tell, is said in words."""
     return typer.Option(
         name,
@@ -26,25 +26,25 @@ def _option(name: str, metavar: str | None, text: str, panel: str | None, defaul
 
 _SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
 SchemaPath = Annotated[
-    Path | None, _option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)
+    Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)
 ]
-NeededSchemaPath = Annotated[Path | None, _option("--schema", "FILE", f"{_SCHEMA_HELP}.", None)]
+NeededSchemaPath = Annotated[Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP}.", None)]
 WorkloadPath = Annotated[
-    Path | None, _option("--workload", "FILE", "Workload file: the marginals that matter.", None)
+    Path | None, option("--workload", "FILE", "Workload file: the marginals that matter.", None)
 ]
 Ways = Annotated[
-    str | None, _option("--ways", "K", "All K-way marginals; several as 1,2.", None, "2")
+    str | None, option("--ways", "K", "All K-way marginals; several as 1,2.", None, "2")
 ]
 QueryFile = Annotated[
-    Path | None, _option("--workload", "FILE", "Workload file: the queries to answer.", None)
+    Path | None, option("--workload", "FILE", "Workload file: the queries to answer.", None)
 ]
 QueryWays = Annotated[
     str | None,
-    _option("--ways", "K", "Queries on all sets of K attributes; several as 1,2.", None, "2"),
+    option("--ways", "K", "Queries on all sets of K attributes; several as 1,2.", None, "2"),
 ]
 Queries = Annotated[
     str | None,
-    _option(
+    option(
         "--queries",
         "FAMILY",
         "With --ways: marginal, prefix, range, circular, hybrid, affine, absdiff or random.",
@@ -54,7 +54,7 @@ Queries = Annotated[
 ]
 Mechanism = Annotated[
     str,
-    _option(
+    option(
         "--mechanism",
         "NAME",
         "auto, querysmasher, residualplanner, residualplanner+, wff, hdmm, eigen, identity or "
@@ -65,7 +65,7 @@ Mechanism = Annotated[
 ]
 Gap = Annotated[
     float | None,
-    _option(
+    option(
         "--gap",
         "G",
         "Stop solving where the squared error is proven to be within this part of the least.",
@@ -75,7 +75,7 @@ Gap = Annotated[
 ]
 Reference = Annotated[
     str,
-    _option(
+    option(
         "--reference",
         "KIND",
         "How unmeasured interactions are filled: product (independence) or uniform (AIM+GReM as "
@@ -87,33 +87,33 @@ Reference = Annotated[
 _DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless "
 Demo = Annotated[
     bool,
-    _option("--demo", None, f"{_DEMO.format('./adult_synthetic.csv')}--out is given.", None),
+    option("--demo", None, f"{_DEMO.format('./adult_synthetic.csv')}--out is given.", None),
 ]
 DemoPlan = Annotated[
-    bool, _option("--demo", None, "Plan for the schema of the shipped sample (UCI Adult).", None)
+    bool, option("--demo", None, "Plan for the schema of the shipped sample (UCI Adult).", None)
 ]
 DemoAnswer = Annotated[
     bool,
-    _option("--demo", None, f"{_DEMO.format('./adult_answers.parquet')}--out is given.", None),
+    option("--demo", None, f"{_DEMO.format('./adult_answers.parquet')}--out is given.", None),
 ]
 
 Epsilon = Annotated[
     float | None,
-    _option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
+    option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
 ]
 Delta = Annotated[
     float | None,
-    _option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
+    option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
 ]
 Rho = Annotated[
-    float | None, _option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
+    float | None, option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
 ]
 Cost = Annotated[
-    float | None, _option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET)
+    float | None, option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET)
 ]
 LearningShare = Annotated[
     float,
-    _option(
+    option(
         "--learning-share",
         "P",
         "Part of the budget for the bins and values that the schema leaves to be learnt.",
@@ -123,7 +123,7 @@ LearningShare = Annotated[
 ]
 InsecureSeed = Annotated[
     int | None,
-    _option(
+    option(
         "--insecure-seed",
         "N",
         "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
@@ -132,7 +132,7 @@ InsecureSeed = Annotated[
 ]
 Ledger = Annotated[
     Path | None,
-    _option(
+    option(
         "--ledger",
         "FILE",
         "The data set's ledger: counts its budget over all runs, and keeps what an interrupted run "
@@ -142,7 +142,7 @@ Ledger = Annotated[
 ]
 Resume = Annotated[
     bool,
-    _option(
+    option(
         "--resume",
         None,
         "Go on with the interrupted run of this command in the ledger: nothing is paid twice.",
@@ -151,7 +151,7 @@ Resume = Annotated[
 ]
 UnreviewedSchema = Annotated[
     bool,
-    _option(
+    option(
         "--unreviewed-schema",
         None,
         "Take a schema that still says that it was taken from the data, which is refused "
@@ -161,11 +161,11 @@ UnreviewedSchema = Annotated[
 ]
 
 _TABLE_HELP = "Synthetic table: .csv, .csv.gz or .parquet."
-Out = Annotated[Path | None, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
-RequiredOut = Annotated[Path, _option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
+Out = Annotated[Path | None, option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
+RequiredOut = Annotated[Path, option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
 ReleaseOut = Annotated[
     Path | None,
-    _option(
+    option(
         "--release",
         "FILE",
         "Release bundle (.zip): sample more tables from it, free of charge.",
@@ -173,11 +173,11 @@ ReleaseOut = Annotated[
     ),
 ]
 AnswersOut = Annotated[
-    Path | None, _option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
+    Path | None, option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
 ]
 Confidence = Annotated[
     float,
-    _option(
+    option(
         "--confidence",
         "P",
         "Probability with which an interval holds the true answer.",
@@ -187,13 +187,13 @@ Confidence = Annotated[
 ]
 Rows = Annotated[
     int | None,
-    _option(
+    option(
         "--rows", "N", "Rows of the synthetic table.", _OUTPUT, "the noisy number of private rows"
     ),
 ]
 Seed = Annotated[
     int | None,
-    _option(
+    option(
         "--seed",
         "N",
         "Seed of the sampling: the same release and seed give the same table on the same kind of "
@@ -203,15 +203,15 @@ Seed = Annotated[
     ),
 ]
 Force = Annotated[
-    bool, _option("--force", None, "Replace existing files, which are refused otherwise.", _OUTPUT)
+    bool, option("--force", None, "Replace existing files, which are refused otherwise.", _OUTPUT)
 ]
 Json = Annotated[
-    bool, _option("--json", None, "Print one JSON object instead of a summary.", _OUTPUT)
+    bool, option("--json", None, "Print one JSON object instead of a summary.", _OUTPUT)
 ]
 
 MaxMemory = Annotated[
     str | None,
-    _option(
+    option(
         "--max-memory",
         "SIZE",
         "Such as 3GB: a run that needs more is refused before any budget is spent.",
@@ -221,12 +221,12 @@ MaxMemory = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    _option("--workers", "N", "Threads; results do not depend on it.", _MACHINE, "all cores"),
+    option("--workers", "N", "Threads; results do not depend on it.", _MACHINE, "all cores"),
 ]
 
 Jobs = Annotated[
     int | None,
-    _option("--jobs", "N", "Threads that solve; they share the memory.", _MACHINE, "all cores"),
+    option("--jobs", "N", "Threads that solve; they share the memory.", _MACHINE, "all cores"),
 ]
 
 

@@ -15,6 +15,7 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     """Everything but the rows; numbers that are not finite are null."""
     distance = evaluation.workload
     content = {
+        "notice": OWNER_ONLY,
         "rows_compared": {
             "true": evaluation.pair.true.num_rows,
             "synthetic": evaluation.pair.synthetic.num_rows,
@@ -34,7 +35,6 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
         "utility": None if evaluation.utility is None else asdict(evaluation.utility),
         "membership": None if evaluation.membership is None else asdict(evaluation.membership),
         "limitations": list(evaluation.limitations),
-        "notice": OWNER_ONLY,
     }
     plain: dict[str, Any] = _finite(content)
     return plain

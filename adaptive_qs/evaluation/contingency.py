@@ -52,7 +52,7 @@ class JointCodes:
             self.codes[i, : self.true_rows] = true
             self.codes[i, self.true_rows :] = synthetic
             if sizes[i] > MAX_DENSE_CELLS:
-                self.codes[i], sizes[i] = _ranked(self.codes[i])
+                self.codes[i], sizes[i] = ranked(self.codes[i])
         self.sizes = tuple(sizes)
 
     def cells(self, clique: Clique) -> tuple[Cells, int]:
@@ -67,15 +67,29 @@ class JointCodes:
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
         """The same with the occupied cells alone, in the order of their codes."""
-        numbers: Cells = np.zeros(self.rows, dtype=np.int64)
-        bound = 1
-        for i in clique:
-            size = self.sizes[i]
-            if bound * size > _MAX_NUMBERS:
-                numbers, bound = _ranked(numbers)
-            numbers = numbers * size + self.codes[i]
-            bound *= size
-        return _ranked(numbers)
+        return ranked(
+            row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
+        )
+
+
+def row_numbers(
+    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = _MAX_NUMBERS
+) -> tuple[Cells, int]:
+    """A number for each row, in the order of its codes, and the bound of the numbers.
+
+    Args:
+        columns: the codes, one array for each attribute.
+        sizes: bounds of the codes.
+        most: where the bound would pass it, numbers are replaced by their ranks.
+    """
+    numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
+    bound = 1
+    for codes, size in zip(columns, sizes):
+        if bound * size > most:
+            numbers, bound = ranked(numbers)
+        numbers = numbers * size + codes
+        bound *= size
+    return numbers, bound
 
 
 def in_batches(
@@ -105,7 +119,8 @@ def in_batches(
     return results
 
 
-def _ranked(numbers: NDArray[np.integer]) -> tuple[Cells, int]:
+def ranked(numbers: NDArray[np.integer]) -> tuple[Cells, int]:
+    """The ranks of numbers among the distinct ones, and how many those are."""
     distinct, ranks = np.unique(numbers, return_inverse=True)
     return ranks.astype(np.int64, copy=False), len(distinct)
 

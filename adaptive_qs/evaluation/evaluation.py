@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
@@ -32,6 +33,9 @@ from adaptive_qs.evaluation.utility.scores import Utility
 from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.progress import PhaseProgress, StepProgress
 from adaptive_qs.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from adaptive_qs.evaluation.attack.overlap import Overlap
 
 MOST_WAYS = 3
 """Total variation is told of all marginals of 1 to so many attributes."""
@@ -99,12 +103,13 @@ def evaluate(
 
     Raises:
         DataError: the tables, the workload and the schema have different columns, or a table has
-            no rows.
+            no rows; the control rows were not held out, or are too few.
         InputError: a rule or the target of the models does not fit the tables.
     """
     check_domain(pair, schema.domain())
     check_domain(pair, workload.domain)
     declared = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in rules]
+    overlap = None if control is None else _overlap(pair.true, control, seed)
     domain = pair.domain
     joint = JointCodes(pair)
     ways = range(1, min(MOST_WAYS, len(domain)) + 1)
@@ -121,7 +126,9 @@ def evaluate(
     num_values = {column.name: column.num_values for column in schema.columns}
     models = None
     if utility is not None:
-        models, trouble = _utility(pair, utility, control, workers, _steps(progress, "models"))
+        models, trouble = _utility(
+            pair, utility, control, overlap, workers, _steps(progress, "models")
+        )
         limitations += trouble
     return Evaluation(
         pair,
@@ -134,7 +141,9 @@ def evaluate(
         models,
         None
         if control is None
-        else _membership(pair, control, promise, seed, workers, _steps(progress, "attack")),
+        else _membership(
+            pair, control, overlap, promise, seed, workers, _steps(progress, "attack")
+        ),
         tuple(limitations),
         unseen_pairs(counts),
     )
@@ -144,6 +153,7 @@ def _utility(
     pair: TablePair,
     settings: UtilitySettings,
     held_out: CodedTable | None,
+    overlap: Overlap | None,
     workers: int,
     progress: StepProgress | None,
 ) -> tuple[Utility | None, list[str]]:
@@ -151,7 +161,9 @@ def _utility(
     from adaptive_qs.evaluation.utility.measure import measure_utility  # slow to import
 
     try:
-        found = measure_utility(pair.true, pair.synthetic, settings, workers, progress, held_out)
+        found = measure_utility(
+            pair.true, pair.synthetic, settings, workers, progress, held_out, overlap
+        )
         return found, []
     except InputError as error:
         if settings.target is not None:
@@ -162,6 +174,7 @@ def _utility(
 def _membership(
     pair: TablePair,
     control: CodedTable,
+    overlap: Overlap | None,
     promise: Promise | None,
     seed: int,
     workers: int,
@@ -169,7 +182,15 @@ def _membership(
 ) -> Membership:
     from adaptive_qs.evaluation.attack.measure import measure_membership  # slow to import
 
-    return measure_membership(pair.true, pair.synthetic, control, promise, seed, workers, progress)
+    return measure_membership(
+        pair.true, pair.synthetic, control, promise, seed, workers, progress, overlap=overlap
+    )
+
+
+def _overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
+    from adaptive_qs.evaluation.attack.overlap import check_control  # slow to import
+
+    return check_control(true, control, seed)
 
 
 def _steps(progress: PhaseProgress | None, phase: str) -> StepProgress | None:

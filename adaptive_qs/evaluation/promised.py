@@ -8,12 +8,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.attack.game import Promise
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.release.beside import manifest_path
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.release.page import is_drafted
 from adaptive_qs.release.statement import Statement
 
 
@@ -32,17 +34,29 @@ class Promised:
     limitation: str | None
 
 
-def find_promise(release: Path | None, synthetic: Path) -> Promised:
+def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promised:
     """The promise of a release bundle, or else of the statement beside the synthetic table.
 
     The promise is that of what was spent, which may be less than the budget. Where part of δ was
-    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given.
+    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given. A release that
+    was made with another schema is not taken for that of the table, and nothing is said of one
+    whose schema was taken from the data: its promise does not cover what that tells.
+
+    Args:
+        release: the bundle, if one was named.
+        synthetic: the table.
+        schema: of it, as it is compared.
 
     Raises:
-        InputError: the bundle cannot be read.
+        InputError: the bundle cannot be read, or was made with another schema.
     """
     if release is not None:
         bundle = Bundle.load(release)
+        if bundle.manifest.schema_fingerprint != schema.fingerprint:
+            raise InputError(
+                f"{release}: was made with another schema: name the release that the synthetic "
+                "table comes from, and give it as --schema, too"
+            )
         return _promised(bundle, bundle.manifest, release.name)
     beside = manifest_path(synthetic)
     if not exists(beside):
@@ -62,12 +76,24 @@ def find_promise(release: Path | None, synthetic: Path) -> Promised:
             None,
             f"the privacy promise is not known: {beside.name} is damaged, or of another version",
         )
+    if statement.schema_fingerprint != schema.fingerprint:
+        return Promised(
+            None,
+            None,
+            f"the privacy promise is not known: {beside.name} is of a release with another schema",
+        )
     return _promised(statement, statement, beside.name)
 
 
 def _promised(release: Bundle | Statement, statement: Statement, source: str) -> Promised:
     if statement.insecure:
         limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
+        return Promised(release, None, limitation)
+    if is_drafted(statement):
+        limitation = (
+            f"no bound: {source} says that the schema was taken from the data, and the privacy "
+            "promise does not cover what it tells"
+        )
         return Promised(release, None, limitation)
     rho = None if statement.delta_spent else statement.rho_spent
     promise = Promise(rho, statement.epsilon, statement.delta, source)

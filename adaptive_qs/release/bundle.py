@@ -32,6 +32,11 @@ STATEMENT = "statement.md"
 """The member for people, rendered from the manifest; loading does not need it."""
 PAGE = "page.html"
 """The same with charts, rendered from all members; loading does not need it."""
+_NO_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>No page</title>
+<p>The page with charts could not be made: a fault of the program. The release is whole without it:
+statement.md tells what is promised, and tables can be sampled as ever.
+"""
 
 
 class _Measured(BaseModel):
@@ -105,7 +110,7 @@ class Bundle:
         record = _Record(rounds=self.rounds, residuals=measured)
         with create_archive(path) as archive:
             archive.add_text(STATEMENT, statement_page(self.manifest))
-            archive.add_text(PAGE, release_page(self))
+            archive.add_text(PAGE, _page(self))
             archive.add_text("manifest.json", self.manifest.to_json())
             archive.add_text("schema.json", self.schema.to_json())
             archive.add_text("workload.json", _json(WorkloadFile.of(self.workload)))
@@ -154,6 +159,14 @@ class Bundle:
             for clique, array, measured in zip(cliques, values, record.residuals)
         }
         return cls(manifest, schema, workload, estimates, tuple(reference), record.rounds, events)
+
+
+def _page(bundle: Bundle) -> str:
+    """The page, or one that says why there is none: a fault in it must not cost what was paid."""
+    try:
+        return release_page(bundle)
+    except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
+        return _NO_PAGE
 
 
 def _json(model: BaseModel) -> str:

@@ -6,8 +6,8 @@ import platform
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 
-LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow")
-"""They round, compile or write what comes out."""
+LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markupsafe")
+"""They round, compile, render or write what comes out."""
 
 
 def package_version() -> str:

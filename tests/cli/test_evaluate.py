@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adaptive_qs.evaluation.pair import OWNER_ONLY
+
 from .conftest import HEADER, SCHEMA
 
 CANARY = "c4n4ry"
@@ -67,6 +69,7 @@ def test_every_part_is_printed_and_marked_as_the_owners(run):
     outcome = run(*BASE, "--rule", "job determines age")
     assert outcome.code == 0, outcome
     assert "owner only" in outcome.err
+    assert outcome.out.startswith(OWNER_ONLY + "\n")
     for text in (
         "L1 distance of 3 marginals", "worst marginals", "job x age", "total variation", "1-way",
         "3-way", "Cramér's V", "mutual information", "ordered columns", "range",
@@ -83,6 +86,7 @@ def test_every_part_is_printed_and_marked_as_the_owners(run):
 def test_the_fields_of_the_json_object_are_fixed(run):
     found = content(run, "--ways", "1,2", "--rule", "job determines age")
     assert set(found) == FIELDS
+    assert next(iter(found)) == "notice"
     assert "owner only" in found["notice"]
     assert set(found["workload_error"]) == {"mean_l1", "max_l1", "rmse"}
     assert len(found["per_clique"]) == 6
@@ -158,8 +162,8 @@ def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
     message = refused(run, [*BASE, "--control", "c.csv", "--json"], hint)
     assert f"error: {place}" in message
     assert "3.71" not in message
-    told = "a table of another tool must be brought to the schema first" in message
-    assert told == (place == "o.csv" and ": column '" in message)
+    told = "round its numbers, and clip them to the declared range" in message
+    assert told == (place == "o.csv" and case in ("outside", "text for a number", "fraction"))
 
 
 @pytest.mark.usefixtures("tables")
@@ -173,6 +177,10 @@ def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
         (["--target", "age", "--no-models"], "both --no-models and --target"),
         (["--target", "age", "--repeats", "0"], "repeats is 0"),
         (["--seed", "-1"], "seed is -1"),
+        (["--seed", str(2**32 - 4)], "seed is 4294967292: give 0 to 4,294,967,291"),
+        (["--seed", str(2**32), "--control", "c.csv"], "seed is 4294967296"),
+        (["--control", "./o.csv"], "o.csv: is also SYNTHETIC"),
+        (["--control", "t.csv"], "t.csv: is also TRUE"),
         (["--release", "no.zip"], "no.zip"),
         (["--release", "t.csv"], "t.csv"),
         (["--control", "no.csv"], "no.csv"),
@@ -250,6 +258,34 @@ def test_predictable_noise_promises_nothing(run):
 @pytest.mark.usefixtures("tables")
 def test_a_control_table_that_is_the_training_table_is_no_control(run):
     refused(run, [*BASE, "--control", "t.csv"], "held out")
+    write("c.csv", drawn(400, 1)[::-1])
+    refused(run, [*BASE, "--control", "c.csv"], "has the very rows of the true table")
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_release_of_another_schema_is_refused(run):
+    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "n.csv",
+               "--release", "r.zip")  # fmt: skip
+    assert made.code == 0, made
+    columns = [{**SCHEMA["columns"][0], "values": ["a", "b", "c"]}, *SCHEMA["columns"][1:]]
+    Path("other.json").write_text(json.dumps({"version": 1, "columns": columns}))
+    arguments = ["evaluate", "t.csv", "n.csv", "--schema", "other.json"]
+    refused(run, [*arguments, "--release", "r.zip"], "r.zip: was made with another schema")
+    outcome = run(*arguments, "--control", "c.csv", "--json")
+    found = json.loads(outcome.out)
+    assert found["membership"]["bound"] is None
+    assert any("of a release with another schema" in text for text in found["limitations"])
+
+
+def test_hundreds_of_columns_are_attacked(run):
+    Path("m.json").write_text(json.dumps({f"a{i}": 3 for i in range(230)}))
+    rng = np.random.default_rng(1)
+    for name in "toc":
+        lines = [",".join(map(str, row)) for row in rng.integers(0, 3, (40, 230))]
+        write(f"{name}.csv", lines, ",".join(f"a{i}" for i in range(230)))
+    outcome = run(*BASE[:3], "--schema", "m.json", "--ways", "1", "--control", "c.csv", "--json")
+    assert outcome.code == 0, outcome.err
+    assert len(json.loads(outcome.out)["membership"]["scores"]) == 3
 
 
 def test_a_control_table_that_overlaps_is_a_limitation(run):

@@ -307,3 +307,15 @@ def test_damaged_bytes_are_refused_or_harmless(data, release, saved, tmp_path_fa
 def test_saving_to_a_bad_path_is_refused(release, tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         release.save(tmp_path / "none" / "r.zip")
+
+
+def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkeypatch):
+    def broken(_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("adaptive_qs.release.bundle.release_page", broken)
+    release.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        assert archive.namelist() == MEMBERS
+        assert b"could not be made" in archive.read("page.html")
+    assert Release.load(tmp_path / "r.zip").sample_table(50, seed=1).num_rows == 50

@@ -202,8 +202,8 @@ def test_the_ledger_is_named():
 
 def test_versions_name_what_bytes_depend_on():
     assert set(PLAIN.versions) == {
-        "adaptive-qs", "python", "numpy", "scipy", "numba", "llvmlite", "pyarrow", "zlib",
-        "processor",
+        "adaptive-qs", "python", "numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2",
+        "markupsafe", "zlib", "processor",
     }  # fmt: skip
     assert PLAIN.versions["adaptive-qs"] == PLAIN.package_version == package_version()
     assert PLAIN.versions["numpy"] == np.__version__

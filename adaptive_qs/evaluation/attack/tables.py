@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.contingency import ranked, row_numbers
 
 MAX_KEYS = 2**22
 """More cells are numbered by those that are occupied."""
@@ -54,12 +54,7 @@ class Stack:
 
     def keys(self, clique: Sequence[int]) -> Codes:
         """A number for each row, equal where rows agree on these attributes; below 2^22 + rows."""
-        keys: Codes = np.zeros(sum(self.rows), dtype=np.int64)
-        cells = 1
-        for i in clique:
-            keys = keys * self.sizes[i] + self.columns[i]
-            cells = math.prod((cells, self.sizes[i]))
-            if cells > MAX_KEYS:
-                keys = np.unique(keys, return_inverse=True)[1]
-                cells = int(keys.max()) + 1
-        return keys
+        keys, bound = row_numbers(
+            [self.columns[i] for i in clique], [self.sizes[i] for i in clique]
+        )
+        return ranked(keys)[0] if bound > MAX_KEYS else keys

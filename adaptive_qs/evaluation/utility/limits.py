@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.attack.overlap import Overlap
 from adaptive_qs.evaluation.utility.scores import Spread
 from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.evaluation.utility.splits import TEST_SHARE, Sample, Split
@@ -50,6 +51,16 @@ def of_splits(
     if any(len(np.unique(split.test.labels)) == 1 for split in splits):
         said.append("in some repeats only one class was tested on: AUROC is set to 0.5 there")
     return tuple(said)
+
+
+def of_overlap(overlap: Overlap | None) -> tuple[str, ...]:
+    """A sentence where the held-out rows that models are tested on may not be held out."""
+    if overlap is None or not (overlap.found or overlap.complete):
+        return ()
+    return (
+        "control rows that were tested on are rows of the true table, too: models trained on that "
+        "may look better than they are",
+    )
 
 
 def of_propensity(propensity: Spread) -> tuple[str, ...]:

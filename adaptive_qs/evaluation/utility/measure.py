@@ -9,6 +9,7 @@ import numpy as np
 
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
+from adaptive_qs.evaluation.attack.overlap import Overlap
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.utility import limits
 from adaptive_qs.evaluation.utility.importance import agreement
@@ -37,6 +38,7 @@ def measure_utility(
     workers: int = 1,
     progress: StepProgress | None = None,
     held_out: CodedTable | None = None,
+    overlap: Overlap | None = None,
 ) -> Utility:
     """What models learn from a synthetic table, judged on true rows; owner only.
 
@@ -55,6 +57,7 @@ def measure_utility(
         workers: threads in all; they change no result.
         progress: called with the models done and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
+        overlap: of the held-out rows with the true ones, where it is known.
 
     Raises:
         DataError: the domains differ, a table has no or too few rows, the target cannot be
@@ -98,6 +101,7 @@ def measure_utility(
         limitations=(
             *target.limitations,
             *limits.of_splits(splits, target.classes, true, synthetic, held_out, settings),
+            *limits.of_overlap(overlap),
             *warned,
             *limits.of_propensity(propensity),
         ),

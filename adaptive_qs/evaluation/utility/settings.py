@@ -8,6 +8,8 @@ from adaptive_qs.errors import InputError
 
 MAX_REPEATS = 100
 """More change no figure that is shown."""
+SEEDS = 2**32
+"""scikit-learn takes seeds below this."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class UtilitySettings:
         max_rows: rows at most that a model is trained on, and as many that it is tested on.
 
     Raises:
-        InputError: fewer than one or more than 100 repeats, fewer than 100 rows, or a negative
-            seed.
+        InputError: fewer than one or more than 100 repeats, fewer than 100 rows, or a seed that
+            is negative or reaches 2^32 when the repeats count it on.
     """
 
     target: str | None = None
@@ -35,5 +37,5 @@ class UtilitySettings:
             raise InputError(f"repeats is {self.repeats}: give 1 to {MAX_REPEATS}")
         if self.max_rows < 100:
             raise InputError(f"max_rows is {self.max_rows}: give at least 100")
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}: give 0 or more")
+        if not 0 <= self.seed <= SEEDS - self.repeats:
+            raise InputError(f"seed is {self.seed}: give 0 to {SEEDS - self.repeats:,}")

@@ -60,3 +60,25 @@ def test_of_many_attributes_an_even_sample_of_sets_is_looked_at():
     assert len(set(many)) == 1_500
     assert all(list(s) == sorted(set(s)) and s[-1] < 600 for s in many)
     assert many == marginals.attribute_sets(600, 0) != marginals.attribute_sets(600, 1)
+
+
+def test_rows_that_differ_in_very_many_columns_have_a_density():
+    domain = Domain.from_sizes({f"a{i}": 2 for i in range(300)})
+    parts = []
+    for others, share in ((0, 0.5), (0, 0.25), (1, 1.0), (1, 0.0)):  # 0.03^299 is 0 as a number
+        codes = np.full((300, 40), others)
+        codes[0] = np.arange(40) < share * 40
+        parts.append((CodedTable.from_codes(domain, codes), np.arange(40)))
+    stack = Stack.of(parts)
+    members, non_members = stack.split_targets(closeness.closeness_scores(stack))
+    kernel = 0.03
+    member = log((0.5 + 0.5 * kernel) / (0.25 + 0.75 * kernel))
+    np.testing.assert_allclose(members, member, atol=1e-9)
+    non_member = log((0.5 + 0.5 * kernel) / (0.75 + 0.25 * kernel))
+    np.testing.assert_allclose(non_members, non_member, atol=1e-9)
+
+
+def test_time_is_bounded_for_many_columns():
+    assert closeness.rows_compared(14) == closeness.MAX_ROWS
+    for columns in (17, 300, 10**7):
+        assert closeness.rows_compared(columns) * columns <= max(closeness.MAX_CELLS, columns)

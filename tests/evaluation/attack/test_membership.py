@@ -8,6 +8,7 @@ from adaptive_qs import Synthesizer
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.evaluation.attack import closeness
 from adaptive_qs.evaluation.attack.game import Promise
 from adaptive_qs.evaluation.attack.measure import ATTACKS, CLOSENESS, measure_membership
 
@@ -105,3 +106,25 @@ def test_bad_input_is_refused_in_one_line():
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="confidence"):
         measure_membership(TRUE, FRESH, CONTROL, None, confidence=1.0)
+
+
+def test_control_rows_that_are_all_true_rows_by_chance_are_named():
+    domain = Domain.from_sizes({"a": 2, "b": 2})
+    rng = np.random.default_rng(1)
+    true, made, control = (
+        CodedTable.from_codes(domain, rng.integers(0, 2, (2, rows))) for rows in (300, 300, 200)
+    )
+    result = measure_membership(true, made, control, None)
+    assert any("every control row is also a row of the true table" in s for s in result.limitations)
+
+
+def test_seeds_that_no_library_takes_are_refused():
+    for seed in (-1, 2**32):
+        with pytest.raises(InputError, match="give 0 to 4,294,967,295"):
+            measure_membership(TRUE, FRESH, CONTROL, None, seed)
+
+
+def test_of_very_many_columns_fewer_rows_are_compared_and_that_is_named(monkeypatch):
+    monkeypatch.setattr(closeness, "MAX_CELLS", 800)
+    result = measure_membership(TRUE, FRESH, CONTROL, None)
+    assert any("taken from 100 rows of either kind at most" in said for said in result.limitations)

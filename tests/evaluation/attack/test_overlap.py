@@ -6,7 +6,8 @@ from scipy.stats import binom
 
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.attack.overlap import FALSE_ALARM, find_overlap
+from adaptive_qs.errors import DataError
+from adaptive_qs.evaluation.attack.overlap import FALSE_ALARM, check_control, find_overlap
 
 WIDE = Domain.from_sizes({f"a{i}": 10 for i in range(8)})
 
@@ -50,3 +51,15 @@ def test_rows_of_which_there_are_few_kinds_occur_in_both_tables_without_alarm():
     overlap = find_overlap(table(domain, true), table(domain, control), 0)
     assert overlap.complete
     assert (overlap.control, overlap.true, overlap.found) == (1, 1, False)
+
+
+def test_the_true_rows_in_another_order_are_no_control():
+    domain = Domain.from_sizes({"a": 2, "b": 2})  # by overlap alone it could not be told
+    rng = np.random.default_rng(4)
+    true = drawn(domain, 300, rng)
+    with pytest.raises(DataError, match="the very rows of the true table"):
+        check_control(table(domain, true), table(domain, rng.permutation(true)), 0)
+    other = true.copy()
+    other[0] = 1 - other[0]
+    assert check_control(table(domain, true), table(domain, other), 0).complete
+    assert check_control(table(domain, true), table(domain, true[:299]), 0).complete

@@ -1,6 +1,7 @@
 """Utility of tables whose best prediction is known."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.evaluation.attack.overlap import Overlap
 from adaptive_qs.evaluation.utility import features
 from adaptive_qs.evaluation.utility.measure import measure_utility
 from adaptive_qs.evaluation.utility.models import BOOSTED, LOGISTIC
@@ -197,6 +199,29 @@ def test_bad_input_is_refused_in_one_line():
         assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="too few rows"):
         measure_utility(TRUE, GOOD, QUICK, held_out=population(1, 1))
-    for settings in ({"repeats": 0}, {"repeats": 1_000}, {"max_rows": 5}, {"seed": -1}):
+    for settings in (
+        {"repeats": 0},
+        {"repeats": 1_000},
+        {"max_rows": 5},
+        {"seed": -1},
+        {"seed": 2**32 - 4},
+    ):
         with pytest.raises(InputError, match="give"):
             UtilitySettings(**settings)
+
+
+def test_the_largest_seed_is_one_that_every_library_takes():
+    settings = UtilitySettings(repeats=2, seed=2**32 - 2)
+    assert measure_utility(TRUE, GOOD, settings).models[0].real["AUROC"].repeats == 2
+
+
+def test_rows_that_were_not_held_out_are_named():
+    honest = Overlap(control=0.1, true=0.1, found=False, complete=False)
+    for overlap, named in [
+        (honest, False),
+        (replace(honest, control=0.3, found=True), True),
+        (replace(honest, complete=True), True),
+    ]:
+        found = measure_utility(TRUE, GOOD, QUICK, held_out=population(300, 9), overlap=overlap)
+        said = [text for text in found.limitations if "rows of the true table, too" in text]
+        assert len(said) == named
