@@ -36,7 +36,7 @@ Path(job["report"]).write_text(json.dumps({"versions": {"fake": "1"}, "seconds":
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """A folder with a fake peer, its environment, and a grid of it on a made-up table."""
-    monkeypatch.setattr(compare, "write_plots", lambda records, results: [])
+    monkeypatch.setattr("comparison.plots.write_plots", lambda records, results: [])
     scripts = tmp_path / "peers"
     scripts.mkdir()
     (scripts / "copy.py").write_text(PEER)
