@@ -25,7 +25,7 @@ class ColumnPair:
         codes: their number.
         variation: share of the rows that would have to change their code.
         fresh: the same expected of a fresh sample.
-        beyond: variation that neither a fresh sample nor chance explains.
+        doubt: variation beyond that of a fresh sample which chance and the estimate explain.
         shares: of the codes, in the true and in the synthetic table.
     """
 
@@ -34,7 +34,7 @@ class ColumnPair:
     codes: int
     variation: float
     fresh: float
-    beyond: float
+    doubt: float
     shares: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -48,9 +48,9 @@ def column_pairs(pair: TablePair) -> list[ColumnPair]:
         shares = true / rows[0], made / rows[1]
         variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
         fresh = fresh_sample_l1(true, rows[1]) / 2
-        beyond = variation - fresh * (1 + STEP_ERROR) - chance_l1(*rows, sparse_share(true)) / 2
+        doubt = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
         name = pair.domain.names[i]
-        found.append(ColumnPair(i + 1, name, true.size, variation, fresh, beyond, shares))
+        found.append(ColumnPair(i + 1, name, true.size, variation, fresh, doubt, shares))
     return sorted(found, key=lambda column: (-column.variation, column.number))
 
 

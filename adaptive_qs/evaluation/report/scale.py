@@ -74,11 +74,6 @@ class WorkloadScale:
         return self.chance + STEP_ERROR * self.fresh
 
     @property
-    def beyond(self) -> float:
-        """Error beyond that of a fresh sample which they do not."""
-        return self.l1 - self.fresh - self.doubt
-
-    @property
     def position(self) -> float | None:
         """How far from a fresh sample (0) to independent columns (1).
 

@@ -18,8 +18,7 @@ FEW, SPARSE = 5, 0.5
 """A cell holds few true rows below the first; where more than the second part of the rows lies in
 such cells, chance decides most of every error and there is no scale."""
 LOST_COLUMN = 0.05
-"""Total variation of a single column, beyond that of a fresh sample and chance, from which it is
-named."""
+"""Total variation of a single column, beyond that of a fresh sample, from which it is named."""
 CLEAR_V = 0.2
 """Cramér's V of the true table from which an association is clear."""
 KEPT_V = 0.1
@@ -47,12 +46,12 @@ DEFINITIONS = (
     f"independent columns, usable up to {USABLE:.0%}, and far beyond that. For workloads of single "
     "columns, and where independent columns can hardly be told from a fresh sample, the limits are "
     f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample.",
-    "What chance may add is taken off first: three standard deviations, which are between 1.8 "
-    "and 3 times √(1/n + 1/m) for tables of n and m rows, and "
+    "These limits, and that of single columns, are never below what chance may add: three standard "
+    "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, and "
     f"{STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. There is no scale "
     f"where more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them.",
     f"A single column is named from a total variation of {LOST_COLUMN:.0%} of the rows above that "
-    "of a fresh sample and of chance.",
+    "of a fresh sample.",
     f"An association is clear from a Cramér's V of {CLEAR_V} in the true table, kept if V differs "
     f"by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only in the "
     f"synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of that in "

@@ -185,14 +185,15 @@ def test_a_part_of_the_marginals_is_compared_with_itself():
     assert "1 of them, with mean error 0.100, give the scale" in sentence.text
 
 
-def test_what_is_granted_for_chance_is_said_where_it_decides():
+def test_what_chance_explains_is_close_and_said_where_it_decides():
     evaluation = made_evaluation()
-    scale = WorkloadScale({("a",): None}, 0.19, 0.1, 0.5, True, chance=0.04)
+    scale = WorkloadScale({("a",): None}, 0.19, 0.1, 0.5, True, chance=0.1)
     sentence = marginals_sentence(evaluation, scale)
     assert sentence.word == "close"
     said = sentence.text.replace("\u00a0", " ")
     assert "22 % of the way from" in said
-    assert "Chance may explain up to 11 % of the way, which is granted" in said
-    sure = marginals_sentence(evaluation, replace(scale, l1=0.25))
-    assert sure.word == "usable"
-    assert "granted" not in sure.text
+    assert "Chance may explain up to 26 % of the way." in said
+    for surer in (replace(scale, l1=0.25), replace(scale, chance=0.05)):
+        sure = marginals_sentence(evaluation, surer)
+        assert sure.word == "usable"
+        assert "Chance" not in sure.text

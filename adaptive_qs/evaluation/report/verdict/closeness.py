@@ -44,29 +44,25 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     position = scale.position
     if position is None:
         text += "."
-        room, beyond, good, fair = 1.0, scale.beyond, limit.CLOSE_ALONE, limit.USABLE_ALONE
+        room, good, fair = 1.0, limit.CLOSE_ALONE, limit.USABLE_ALONE
     else:
         room = scale.independent - scale.fresh
         text += (
             f", independent columns by {significant(scale.independent)}: the table is "
             f"{_way(position)}."
         )
-        beyond, good, fair = scale.beyond / room, limit.CLOSE, limit.USABLE
-    grade = _grade(beyond, good, fair)
-    doubt = scale.doubt / room
-    if grade != _grade(beyond + doubt, good, fair):
+        good, fair = limit.CLOSE, limit.USABLE
+    beyond, doubt = (scale.l1 - scale.fresh) / room, scale.doubt / room
+    if good < beyond <= doubt:
         told = significant(doubt) if position is None else f"{share(doubt, 2)} of the way"
-        text += f" Chance may explain up to {told}, which is granted."
+        text += f" Chance may explain up to {told}."
+    grade = GRADES[0 if beyond <= max(good, doubt) else 1 if beyond <= fair else 2]
     return Sentence(*grade, text)
-
-
-def _grade(beyond: float, good: float, fair: float) -> tuple[Grade, str]:
-    return GRADES[0 if beyond <= good else 1 if beyond <= fair else 2]
 
 
 def lost_columns(columns: Sequence[ColumnPair]) -> list[ColumnPair]:
     """Single columns that are far off, the worst first."""
-    return [c for c in columns if c.beyond >= limit.LOST_COLUMN]
+    return [c for c in columns if c.variation - c.fresh >= max(limit.LOST_COLUMN, c.doubt)]
 
 
 def dependence_sentence(found: Associations, columns: Sequence[ColumnPair]) -> Sentence:
@@ -77,7 +73,7 @@ def dependence_sentence(found: Associations, columns: Sequence[ColumnPair]) -> S
         names = listed([f"{quoted(c.name)} ({share(c.variation, 2)})" for c in off])
         parts.append(f"Single columns that are off: {names} of the rows in another cell.")
     else:
-        parts.append("No single column is off by more than a fresh sample may be.")
+        parts.append("No single column is far off.")
     if found.clear:
         parts.append(
             f"Of {counted(found.clear, 'clear association')} between two columns, {found.kept:,} "
