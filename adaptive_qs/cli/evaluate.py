@@ -30,7 +30,7 @@ def evaluate(
     true: Annotated[Path, typer.Argument(metavar="TRUE", help="The private table.")],
     synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC", help="A synthetic table.")],
     schema: options.NeededSchemaPath = None,
-    workload: options.WorkloadPath = None,
+    workload: evaluate_options.WorkloadFile = None,
     ways: options.Ways = None,
     rule: evaluate_options.Rules = None,
     target: evaluate_options.Target = None,
@@ -47,6 +47,8 @@ def evaluate(
     """Compare a synthetic table with the true one; the result is for the owner only.
 
     A release bundle will do as --schema: it holds the schema with whatever was learnt.
+
+    With a workload file of other queries than marginals, the RMSE is that of its queries.
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
@@ -68,13 +70,17 @@ def evaluate(
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.evaluation.pair import OWNER_ONLY, TablePair
     from adaptive_qs.evaluation.promised import find_promise
+    from adaptive_qs.evaluation.query_error import load_compared
     from adaptive_qs.evaluation.rules import parse_rule
     from adaptive_qs.machine import plan_workers
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     threads = plan_workers(workers)
     described = Schema.load(schema)
-    wanted = resolve_workload(spec, described.domain())
+    if isinstance(spec, Path):
+        wanted, queries = load_compared(spec, described.domain())
+    else:
+        wanted, queries = resolve_workload(spec, described.domain()), None
     rules = [parse_rule(text, described) for text in rule or ()]
     promised = find_promise(release, synthetic, described)
     with progress_bars() as bars:
@@ -97,6 +103,7 @@ def evaluate(
             control=held_out,
             promise=promised.promise,
             seed=seed,
+            queries=queries,
         )
         if promised.limitation is not None and (report is not None or control is not None):
             result = replace(result, limitations=(*result.limitations, promised.limitation))

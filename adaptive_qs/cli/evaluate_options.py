@@ -9,6 +9,12 @@ from adaptive_qs.cli.options import option
 
 _MODELS, _ATTACK, _OUTPUT = "Models", "Membership attack", "Output"
 
+WorkloadFile = Annotated[
+    Path | None,
+    option(
+        "--workload", "FILE", "Workload file: the marginals or other queries that matter.", None
+    ),
+]
 Rules = Annotated[
     list[str] | None,
     option(

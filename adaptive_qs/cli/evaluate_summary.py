@@ -70,7 +70,7 @@ def _marginals(evaluation: Evaluation) -> None:
         [
             ("mean", f"{distance.mean_l1:.4f}"),
             ("largest", f"{distance.max_l1:.4f}"),
-            ("RMSE", f"{distance.rmse:.3g} of the rows, over all cells"),
+            ("RMSE", _rmse(evaluation)),
         ],
     )
     worst = sorted(distance.per_clique, key=lambda clique: -clique.l1)[:WORST_SHOWN]
@@ -93,6 +93,16 @@ def _marginals(evaluation: Evaluation) -> None:
             for part in evaluation.total_variation
         ],
     )
+
+
+def _rmse(evaluation: Evaluation) -> str:
+    """The error of the workload's queries, or of the cells where it asks for those."""
+    asked = evaluation.queries
+    if asked is None:
+        return f"{evaluation.workload.rmse:.3g} of the rows, over all cells"
+    weighted = ", weighted" if asked.weighted else ""
+    queries = counted(asked.queries, "query", "queries")
+    return f"{asked.rmse:.3g} of the rows, over the {queries} of the workload{weighted}"
 
 
 def _associations(evaluation: Evaluation) -> None:

@@ -27,6 +27,7 @@ _PHASES = {
     "fit": "fitting the table",
     "refine": "refining the table",
     "evaluate": "comparing marginals",
+    "queries": "comparing queries",
     "pairs": "comparing pairs of columns",
     "models": "training models",
     "attack": "attacking",

@@ -13,7 +13,7 @@ from adaptive_qs.evaluation.pair import OWNER_ONLY
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     """Everything but the rows; numbers that are not finite are null."""
-    distance = evaluation.workload
+    distance, asked = evaluation.workload, evaluation.queries
     content = {
         "notice": OWNER_ONLY,
         "rows_compared": {
@@ -23,7 +23,11 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
         "workload_error": {
             "mean_l1": distance.mean_l1,
             "max_l1": distance.max_l1,
-            "rmse": distance.rmse,
+            "rmse": distance.rmse if asked is None else asked.rmse,
+            "rmse_of": "cells" if asked is None else "queries",
+            "queries": sum(c.cells for c in distance.per_clique)
+            if asked is None
+            else asked.queries,
         },
         "per_clique": [asdict(clique) for clique in distance.per_clique],
         "total_variation": [asdict(part) for part in evaluation.total_variation],

@@ -26,12 +26,14 @@ from adaptive_qs.evaluation.marginals import (
 from adaptive_qs.evaluation.ordered import OrderedError, ordered_errors
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.pairs import count_pairs
+from adaptive_qs.evaluation.query_error import QueryError, check_queries, query_error
 from adaptive_qs.evaluation.rows import RowChecks, row_checks
 from adaptive_qs.evaluation.rules import Rule, RuleCheck, check_rules, parse_rule
 from adaptive_qs.evaluation.unseen import UnseenPairs, unseen_pairs
 from adaptive_qs.evaluation.utility.scores import Utility
 from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.progress import PhaseProgress, StepProgress
+from adaptive_qs.workload.query_workload import QueryWorkload
 from adaptive_qs.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Evaluation:
         membership: attacks; None without a control table.
         limitations: what was left out or could not be computed, and why.
         unseen: pairs of values that the true table never shows.
+        queries: error of the workload's queries; None where they are the cells of its marginals,
+            whose error the workload has.
     """
 
     pair: TablePair
@@ -70,6 +74,7 @@ class Evaluation:
     membership: Membership | None
     limitations: tuple[str, ...]
     unseen: UnseenPairs | None = None
+    queries: QueryError | None = None
 
 
 def evaluate(
@@ -84,6 +89,7 @@ def evaluate(
     control: CodedTable | None = None,
     promise: Promise | None = None,
     seed: int = 0,
+    queries: QueryWorkload | None = None,
 ) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
@@ -93,21 +99,27 @@ def evaluate(
         workload: the marginals that matter.
         rules: that the owner knows to hold; see :func:`parse_rule`.
         workers: threads; results do not depend on it.
-        progress: told about the phases "evaluate", "pairs", "models" and "attack".
+        progress: told about the phases "evaluate", "queries", "pairs", "models" and
+            "attack".
         utility: how to train models on both tables; None for no models.
         control: rows of the same population that the synthetic table was not made from, for the
             membership attack, and to test models on; None for no attack, and models tested on
             true rows.
         promise: that the release made, for the bound beside the attack.
         seed: of the attack.
+        queries: of the workload, where they are others than the cells of its marginals.
 
     Raises:
         DataError: the tables, the workload and the schema have different columns, or a table has
             no rows; the control rows were not held out, or are too few.
+        ResourceExceeded: queries on a set of attributes take too much memory.
         InputError: a rule or the target of the models does not fit the tables.
     """
     check_domain(pair, schema.domain())
     check_domain(pair, workload.domain)
+    if queries is not None:
+        check_domain(pair, queries.domain)
+        check_queries(queries)
     declared = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in rules]
     overlap = None if control is None else _overlap(pair.true, control, seed)
     domain = pair.domain
@@ -117,6 +129,9 @@ def evaluate(
     found = marginal_distances(
         joint, [*workload.cliques, *cliques], workers, _steps(progress, "evaluate")
     )
+    asked = None
+    if queries is not None:
+        asked = query_error(joint, queries, workers, _steps(progress, "queries"))
     counts = count_pairs(joint, workers, _steps(progress, "pairs"))
     checks = check_rules(joint, declared, "declared")
     checks += found_rules(counts, schema, [check.rule for check in checks])
@@ -146,6 +161,7 @@ def evaluate(
         ),
         tuple(limitations),
         unseen_pairs(counts),
+        asked,
     )
 
 

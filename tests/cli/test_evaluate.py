@@ -88,7 +88,7 @@ def test_the_fields_of_the_json_object_are_fixed(run):
     assert set(found) == FIELDS
     assert next(iter(found)) == "notice"
     assert "owner only" in found["notice"]
-    assert set(found["workload_error"]) == {"mean_l1", "max_l1", "rmse"}
+    assert set(found["workload_error"]) == {"mean_l1", "max_l1", "rmse", "rmse_of", "queries"}
     assert len(found["per_clique"]) == 6
     assert all(
         set(entry) == {"attributes", "l1", "rmse", "cells", "weight"}
@@ -345,3 +345,20 @@ def test_declared_rules_use_the_kinds_of_the_schema(run):
     (check,) = content(run, "--rule", "day <= end")["rules"]
     assert (check["rule"], check["source"]) == ("day <= end", "declared")
     assert (check["broken_true"], check["broken_synthetic"]) == (0, 0.5)
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_error_is_that_of_the_queries_of_the_workload(run):
+    part = {"attributes": [["age", "day"]], "queries": "range", "weight": 2.0}
+    Path("q.json").write_text(json.dumps({"version": 1, "parts": [part]}))
+    found = content(run, "--workload", "q.json")
+    number = 55 * 45  # ranges of ten ages and nine days
+    error = found["workload_error"]
+    assert (error["rmse_of"], error["queries"]) == ("queries", number)
+    assert error["rmse"] > found["per_clique"][0]["rmse"] > 0
+    assert [entry["attributes"] for entry in found["per_clique"]] == [["age", "day"]]
+    assert {"read", "evaluate", "queries", "pairs", "total"} == set(found["seconds"])
+    outcome = run(*BASE, "--workload", "q.json")
+    assert f"of the rows, over the {number:,} queries of the workload, weighted" in outcome.out
+    cells = content(run)["workload_error"]
+    assert (cells["rmse_of"], cells["queries"]) == ("cells", 30 + 27 + 90)

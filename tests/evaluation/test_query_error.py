@@ -1,0 +1,122 @@
+"""Errors of queries against their definition, query by query."""
+
+import json
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
+from adaptive_qs.evaluation import query_error as module
+from adaptive_qs.evaluation.contingency import JointCodes
+from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.query_error import load_compared, query_error, squared_error
+from adaptive_qs.workload.axis_queries import Circular, Prefix, Range
+from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.workload.matrix_queries import CustomAxis
+from adaptive_qs.workload.workload import Workload
+
+from ..workload.families import AXIS, JOINT, identity_of
+from .tables import rows_of, table
+
+DOMAIN = Domain(
+    (Attribute("a", 4), Attribute("b", 3), Attribute("c", 5), Attribute("d", 2, ordered=False))
+)
+TRUE, MADE = table(DOMAIN, 60, 1), table(DOMAIN, 45, 2)
+PAIR = TablePair(TRUE, MADE)
+PARTS = [
+    {"ways": [1], "queries": "hybrid"},
+    {"attributes": [["a", "b"], ["b", "c"]], "queries": "affine", "weight": 5.0},
+    {"attributes": [["c", "d"]], "queries": {"c": "circular", "d": "marginal"}, "weight": 0.5},
+    {"attributes": [["a", "b", "c"]], "queries": "range"},
+    {"attributes": [["a", "b"]], "queries": {"family": "random", "p": 0.3, "count": 9, "seed": 7}},
+]
+
+
+def loaded(tmp_path, parts, domain=DOMAIN):
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps({"version": 1, "parts": parts}))
+    return load_compared(path, domain)
+
+
+def share(coded, clique):
+    """The normalised marginal, cell by cell."""
+    counts = np.zeros(DOMAIN.shape(clique))
+    for row in rows_of(coded):
+        counts[tuple(row[i] for i in clique)] += 1
+    return counts / coded.num_rows
+
+
+@pytest.mark.parametrize("queries", [*AXIS, *JOINT], ids=identity_of)
+def test_squares_have_the_sum_of_those_of_every_answer(queries):
+    difference = np.random.default_rng(1).normal(size=queries.shape)
+    expected = ((queries.matrix() @ difference.ravel()) ** 2).sum()
+    assert squared_error((queries,), difference) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_squares_of_products_are_those_of_the_kronecker_product():
+    factors = (Range(4), CustomAxis([[1, -2, 0.5]]), Circular(5), Prefix(2))
+    difference = np.random.default_rng(2).normal(size=(4, 3, 5, 2))
+    matrix = reduce(np.kron, [factor.matrix() for factor in factors])
+    expected = ((matrix @ difference.ravel()) ** 2).sum()
+    assert squared_error(factors, difference) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_error_is_that_of_every_query_weighted(workers, tmp_path):
+    workload, queries = loaded(tmp_path, PARTS)
+    total, number = 0.0, 0
+    for part in queries.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            matrix = reduce(np.kron, [factor.matrix() for factor in part.queries(index)])
+            errors = matrix @ (share(TRUE, clique) - share(MADE, clique)).ravel()
+            total += part.weights[index] * (errors**2).sum()
+            number += len(errors)
+    steps = []
+    found = query_error(JointCodes(PAIR), queries, workers, lambda *step: steps.append(step))
+    assert found.rmse == pytest.approx(math.sqrt(total / number), rel=1e-9)
+    assert (found.queries, found.weighted) == (number, True)
+    assert steps[-1] == (queries.num_sets, queries.num_sets)
+    assert workload.weights[DOMAIN.clique(("a", "b"))] == 6.0
+    assert set(workload.cliques) == {
+        (0,), (1,), (2,), (3,), (0, 1), (1, 2), (2, 3), (0, 1, 2)
+    }  # fmt: skip
+
+
+def test_of_marginals_it_is_the_error_of_the_cells():
+    found = query_error(JointCodes(PAIR), all_ways_queries(DOMAIN, (1, 2)))
+    cells = workload_error(TRUE, MADE, Workload.all_ways(DOMAIN, (1, 2)))
+    assert found.rmse == pytest.approx(cells.rmse, rel=1e-12)
+    assert not found.weighted
+
+
+def test_equal_tables_answer_alike(tmp_path):
+    queries = loaded(tmp_path, PARTS)[1]
+    assert query_error(JointCodes(TablePair(TRUE, TRUE)), queries).rmse == 0
+
+
+def test_a_file_of_marginals_asks_for_no_queries(tmp_path):
+    workload, queries = loaded(tmp_path, [{"ways": [2], "weight": 2.0}])
+    assert queries is None
+    assert set(workload.weights.values()) == {2.0}
+    with pytest.raises(WorkloadError, match=r"w\.json: part 1"):
+        loaded(tmp_path, [{"attributes": [["a", "z"]], "queries": "range"}])
+    with pytest.raises(WorkloadError, match=r"w\.json: part 1"):
+        loaded(tmp_path, [{"attributes": [["d"]], "queries": "prefix"}])
+
+
+def test_sets_that_take_too_much_memory_are_refused_before_anything_is_counted(tmp_path):
+    queries = loaded(tmp_path, [{"attributes": [["a", "b", "c"]], "queries": "range"}])[1]
+    values = 5 * 4 * 6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_DENSE_CELLS", values)
+        assert query_error(JointCodes(PAIR), queries).queries == 10 * 6 * 15
+        patch.setattr(module, "MAX_DENSE_CELLS", values - 1)
+        with pytest.raises(
+            ResourceExceeded, match="on a x b x c take 120 values"
+        ) as caught:
+            query_error(JointCodes(PAIR), queries)
+    assert "\n" not in str(caught.value)
