@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.evaluation.entropy import miller_entropy
 from adaptive_qs.evaluation.pairs import PairCounts, PairSums
 
 Matrix = NDArray[np.float64]
@@ -77,7 +78,7 @@ def association_of(counts: PairCounts) -> Association:
     found: dict[str, list[Matrix]] = {"v": [], "information": []}
     for number, margins, sums in zip(rows, counts.margins, counts.sums):
         values = [int(np.count_nonzero(margin)) for margin in margins]
-        entropies = [_entropy(margin, number) for margin in margins]
+        entropies = [miller_entropy(margin) for margin in margins]
         for matrices in found.values():
             matrices.append(np.eye(len(names)))
         for (i, j), pair in sums.items():
@@ -104,13 +105,6 @@ def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
     phi = max(0.0, pair.squares - 1 - (r - 1) * (c - 1) / (rows - 1))
     least = min(k - 1 - (k - 1) ** 2 / (rows - 1) for k in (r, c))
     return float(min(1.0, np.sqrt(phi / least))) if least > 0 else 0.0
-
-
-def _entropy(margin: NDArray[np.int64], rows: int) -> float:
-    """Miller's entropy of one attribute, in nats."""
-    seen = margin[margin > 0]
-    plug_in = np.log(rows) - float((seen * np.log(seen)).sum()) / rows
-    return float(plug_in + (len(seen) - 1) / (2 * rows))
 
 
 def _shared(pair: PairSums, rows: int, first: float, second: float) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
+from adaptive_qs.evaluation.entropy import miller_entropy
 from adaptive_qs.evaluation.utility.target import Codes, Target, target_of
 
 NEARLY_DETERMINED = 0.9
@@ -69,20 +70,13 @@ def _told_by_others(true: CodedTable, target: Target, rows: Codes) -> np.ndarray
     labels = target.labels(true)[rows]
     kept = labels >= 0
     labels = labels[kept]
-    entropy = _entropy(np.bincount(labels))
+    entropy = miller_entropy(np.bincount(labels))
     told = []
     for i, codes in enumerate(true.columns):
         if i == target.attribute:
             continue
         other = np.unique(codes[rows][kept], return_inverse=True)[1]
-        joint = _entropy(np.unique(other * target.classes + labels, return_counts=True)[1])
-        information = entropy + _entropy(np.bincount(other)) - joint
+        joint = miller_entropy(np.unique(other * target.classes + labels, return_counts=True)[1])
+        information = entropy + miller_entropy(np.bincount(other)) - joint
         told.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
     return np.array(told)
-
-
-def _entropy(counts: Codes) -> float:
-    """Entropy in nats, with Miller and Madow's correction (1955)."""
-    occupied = counts[counts > 0]
-    shares = occupied / occupied.sum()
-    return float(-(shares * np.log(shares)).sum() + (len(occupied) - 1) / (2 * occupied.sum()))
