@@ -139,7 +139,9 @@ def test_evaluate_prints_the_error_for_the_owner(run):
     assert "owner only" in outcome.err
     assert "0.0000" in outcome.out
     content = json.loads(done(run(*table, "--ways", "1", "--json")).out)
-    assert content["workload_error"] == {"mean_l1": 0, "max_l1": 0, "rmse": 0}
+    assert content["workload_error"] == {
+        "mean_l1": 0, "max_l1": 0, "rmse": 0, "rmse_of": "cells", "queries": 22
+    }  # fmt: skip
     assert [entry["attributes"] for entry in content["per_clique"]] == [["job"], ["age"], ["day"]]
     assert "owner only" in content["notice"]
 
