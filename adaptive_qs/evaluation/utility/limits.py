@@ -12,6 +12,8 @@ from adaptive_qs.evaluation.utility.splits import TEST_SHARE, Sample, Split
 
 BELOW_CHANCE = 0.45
 """A propensity below this comes from rows that both tables share."""
+MOST_NAMED = 3
+"""Columns named in a sentence."""
 
 
 def of_splits(
@@ -51,6 +53,20 @@ def of_splits(
     if any(len(np.unique(split.test.labels)) == 1 for split in splits):
         said.append("in some repeats only one class was tested on: AUROC is set to 0.5 there")
     return tuple(said)
+
+
+def of_determining(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence where single columns (nearly) determine the target."""
+    if not columns:
+        return ()
+    named = ", ".join(repr(name) for name in columns[:MOST_NAMED])
+    more = len(columns) - MOST_NAMED
+    named += f" and {more} more" if more > 0 else ""
+    verb = "determines" if len(columns) == 1 else "each determine"
+    return (
+        f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table kept "
+        "that, and little else; name another target",
+    )
 
 
 def of_overlap(overlap: Overlap | None) -> tuple[str, ...]:

@@ -28,7 +28,11 @@ from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.evaluation.utility.splits import draw_splits
 from adaptive_qs.evaluation.utility.target import target_of
 from adaptive_qs.evaluation.utility.threads import quiet, run_tasks
+from adaptive_qs.evaluation.utility.told import determining
 from adaptive_qs.progress import StepProgress
+
+LEAST_IMPORTANCE = 0.0005
+"""Columns that matter less to both models, 0.000 to three decimals, are left out."""
 
 
 def measure_utility(
@@ -100,6 +104,7 @@ def measure_utility(
         propensity=propensity,
         limitations=(
             *target.limitations,
+            *limits.of_determining(determining(true, target)),
             *limits.of_splits(splits, target.classes, true, synthetic, held_out, settings),
             *limits.of_overlap(overlap),
             *warned,
@@ -125,11 +130,12 @@ def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
 
 
 def _importances(names: list[str], outcomes: list[Outcome]) -> tuple[Importance, ...]:
-    """Means over the repeats, the most important for the model of true rows first."""
+    """Means over the repeats of what matters, the most for the model of true rows first."""
     real, synthetic = (
         np.mean([outcome.importances[i] for outcome in outcomes], axis=0) for i in (0, 1)
     )
     return tuple(
         Importance(names[i], float(real[i]), float(synthetic[i]))
         for i in np.argsort(-real, kind="stable")
+        if max(abs(real[i]), abs(synthetic[i])) >= LEAST_IMPORTANCE
     )

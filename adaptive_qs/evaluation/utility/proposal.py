@@ -2,81 +2,98 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation.entropy import miller_entropy
-from adaptive_qs.evaluation.utility.target import Codes, Target, target_of
+from adaptive_qs.evaluation.utility.features import feature_matrix, gradient_boosting
+from adaptive_qs.evaluation.utility.scoring import auroc, class_probabilities
+from adaptive_qs.evaluation.utility.target import Target, target_of
+from adaptive_qs.evaluation.utility.threads import run_tasks
+from adaptive_qs.evaluation.utility.told import determining, told_by_others
 
-NEARLY_DETERMINED = 0.9
-"""A column of which another tells this share of the entropy is another name for that."""
-LEAST_TOLD = 0.01
-"""A column of which no other tells this share of the entropy cannot be predicted."""
+SECOND_CLASS = 0.1
+"""Share of the rows that the second most frequent class needs: rare events teach little."""
+LEAST_GAIN = 0.05
+"""AUROC above a coin's that a model of true rows must reach."""
+DEVIATIONS = 3
+"""Standard deviations of a coin's AUROC that it must also be above: 0.13 % of coins are."""
 MAX_CANDIDATES = 50
-MAX_ROWS = 20_000
+MAX_TRIED = 10
+"""Candidates that a model is trained for."""
+ROWS = 2_000
+"""Of either half that such a model is trained and tested on."""
 
 
 def propose_target(true: CodedTable) -> Target:
     """The last column if it can serve, else the one that the others tell most about.
 
-    A column can serve if it makes a target without grouping and of its entropy H the other column
-    that tells most tells at least 1 % and less than 90 %. How much a column tells is the
-    uncertainty coefficient I / H, with the mutual information I of the plug-in estimate less
-    Miller and Madow's bias. Of several columns the one with the highest mean over the other
-    columns is taken, to two decimals; ties go to fewer classes, then to the later column. At most
-    the last 50 columns and 20,000 evenly spaced rows are looked at.
+    A column can serve if it makes a target without grouping, its second most frequent class has
+    10 % of the rows, no other column alone (nearly) determines it, and boosted trees that learnt
+    from true rows predict other true rows better than a coin does. Of several columns the one is
+    taken of whose entropy the other columns tell most on average, to three decimals; ties go to
+    fewer classes, then to the later column. At most the last 50 columns are looked at, and a model
+    is trained for at most ten.
 
     Raises:
         DataError: no column can serve.
     """
-    rows = np.linspace(0, true.num_rows - 1, min(true.num_rows, MAX_ROWS)).astype(np.int64)
-    best: tuple[tuple[float, int, int], Target] | None = None
+    ranked = []
     last = len(true.domain) - 1
     for position in range(last, max(-1, last - MAX_CANDIDATES), -1):
-        target = _plain_target(true, position)
-        if target is None:
+        target = _balanced_target(true, position)
+        if target is not None:
+            told = round(float(told_by_others(true, target).mean()), 3)
+            ranked.append(((position == last, told, -target.classes, position), target))
+    tried = 0
+    for _, target in sorted(ranked, key=lambda item: item[0], reverse=True):
+        if determining(true, target):
             continue
-        told = _told_by_others(true, target, rows)
-        if not LEAST_TOLD <= told.max() < NEARLY_DETERMINED:
-            continue
-        if position == last:
+        if tried == MAX_TRIED:
+            break
+        tried += 1
+        if _is_predictable(true, target):
             return target
-        rank = (round(float(told.mean()), 2), -target.classes, position)
-        if best is None or rank > best[0]:
-            best = (rank, target)
-    if best is None:
-        raise DataError(
-            "no column makes a target: it takes one of 2 to 20 classes that the others tell "
-            "something, but not all about; name one with the target option"
-        )
-    return best[1]
+    raise DataError(
+        "no target can be predicted: it takes a column of 2 to 20 classes, the second of them with "
+        f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column alone "
+        "determines; name one with the target option"
+    )
 
 
-def _plain_target(true: CodedTable, position: int) -> Target | None:
-    """The column as a target, if it needs no grouping."""
+def _balanced_target(true: CodedTable, position: int) -> Target | None:
+    """The column as a target, if it needs no grouping and has no class of nearly all rows."""
     try:
         target = target_of(true, true.domain.names[position])
     except DataError:
         return None
-    attribute = true.domain.attributes[position]
     kept = target.class_of >= 0
-    grouped = np.count_nonzero(kept) != target.classes
-    return None if attribute.size < 2 or grouped else target
+    if np.count_nonzero(kept) != target.classes:
+        return None
+    counts = np.bincount(target.labels(true)[target.labels(true) >= 0])
+    return target if np.sort(counts)[-2] >= SECOND_CLASS * true.num_rows else None
 
 
-def _told_by_others(true: CodedTable, target: Target, rows: Codes) -> np.ndarray:
-    """Uncertainty coefficient of the target given each other column."""
-    labels = target.labels(true)[rows]
-    kept = labels >= 0
-    labels = labels[kept]
-    entropy = miller_entropy(np.bincount(labels))
-    told = []
-    for i, codes in enumerate(true.columns):
-        if i == target.attribute:
-            continue
-        other = np.unique(codes[rows][kept], return_inverse=True)[1]
-        joint = miller_entropy(np.unique(other * target.classes + labels, return_counts=True)[1])
-        information = entropy + miller_entropy(np.bincount(other)) - joint
-        told.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
-    return np.array(told)
+def _is_predictable(true: CodedTable, target: Target) -> bool:
+    """Whether boosted trees predict the target better than a coin does.
+
+    The variance of a coin's AUROC is (n + m + 1) / (12 n m) with n rows of the class and m others
+    (Mann and Whitney 1947); that of a mean over classes is at most the square of the mean standard
+    deviation.
+    """
+    labels = target.labels(true)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[: 2 * ROWS]
+    half = len(rows) // 2
+    others = tuple(i for i in range(len(true.domain)) if i != target.attribute)
+    model = gradient_boosting(tuple(true.domain.attributes[i] for i in others), seed=0)
+    features, labels = feature_matrix(true, others, rows), labels[rows]
+    present, counts = np.unique(labels[half:], return_counts=True)
+    if min(len(present), len(np.unique(labels[:half]))) < 2:
+        return False
+    run_tasks([partial(model.fit, features[:half], labels[:half])], workers=1)
+    area = auroc(class_probabilities(model, features[half:], target.classes), labels[half:])
+    rest = counts.sum() - counts
+    deviation = float(np.sqrt((counts + rest + 1) / (12 * counts * rest)).mean())
+    return area - 0.5 >= max(LEAST_GAIN, DEVIATIONS * deviation)

@@ -69,7 +69,8 @@ class Utility:
         train_rows: rows that each model was trained on: true and synthetic.
         test_rows: true rows that all were tested on.
         models: their scores.
-        importances: of the boosted model, the most important first.
+        importances: of the boosted model, the most important first; columns that do not
+            matter are left out.
         propensity: area under the curve of a classifier that tells true from synthetic rows, 0.5
             if it cannot; with its spread over the folds.
         limitations: what a reader has to know, such as classes that were left out.

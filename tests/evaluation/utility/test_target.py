@@ -8,6 +8,7 @@ from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.utility.proposal import propose_target
 from adaptive_qs.evaluation.utility.target import target_of
+from adaptive_qs.evaluation.utility.told import determining
 
 RNG = np.random.default_rng(4)
 ROWS = 2_000
@@ -100,16 +101,36 @@ def test_another_name_for_a_column_is_not_proposed():
     assert propose_target(true).attribute == 0
 
 
+def test_a_column_of_nearly_one_class_is_not_proposed_however_well_it_is_told():
+    rare = COIN * (np.arange(ROWS) % 10 == 0)
+    true = table(noisy(COIN, 0.3, 2), COIN, np.where(RNG.random(ROWS) < 0.02, COIN, rare))
+    assert propose_target(true).attribute == 1
+
+
+def test_a_target_that_only_several_columns_together_tell_is_proposed():
+    other = RNG.integers(0, 2, ROWS)
+    true = table(COIN, other, noisy(COIN ^ other, 0.2, 2))
+    assert propose_target(true).attribute == 2
+
+
+def test_what_determines_a_target_is_found_but_a_number_of_the_row_is_not():
+    fine = RNG.integers(0, 8, ROWS)
+    nearly = noisy(fine, 0.05, 8)
+    true = table(np.arange(ROWS), fine, nearly, noisy(fine, 0.5, 8), fine // 2)
+    assert determining(true, target_of(true, "e")) == ("b", "c")
+
+
 @pytest.mark.parametrize(
     "columns",
     [
         (COIN, RNG.integers(0, 2, ROWS)),
         (COIN, COIN),
         (COIN,),
+        (COIN, COIN * (np.arange(ROWS) % 10 == 0)),
         (np.arange(ROWS) % 50, np.arange(ROWS)[::-1] % 50),
     ],
-    ids=["independent", "equal", "alone", "too many values"],
+    ids=["independent", "equal", "alone", "rare", "too many values"],
 )
 def test_no_proposal_where_no_column_serves(columns):
-    with pytest.raises(DataError, match="no column makes a target"):
+    with pytest.raises(DataError, match="no target can be predicted"):
         propose_target(table(*columns, unordered="ab"))

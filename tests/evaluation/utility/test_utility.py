@@ -76,11 +76,25 @@ def test_a_good_table_teaches_as_much_as_the_truth(good):
 
 def test_importances_name_what_matters_and_both_models_agree(good):
     assert good.importances[0].column == "signal"
-    assert {importance.column for importance in good.importances} == {"noise", "signal", "helper"}
+    assert {importance.column for importance in good.importances} >= {"signal", "helper"}
     assert good.importances[0].real > 0.2
     assert good.importances[0].synthetic > 0.2
     for model in good.models:
         assert 0 < model.importance_agreement.mean <= 1
+
+
+def test_columns_that_do_not_matter_are_left_out():
+    still = np.zeros(TRUE.num_rows, dtype=int)
+    found = measure_utility(with_column(TRUE, 0, still), with_column(GOOD, 0, still), QUICK)
+    assert {importance.column for importance in found.importances} == {"signal", "helper"}
+
+
+def test_a_column_that_gives_the_target_away_is_named(good):
+    assert not any("determine" in said for said in good.limitations)
+    leaking = [with_column(table, 2, table.columns[3]) for table in (TRUE, GOOD)]
+    found = measure_utility(*leaking, UtilitySettings("label", repeats=1))
+    (said,) = [text for text in found.limitations if "determine" in text]
+    assert said.startswith("'helper' determines the target")
 
 
 def test_rows_of_one_population_cannot_be_told_apart(good):
