@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 WORST_SHOWN = 10
 LEAST_DIFFERENCE = 0.01
 """Associations that differ by less are not named."""
+LARGE_SHIFT = 0.5
+"""Standard deviations by which a mean has moved far: a medium effect after Cohen (1988)."""
 
 
 def show(
@@ -156,6 +158,16 @@ def _ordered(evaluation: Evaluation) -> None:
                 for error in worst
             ],
         )
+    moved = sorted(evaluation.ordered, key=lambda error: -abs(error.mean_shift))[:WORST_SHOWN]
+    moved = [error for error in moved if abs(error.mean_shift) >= LARGE_SHIFT]
+    if moved:
+        emit_figures(
+            ["means that moved most", "largest range", "mean shift"],
+            [
+                (error.attribute, f"{error.range_max:.4f}", f"{error.mean_shift:+.3f} sd")
+                for error in moved
+            ],
+        )
 
 
 def _rows(evaluation: Evaluation) -> None:
@@ -198,7 +210,7 @@ def _rows(evaluation: Evaluation) -> None:
 
 def _rules(evaluation: Evaluation) -> None:
     if evaluation.rules:
-        worst = sorted(evaluation.rules, key=lambda r: (r.source, -r.broken_synthetic))
+        worst = sorted(evaluation.rules, key=lambda rule: -rule.broken_synthetic)
         emit_figures(
             ["rules", "", "broken: true", "synthetic", "if independent"],
             [

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adaptive_qs.cli.output import emit_columns
+from adaptive_qs.pages.numbers import share as part_in_words
 
 
 def percent(share: float) -> str:
-    """Three digits, and never 0 for what is not."""
-    return f"{100 * share:.3g} %" if share else "0 %"
+    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
+    not."""
+    return part_in_words(share).replace("\u00a0", " ")
 
 
 def excess(part: float) -> str:

@@ -9,7 +9,7 @@ from adaptive_qs.cli.output import counted, emit_rows
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.attack.game import Membership
-    from adaptive_qs.evaluation.utility.scores import Utility
+    from adaptive_qs.evaluation.utility.scores import Spread, Utility
 
 
 def show_utility(utility: Utility) -> None:
@@ -40,14 +40,20 @@ def show_utility(utility: Utility) -> None:
                 (
                     model.model,
                     measure,
-                    f"{real.mean:.3f} ± {real.std:.3f}",
-                    f"{made.mean:.3f} ± {made.std:.3f}",
+                    _score(real),
+                    _score(made),
                     f"{chance.mean:.3f}",
                 )
             )
     emit_figures(["model", "measure", "trained on true", "on synthetic", "chance"], lines)
     if utility.limitations:
         emit_rows("Models: know that", [("-", text) for text in utility.limitations])
+
+
+def _score(score: Spread) -> str:
+    """Mean and standard deviation; one repeat has none."""
+    spread = f" ± {score.std:.3f}" if score.repeats > 1 else ""
+    return f"{score.mean:.3f}{spread}"
 
 
 def show_membership(membership: Membership) -> None:

@@ -57,7 +57,21 @@ class Outcome:
             "out": None if self.out is None else str(self.out),
             "release": None if self.bundle is None else str(self.bundle),
             "ledger": closing_json(self.closed),
+            "alone": _alone(self.release)[0],
         }
+
+    @property
+    def warning(self) -> str | None:
+        """What is poor about the table, told from what was released; None where nothing is."""
+        alone, wanted = _alone(self.release)
+        if not alone:
+            return None
+        columns = f"{len(alone):,} of {counted(wanted, 'column')}"
+        verb = "is" if len(alone) == 1 else "are"
+        return (
+            f"{columns} {verb} independent of all others at this budget: use coarser bins, fewer "
+            "columns or more budget"
+        )
 
     def lines(self) -> list[Row]:
         """The same for a data steward, with the next command to try."""
@@ -76,12 +90,20 @@ class Outcome:
             *closing_lines(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", _measured(self.release)),
-            *_alone(self.release),
+            *self._alone_row(),
             ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in self.seconds.items())),
         ]
         if (peak := peak_memory_mb()) is not None:
             rows.append(("memory", f"{peak:,.0f} MB at most"))
         return [*rows, ("next", shlex.join(["python", "-m", "adaptive_qs", *self._next()]))]
+
+    def _alone_row(self) -> list[Row]:
+        alone, wanted = _alone(self.release)
+        if not alone:
+            return []
+        more = f" and {len(alone) - 6:,} more" if len(alone) > 6 else ""
+        shown = f"{', '.join(alone[:6])}{more}: no combination measured"
+        return [("alone", f"{len(alone):,} of {counted(wanted, 'column')}: {shown}")]
 
     def _next(self) -> list[str]:
         if self.out is None:
@@ -115,13 +137,10 @@ def _measured(release: Release) -> str:
     return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
 
 
-def _alone(release: Release) -> list[Row]:
-    """The attributes of which no combination was measured, if combinations were wanted."""
+def _alone(release: Release) -> tuple[list[str], int]:
+    """The attributes whose combinations were wanted and none was measured, and how many were
+    wanted."""
     wanted = {i for c in release.workload.cliques if len(c) > 1 for i in c}
     seen = {name for past in release.rounds if len(past.clique) > 1 for name in past.clique}
     names = release.workload.domain.clique_names(tuple(sorted(wanted)))
-    alone = [name for name in names if name not in seen]
-    if not alone:
-        return []
-    shown = ", ".join(alone[:6]) + (f" and {len(alone) - 6} more" if len(alone) > 6 else "")
-    return [("alone", f"{shown}: no combination measured; coarser bins or more budget would help")]
+    return [name for name in names if name not in seen], len(names)

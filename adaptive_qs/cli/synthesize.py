@@ -135,6 +135,8 @@ def synthesize(
         emit_json(outcome.json())
     else:
         emit_rows("Done.", outcome.lines())
+    if outcome.warning is not None:
+        warn(outcome.warning)
 
 
 def demo_files() -> tuple[Path, Path]:

@@ -106,6 +106,13 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
     Raises:
         DataError: a name is in the data or the schema only, or occurs twice.
     """
+    matching = sum(name in source.names for name in wanted)
+    if 2 * matching < len(wanted):
+        check_separator(source)
+        raise DataError(
+            f"{source.label}: has {matching} of the {len(wanted)} columns of the schema: check "
+            "that it is the right table, with a header line, and the right schema"
+        )
     for name in wanted:
         if name not in source.names:
             check_separator(source)

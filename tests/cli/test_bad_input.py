@@ -49,7 +49,7 @@ TABLES = {
     "twice": (b"job,age,day,job\n" + ROW.strip() + b",a\n", "'job' occurs twice"),
     "missing column": (b"job,age\na,1\n", "'day' of the schema is missing"),
     "more columns": (b"job,age,day,pay\na,1,2020-01-02,3\n", "'pay' is not in the schema"),
-    "no header": (f"{CANARY},1,2020-01-02\n".encode() + ROW, "is missing from the data"),
+    "no header": (f"{CANARY},1,2020-01-02\n".encode() + ROW, "has 0 of the 3 columns"),
     "undeclared": (HEADER + f"{CANARY},1,2020-01-02\n".encode(), "'job' has a value that is not"),
     "not a number": (HEADER + f"a,{CANARY},2020-01-02\n".encode(), "'age' has a cell"),
     "outside": (HEADER + b"a,10,2020-01-02\n", "'age' has a value outside"),

@@ -120,7 +120,7 @@ def test_mixed_objects_in_pandas():
         (b"", "is empty"),
         (b"a,b\n", "no rows"),
         (b"a,b", "no rows"),
-        (b"\n\n", "'a' of the schema is missing"),
+        (b"\n\n", "has 0 of the 2 columns"),
         (b"a,b\n1,a\n2\n", "does not have the 2 cells"),
         (b"a,b\n1,a\n2", "does not have the 2 cells"),
         (b"a,b\n1,a,c4n4ry\n", "does not have the 2 cells"),

@@ -9,7 +9,7 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.evaluation.utility.target import Codes, Target
 
 NEARLY_DETERMINED = 0.9
-"""A column that takes away this part of the errors in guessing the target (nearly) determines it."""
+"""A column that takes away this part of the errors in guessing the target nearly determines it."""
 MAX_ROWS = 20_000
 """True rows that are looked at, drawn evenly."""
 
