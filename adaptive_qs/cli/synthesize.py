@@ -131,12 +131,12 @@ def synthesize(
                     receipt.table = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
+    if outcome.warning is not None:
+        warn(outcome.warning)
     if as_json:
         emit_json(outcome.json())
     else:
         emit_rows("Done.", outcome.lines())
-    if outcome.warning is not None:
-        warn(outcome.warning)
 
 
 def demo_files() -> tuple[Path, Path]:
