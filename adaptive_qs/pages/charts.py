@@ -38,18 +38,28 @@ class BarChart:
         scale: whether the axis is a scale, drawn as a histogram; otherwise one line for each bar.
         apart: bars beside the scale, such as missing values.
         note: what is grouped or left out; "" where nothing is.
+        whole: what the full length of a bar stands for; None: the largest number.
     """
 
     bars: tuple[Bar, ...]
     scale: bool
     apart: tuple[Bar, ...] = ()
     note: str = ""
+    whole: float | None = None
 
     @property
     def top(self) -> float:
-        """The largest number drawn."""
-        every = (*self.bars, *self.apart)
-        return max((v for b in every for v in (*b.values, b.high or 0.0)), default=0.0) or 1.0
+        """The largest number drawn, if nothing else was asked for; those beside the scale have
+        an axis of their own."""
+        if self.whole is not None:
+            return self.whole
+        return max((v for b in self.bars for v in (*b.values, b.high or 0.0)), default=0.0) or 1.0
+
+    @property
+    def beside(self) -> BarChart:
+        """Those beside the scale, as parts of all."""
+        series = zip(*(bar.values for bar in self.numbers), strict=True)
+        return BarChart(self.apart, False, whole=max(map(sum, series)) or 1.0)
 
     @property
     def numbers(self) -> tuple[Bar, ...]:

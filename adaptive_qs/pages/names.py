@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 LONGEST = 64
 """Characters of a name that charts and tables show; the list of columns has it whole."""
+
+_JOINT = re.compile(r"(?<=_)(?=[^\W_])|(?<=\w[/.])(?=[^\W\d])")
+
+
+def joints(text: str) -> list[str]:
+    """The parts of a text between which a line may break, after the joints of a name: "_"."""
+    return _JOINT.split(text)
 
 
 def short(name: str, longest: int = LONGEST) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 UNKNOWN = "n/a"
 MINUS = "−"
@@ -34,6 +35,16 @@ def signed(value: float | None, digits: int = 2) -> str:
     return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
 
 
+def decimals(value: float | None, digits: int = 3) -> str:
+    """A number between -1 and 1 with so many decimals: "0.007", "under 0.001"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    text = f"{value:.{digits}f}"
+    if value > 0 and not float(text):
+        return f"under {10**-digits:.{digits}f}"
+    return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
+
+
 def share(value: float | None, digits: int = 3) -> str:
     """A part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
     if value is None or not math.isfinite(value):
@@ -53,6 +64,12 @@ def count(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return f"{round(value):,}".replace("-", MINUS)
+
+
+def grouped(text: str) -> str:
+    """A number with its thousands apart, "65,000"; any other text as it is."""
+    found = re.fullmatch(r"(-?)([1-9]\d{3,})(\.\d+)?", text)
+    return f"{found[1]}{int(found[2]):,}{found[3] or ''}" if found else text
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:

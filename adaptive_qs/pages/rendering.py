@@ -27,10 +27,12 @@ def _environment(packages: tuple[str, ...]) -> Environment:
         "plain": numbers.plain,
         "significant": numbers.significant,
         "signed": numbers.signed,
+        "decimals": numbers.decimals,
         "share": numbers.share,
         "count": numbers.count,
         "counted": numbers.counted,
         "short": names.short,
+        "joints": names.joints,
         "combination": names.combination,
         "listed": names.listed,
     }

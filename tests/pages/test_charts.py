@@ -18,7 +18,7 @@ from adaptive_qs.pages.charts import (
     diverging_cell,
     sequential_cell,
 )
-from adaptive_qs.pages.rendering import render
+from adaptive_qs.pages.rendering import _environment, render
 
 SHARES = st.floats(0, 1)
 
@@ -73,6 +73,30 @@ def test_intervals_below_zero_are_cut_at_zero():
     assert chart.top == 40
     assert chart.whiskers() == "M0.5 100V62.5M1.5 50V0"
     assert (chart.width(-5), chart.width(20), chart.width(99)) == ("0.0", "50.0", "100.0")
+
+
+def test_a_histogram_has_the_height_of_its_own_bars():
+    """85 % missing values do not flatten it; they have an axis of their own, up to all rows."""
+    bars = (Bar("1 to 2", (0.10, 0.12)), Bar("3 to 4", (0.05, 0.07)))
+    chart = BarChart(bars, True, apart=(Bar("(missing)", (0.85, 0.81)),))
+    assert chart.top == 0.12
+    assert chart.steps().startswith("M0 0H1")
+    missing = chart.beside
+    assert [bar.label for bar in missing.bars] == ["(missing)"]
+    assert [missing.width(value) for value in missing.bars[0].values] == ["85.0", "81.0"]
+
+
+@pytest.mark.parametrize("page", ["report", "release"])
+def test_missing_values_are_drawn_beside_the_scale(page):
+    chart = BarChart((Bar("1", (30.0, 30.0), 20.0, 40.0),), True,
+                     apart=(Bar("(missing)", (70.0, 70.0), 60.0, 80.0),))  # fmt: skip
+    source = "{% import 'charts.html' as c %}{{ c.bar_chart(chart, h, 'rows', 'l', as_count, i) }}"
+    drawn = _environment(()).from_string(source)
+    interval = page == "release"
+    text = drawn.render(chart=chart, h=["rows"] if interval else ["true", "synthetic"], i=interval)
+    beside = text[text.index("</svg>") : text.index("<details>")]
+    assert "(missing)" in beside
+    assert beside.count("width:70.0%") == (1 if interval else 2)
 
 
 def test_ticks_are_the_ends_and_the_middle():

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.pages.names import LONGEST, combination, listed, short
-from adaptive_qs.pages.numbers import UNKNOWN, count, counted, plain, share, signed, significant
+from adaptive_qs.pages.names import LONGEST, combination, joints, listed, short
+from adaptive_qs.pages.numbers import (
+    UNKNOWN,
+    count,
+    counted,
+    decimals,
+    grouped,
+    plain,
+    share,
+    signed,
+    significant,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +30,32 @@ from adaptive_qs.pages.numbers import UNKNOWN, count, counted, plain, share, sig
 )  # fmt: skip
 def test_significant(value, text):
     assert significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.00667, "0.007"), (-0.065, "−0.065"), (4.6e-5, "under 0.001"), (-1e-5, "0.000"),
+     (0, "0.000"), (1, "1.000"), (None, UNKNOWN), (math.nan, UNKNOWN)],
+)  # fmt: skip
+def test_decimals(value, text):
+    assert decimals(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("65000", "65,000"), ("-1234567.5", "-1,234,567.5"), ("999", "999"), ("2024-01", "2024-01"),
+     ("1e5", "1e5"), ("00123", "00123")],
+)  # fmt: skip
+def test_thousands_are_apart(text, shown):
+    assert grouped(text) == shown
+
+
+@given(st.text())
+def test_lines_break_only_after_joints_of_names(text):
+    parts = joints(text)
+    assert "".join(parts) == text
+    assert all(part[-1] in "_/." for part in parts[:-1])
+    assert joints("paid_late.fees at 0.5 of </b>") == ["paid_", "late.", "fees at 0.5 of </b>"]
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,39 @@ def test_neighbours_are_put_together_and_missing_values_kept_apart():
     axis = axis_of(column(type="integer", min=0, max=99, missing=["?"]), [1.0] * 101)
     assert axis.scale
     assert [group.label for group in axis.groups[:2]] == ["0 to 2", "3 to 5"]
+    assert axis.note == "Each bar holds 3 neighbouring codes of 100."
     assert axis.groups[-1].ends == ("99", "99")
     assert [group.codes for group in axis.apart] == [(100,)]
     covered = [code for group in (*axis.groups, *axis.apart) for code in group.codes]
     assert covered == list(range(101))
+
+
+UNEVEN = "Bins are not equally wide, but are drawn so."
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"type": "numeric", "edges": [*range(0, 19), 60_000, 70_000]}, True),
+        ({"type": "numeric", "edges": list(range(0, 21_000, 1_000))}, False),
+        ({"type": "integer", "min": 0, "max": 2_300_000, "bin_starts": [*range(19), 50_000]}, True),
+        ({"type": "integer", "min": 0, "max": 100, "bins": 30}, False),
+    ],
+)
+def test_bins_that_are_not_equally_wide_are_said_to_be(content, told):
+    declared = column(**content)
+    axis = axis_of(declared, [1.0] * declared.size)
+    assert axis.scale
+    assert (UNEVEN in axis.note) == told
+
+
+def test_thousands_are_apart_but_not_in_years():
+    edges = [*range(0, 19_000, 1_000), 2_300_000]
+    wide = axis_of(column(type="numeric", edges=edges), [1.0] * 19)
+    assert wide.groups[1].label == "1,000 to below 2,000"
+    assert wide.groups[-1].ends == ("18,000", "2,300,000")
+    years = axis_of(column(type="integer", min=1990, max=2020), [1.0] * 31)
+    assert years.groups[0].label == "1990"
 
 
 def test_rare_values_are_put_together():
@@ -227,7 +256,10 @@ def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     none = replace(bundle, estimates=singles)
     assert alone_columns(none) == tuple(several)
-    assert "No combination measured with:" in release_page(none)
+    alone = release_page(none)
+    assert f"No combination measured with {len(several)} of {len(domain)} columns:" in alone
+    listed = alone[alone.index('<details id="alone">') :]
+    assert listed[: listed.index("</details>")].count("<li>") == len(several)
     pair = tuple(sorted(map(domain.names.index, several[:2])))
     one = replace(none, estimates={**singles, pair: next(iter(singles.values()))})
     assert alone_columns(one) == tuple(several[2:])

@@ -6,7 +6,7 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.pair import OWNER_ONLY
 from adaptive_qs.evaluation.report.columns import column_chart, column_pairs
-from adaptive_qs.evaluation.report.fates import associations
+from adaptive_qs.evaluation.report.fates import associations, changes, told_changes
 from adaptive_qs.evaluation.report.matrices import (
     association_maps,
     error_map,
@@ -25,6 +25,7 @@ from adaptive_qs.release.statement import Statement
 
 COLUMNS_SHOWN = 24
 CLIQUES_SHOWN = 25
+CHANGES_SHOWN = 10
 IMPORTANCES_SHOWN = 20
 LONG_TABLE = 200
 """Rows of the long tables that are folded away."""
@@ -49,7 +50,7 @@ def report_page(
     view = release_view(release)
     fates = associations(evaluation)
     association = evaluation.association
-    chosen = most_different(association.cramers_v[1] - association.cramers_v[0])
+    chosen = most_different(told_changes(evaluation))
     domain = evaluation.pair.domain
     cliques = evaluation.workload.per_clique
     errors = pair_errors(domain, cliques)
@@ -75,6 +76,7 @@ def report_page(
         no_promise=why_no_promise(view),
         columns=columns,
         cards=[(c, column_chart(c, schema)) for c in columns[:COLUMNS_SHOWN]],
+        changed=changes(evaluation)[:CHANGES_SHOWN],
         chosen=len(chosen),
         cramers_v=association_maps(association, association.cramers_v, "Cramér's V", chosen),
         information=association_maps(
@@ -82,7 +84,7 @@ def report_page(
         ),
         error_map=error_map(domain, errors, in_map, caption) if joint and len(in_map) > 1 else None,
         worst=sorted(cliques, key=lambda c: (-c.l1, c.attributes))[:LONG_TABLE],
-        ordered=sorted(evaluation.ordered, key=lambda o: -o.prefix_max)[:LONG_TABLE],
+        ordered=sorted(evaluation.ordered, key=lambda o: -o.range_max)[:LONG_TABLE],
         scores=score_rows(evaluation.utility) if evaluation.utility else [],
         attacks=attack_lines(evaluation.membership) if evaluation.membership else [],
         definitions=DEFINITIONS,

@@ -20,6 +20,21 @@ LEAST_ROWS = 4
 
 
 @dataclass(frozen=True)
+class Fate:
+    """One association.
+
+    Attributes:
+        names: of its columns.
+        true: Cramér's V in the true table.
+        synthetic: in the synthetic one.
+    """
+
+    names: tuple[str, str]
+    true: float
+    synthetic: float
+
+
+@dataclass(frozen=True)
 class Associations:
     """Clear associations of two attributes by their fate; the strongest first.
 
@@ -28,19 +43,22 @@ class Associations:
         kept: how many of them hardly changed.
         lost: those of which little is left.
         made_up: those that only the synthetic table has.
+        rare: pairs that are left out because too few rows of the true table make them.
     """
 
     clear: int
     kept: int
-    lost: tuple[tuple[str, str], ...]
-    made_up: tuple[tuple[str, str], ...]
+    lost: tuple[Fate, ...]
+    made_up: tuple[Fate, ...]
+    rare: int = 0
 
 
 def associations(evaluation: Evaluation) -> Associations:
     """What became of the clear associations, by Cramér's V.
 
     An association is clear, lost or made up only where chance does not explain it: V² must exceed
-    0, or that of the other table, by ``DEVIATIONS`` standard deviations.
+    0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on some rows,
+    too: those off the most frequent value of both columns.
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v
@@ -51,15 +69,57 @@ def associations(evaluation: Evaluation) -> Associations:
         spread = math.hypot(ours.of(p, true[p]), theirs.of(p, made[p]))
         return less < limit.LOST_PART * more and more**2 - less**2 > limit.DEVIATIONS * spread
 
-    clear = [p for p in pairs if true[p] >= limit.CLEAR_V and ours.is_clear(p, true[p])]
+    def fate(p: Pair) -> Fate:
+        return Fate((names[p[0]], names[p[1]]), float(true[p]), float(made[p]))
+
+    strong = [p for p in pairs if true[p] >= limit.CLEAR_V and ours.is_clear(p, true[p])]
+    clear = [p for p in strong if ours.is_told(p)]
     lost = [p for p in clear if apart(p, true[p], made[p])]
-    new = [p for p in pairs if made[p] >= limit.CLEAR_V and apart(p, made[p], true[p])]
+    new = [
+        p
+        for p in pairs
+        if made[p] >= limit.CLEAR_V and theirs.is_told(p) and apart(p, made[p], true[p])
+    ]
     return Associations(
         len(clear),
         sum(abs(made[p] - true[p]) <= limit.KEPT_V for p in clear),
-        tuple((names[i], names[j]) for i, j in sorted(lost, key=lambda p: -true[p])),
-        tuple((names[i], names[j]) for i, j in sorted(new, key=lambda p: -made[p])),
+        tuple(map(fate, sorted(lost, key=lambda p: -true[p]))),
+        tuple(map(fate, sorted(new, key=lambda p: -made[p]))),
+        len(strong) - len(clear),
     )
+
+
+def changes(evaluation: Evaluation) -> list[Fate]:
+    """Pairs of columns by how far their V differs, the largest change first; ``told_changes``."""
+    found = evaluation.association
+    true, made = found.cramers_v
+    difference = np.abs(np.triu(told_changes(evaluation), 1))
+    pairs = sorted(zip(*np.nonzero(difference)), key=lambda p: -difference[p])
+    return [
+        Fate((found.names[i], found.names[j]), float(true[i, j]), float(made[i, j]))
+        for i, j in pairs
+    ]
+
+
+def told_changes(evaluation: Evaluation) -> NDArray[np.float64]:
+    """Differences of V, 0 where too few rows make it in the table in which it is larger.
+
+    Returns:
+        Synthetic less true, of shape (columns, columns).
+    """
+    true, made = evaluation.association.cramers_v
+    ours, theirs = (
+        np.array([_is_spread(counts) for counts in one_way_counts(table)], bool)
+        for table in (evaluation.pair.true, evaluation.pair.synthetic)
+    )
+    told = np.where(true >= made, np.outer(ours, ours), np.outer(theirs, theirs))
+    return np.where(told, made - true, 0.0)
+
+
+def _is_spread(counts: NDArray[np.integer]) -> bool:
+    """Whether enough rows lie off the most frequent value."""
+    rows = int(counts.sum())
+    return bool(rows - counts.max() >= max(limit.LEAST_OFF, limit.LEAST_OFF_PART * rows))
 
 
 def chi_square_variance(first: NDArray[np.integer], second: NDArray[np.integer]) -> float:
@@ -92,6 +152,10 @@ class _Spread:
     def __init__(self, table: CodedTable) -> None:
         self._rows = max(table.num_rows, 2)
         self._margins = [counts[counts > 0] for counts in one_way_counts(table)]
+
+    def is_told(self, pair: Pair) -> bool:
+        """Whether enough rows lie off the most frequent value of both columns."""
+        return all(_is_spread(self._margins[i]) for i in pair)
 
     def is_clear(self, pair: Pair, v: float) -> bool:
         """Whether columns that do not depend on each other would not show this V."""

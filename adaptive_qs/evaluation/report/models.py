@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership
 from adaptive_qs.evaluation.utility.scores import ModelScores, Spread, Utility
 from adaptive_qs.pages.charts import Line, Mark
-from adaptive_qs.pages.numbers import significant
+from adaptive_qs.pages.numbers import decimals, significant
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
     for score in membership.scores:
         marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
         label = (
-            f"advantage {significant(score.advantage)}, interval {significant(score.lower)} to "
-            f"{significant(score.upper)}"
+            f"advantage {decimals(score.advantage)}, interval {decimals(score.lower)} to "
+            f"{decimals(score.upper)}"
         )
         if bound is not None:
             marks.insert(1, Mark("limit", bound))

@@ -74,6 +74,17 @@ class WorkloadScale:
         return self.chance + STEP_ERROR * self.fresh
 
     @property
+    def joint(self) -> bool:
+        """Whether independence says something: its error is above that of a fresh sample by more
+        than the estimate is wrong, which it is never for single columns."""
+        return self.known and self.independent - self.fresh > STEP_ERROR * self.fresh
+
+    @property
+    def worse(self) -> bool:
+        """Whether the error is above that of independent columns by more than chance explains."""
+        return self.joint and self.l1 - self.independent > self.doubt
+
+    @property
     def position(self) -> float | None:
         """How far from a fresh sample (0) to independent columns (1).
 

@@ -19,10 +19,18 @@ FEW, SPARSE = 5, 0.5
 such cells, chance decides most of every error and there is no scale."""
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is named."""
+LARGE_SHIFT = 0.5
+"""Standard deviations by which the mean of an ordered column must move to be named, beyond three of
+what chance moves it: √(1/n + 1/m)."""
 CLEAR_V = 0.2
 """Cramér's V of the true table from which an association is clear."""
 KEPT_V = 0.1
 """Difference of V up to which a clear association is kept."""
+MOST_LOST = 0.25
+"""Part of the clear associations beyond which losing them is poor."""
+LEAST_OFF, LEAST_OFF_PART = 10, 0.005
+"""Rows, and part of the rows, that must lie off the most frequent value of both columns: what rests
+on fewer is neither clear nor only in the synthetic table, however large its V."""
 LOST_PART = 0.5
 """A clear association is lost where less than this part of its V is left."""
 DEVIATIONS = 5
@@ -45,17 +53,24 @@ DEFINITIONS = (
     f"Marginals are close up to {CLOSE:.0%} of the way from the error of a fresh sample to that of "
     f"independent columns, usable up to {USABLE:.0%}, and far beyond that. For workloads of single "
     "columns, and where independent columns can hardly be told from a fresh sample, the limits are "
-    f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample.",
+    f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample. What is further off than "
+    "independent columns, by more than chance, is far in any case.",
     "These limits, and that of single columns, are never below what chance may add: three standard "
     "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, and "
     f"{STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. There is no scale "
     f"where more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them.",
     f"A single column is named from a total variation of {LOST_COLUMN:.0%} of the rows above that "
     "of a fresh sample.",
+    f"A moved mean is named from {LARGE_SHIFT} standard deviations of the true column.",
     f"An association is clear from a Cramér's V of {CLEAR_V} in the true table, kept if V differs "
     f"by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only in the "
     f"synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of that in "
-    f"the true one; always by more than {DEVIATIONS} standard deviations.",
+    f"the true one; always by more than {DEVIATIONS} standard deviations. What rests on fewer than "
+    f"{LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most frequent value of either "
+    f"column counts nowhere. Losing more than {MOST_LOST:.0%} of the clear ones is poor.",
+    "The first word is never kinder than the worst of the findings on marginals, single columns "
+    "and associations, nor than an attack that gains more than the promise allows; it is “close” "
+    "only where the marginals have a scale.",
     f"Rows may be copied where the share of synthetic rows that equal a true row which occurs once "
     f"is {COPIED:.0%} of the rows above {COPY_FACTOR} times what is expected.",
     f"A model's loss is the part of its gain over chance that training on synthetic rows takes "

@@ -10,7 +10,8 @@ from adaptive_qs.evaluation.association import association_of
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.pairs import count_pairs
-from adaptive_qs.evaluation.report.fates import associations, chi_square_variance
+from adaptive_qs.evaluation.report import thresholds
+from adaptive_qs.evaluation.report.fates import associations, changes, chi_square_variance
 
 from .made import made_evaluation
 
@@ -45,3 +46,30 @@ def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, co
     found = association_of(count_pairs(JointCodes(pair)))
     fates = associations(made_evaluation(pair=pair, association=found))
     assert (fates.clear, fates.lost, fates.made_up) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "together", "clear"),
+    [(7_000, 1, 0), (7_000, 34, 0), (7_000, 35, 1), (200, 9, 0), (200, 10, 1)],
+)
+def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
+    """V is 1 in each: both columns leave their most frequent value in the same rows."""
+    assert max(thresholds.LEAST_OFF, thresholds.LEAST_OFF_PART * 7_000) == 35
+    domain = Domain.from_sizes({"a": 2, "b": 2})
+    true = np.zeros((2, rows), int)
+    true[:, :together] = 1
+    made = np.zeros((2, rows), int)
+    made[0, :together] = made[1, -together:] = 1
+    for first, second in ((true, made), (made, true)):
+        pair = TablePair(
+            CodedTable.from_codes(domain, first), CodedTable.from_codes(domain, second)
+        )
+        found = association_of(count_pairs(JointCodes(pair)))
+        assert max(v[0, 1] for v in found.cramers_v) == pytest.approx(1)
+        evaluation = made_evaluation(pair=pair, association=found)
+        fates = associations(evaluation)
+        lost, new = (clear, 0) if first is true else (0, clear)
+        assert (len(fates.lost), len(fates.made_up)) == (lost, new)
+        assert fates.clear == lost
+        assert fates.rare == (first is true) - lost
+        assert len(changes(evaluation)) == clear

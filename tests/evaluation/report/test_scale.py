@@ -18,14 +18,14 @@ from adaptive_qs.evaluation.report.fresh import (
 )
 from adaptive_qs.evaluation.report.independent import independent_l1
 from adaptive_qs.evaluation.report.scale import WorkloadScale, sparse_share, workload_scale
-from adaptive_qs.evaluation.report.verdict.closeness import (
-    dependence_sentence,
-    marginals_sentence,
-)
+from adaptive_qs.evaluation.report.verdict.closeness import marginals_sentence
+from adaptive_qs.evaluation.report.verdict.columns import columns_sentence
+from adaptive_qs.evaluation.report.verdict.dependence import dependence_sentence
 from adaptive_qs.workload.workload import Workload
 
 from .made import made_evaluation, made_schema
 
+GRADES = ("good", "fair", "poor")
 DRAWS = 60
 POPULATIONS = {
     "four cells": [0.5, 0.3, 0.15, 0.05],
@@ -116,8 +116,9 @@ def judged(schema, true, made, ways):
     pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
     evaluation = evaluate(pair, schema, Workload.all_ways(domain, ways))
     scale, fates = workload_scale(evaluation), associations(evaluation)
-    columns = column_pairs(pair)
-    return marginals_sentence(evaluation, scale), dependence_sentence(fates, columns), scale
+    singles = columns_sentence(evaluation, column_pairs(pair))
+    worst = max((singles, dependence_sentence(fates)), key=lambda s: GRADES.index(s.grade))
+    return marginals_sentence(evaluation, scale), worst, scale
 
 
 def coded(names, codes):

@@ -1,25 +1,32 @@
 """The verdict's sentences follow from the numbers by the rules in ``thresholds``."""
 
+import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership, Promise
+from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.report import thresholds
-from adaptive_qs.evaluation.report.columns import column_pairs
+from adaptive_qs.evaluation.report.columns import ColumnPair, column_pairs
 from adaptive_qs.evaluation.report.fates import associations
 from adaptive_qs.evaluation.report.release import ReleaseView
 from adaptive_qs.evaluation.report.scale import WorkloadScale
+from adaptive_qs.evaluation.report.verdict import verdict
 from adaptive_qs.evaluation.report.verdict.attack import attack_sentence
-from adaptive_qs.evaluation.report.verdict.closeness import (
-    dependence_sentence,
-    marginals_sentence,
-)
+from adaptive_qs.evaluation.report.verdict.closeness import marginals_sentence
+from adaptive_qs.evaluation.report.verdict.columns import columns_sentence
 from adaptive_qs.evaluation.report.verdict.copies import copies_sentence
+from adaptive_qs.evaluation.report.verdict.dependence import dependence_sentence
 from adaptive_qs.evaluation.report.verdict.models import models_sentence
 from adaptive_qs.evaluation.report.verdict.next_steps import next_sentence
+from adaptive_qs.evaluation.report.verdict.overall import WORDS, overall_sentence
+from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
 from adaptive_qs.evaluation.rows import RowChecks
+from adaptive_qs.evaluation.rules import RuleCheck
+from adaptive_qs.pages.names import combination
 from adaptive_qs.release.fact import Fact
 
 from .made import made_evaluation, made_schema, membership, tables, utility
@@ -62,17 +69,92 @@ def test_lost_columns_and_associations_are_named():
     assert len(associations(evaluation).lost) == 6
     columns = column_pairs(evaluation.pair)
     assert [c.variation for c in columns] == sorted((c.variation for c in columns), reverse=True)
-    sentence = dependence_sentence(associations(evaluation), columns)
+    sentence = dependence_sentence(associations(evaluation))
     assert sentence.grade == "poor"
-    assert "age × city" in sentence.text
-    assert "and 1 more" in sentence.text
+    assert "age × city" in " ".join(combination(f.names) for f in associations(evaluation).lost)
+    assert sentence.text.endswith("and 3 more.")
+    assert sentence.pieces[1:] == [("3 more", "lost"), (".", "")]
+
+
+def off(name, variation, fresh):
+    return ColumnPair(1, name, 3, variation, fresh, 0.0, (np.ones(3) / 3, np.ones(3) / 3))
+
+
+def test_the_reason_stands_where_a_column_is_named():
+    """The largest error need not be the one that a fresh sample explains least."""
+    columns = [off("state", 0.074, 0.04), off("income", 0.063, 0.01), off("age", 0.02, 0.01)]
+    sentence = columns_sentence(made_evaluation(), columns)
+    text = sentence.text.replace("\u00a0", " ")
+    assert sentence.grade == "poor"
+    assert "“income” (6.3 %, a fresh sample 1.0 %)" in text
+    assert "“state”, 7.4 %, but it would be 4.0 % in a fresh sample" in text
+    assert "age" not in text
+    assert columns_sentence(made_evaluation(), columns[2:]).word == "kept"
+
+
+@pytest.mark.parametrize(
+    ("shift", "rows", "word"),
+    [(3.9, 5_000, "moved means"), (-0.6, 5_000, "moved means"), (0.4, 5_000, "kept"),
+     (0.9, 20, "kept")],
+)  # fmt: skip
+def test_means_that_moved_further_than_chance_moves_them_are_named(shift, rows, word):
+    """Of 20 rows each, three standard deviations of a difference of means are 0.95."""
+    schema = made_schema()
+    error = OrderedError("age", 0.1, 0.1, 0.1, 0.1, shift)
+    evaluation = made_evaluation(schema, ordered=(error,), pair=tables(schema, rows))
+    sentence = columns_sentence(evaluation, [])
+    assert sentence.word == word
+    assert ("“age”" in sentence.text) == (word != "kept")
+
+
+GRADES = ("good", "fair", "poor", "plain")
+
+
+@pytest.mark.parametrize("grades", list(itertools.product(GRADES, repeat=3)))
+def test_the_first_word_is_that_of_the_worst_finding(grades):
+    findings = [(f"part {k}", Sentence(g, f"word {k}", "")) for k, g in enumerate(grades)]
+    sentence = overall_sentence(findings, Sentence("fair", "some gain", ""))
+    wanted = next(g for g in ("poor", "fair", "plain", "good") if g in grades)
+    assert (sentence.grade, sentence.word) == (wanted, WORDS[wanted])
+    assert all(f"part {k}: word {k}" in sentence.text for k in range(3))
+    alarm = overall_sentence(findings, Sentence("poor", "alarm", ""))
+    assert (alarm.grade, alarm.word) == ("poor", "alarm")
+
+
+def test_close_marginals_do_not_hide_lost_associations():
+    evaluation = made_evaluation(v=(0.5, 0.125))
+    scale = WorkloadScale({("a",): None}, 0.1, 0.1, 0.5, True)
+    found = verdict(evaluation, scale, [], associations(evaluation), None)
+    assert [s.word for s in found[:4]] == ["far", "close", "kept", "losses"]
+
+
+@pytest.mark.parametrize(
+    ("l1", "independent", "word"),
+    [(0.18, 0.123, "far"), (0.125, 0.123, "usable"), (0.18, 0.103, "usable")],
+)
+def test_worse_than_independence_is_far_though_there_is_no_scale(l1, independent, word):
+    scale = WorkloadScale({("a",): None}, l1, 0.103, independent, True)
+    assert scale.position is None
+    sentence = marginals_sentence(made_evaluation(l1=l1), scale)
+    assert sentence.word == word
+    assert ("independent columns by 0.123" in sentence.text) == (independent == 0.123)
+
+
+def test_what_is_more_than_three_leads_to_the_list():
+    names = [f"n{k}" for k in range(68)]
+    text, links = named(names, "list")
+    sentence = Sentence("poor", "w", f"{text} and on.", links)
+    assert text == "n0, n1, n2 and 65 more"
+    assert sentence.pieces == [("n0, n1, n2 and ", ""), ("65 more", "list"), (" and on.", "")]
+    assert named(names[:3], "list") == ("n0, n1 and n2", ())
 
 
 def test_nothing_lost_is_said_too():
     schema = made_schema()
     true = tables(schema).true
     evaluation = made_evaluation(schema, v=(0.5, 0.45), pair=TablePair(true, true))
-    sentence = dependence_sentence(associations(evaluation), column_pairs(evaluation.pair))
+    assert columns_sentence(evaluation, column_pairs(evaluation.pair)).word == "kept"
+    sentence = dependence_sentence(associations(evaluation))
     assert (sentence.grade, sentence.word) == ("good", "kept")
     assert "6 kept their strength and none is lost" in sentence.text
 
@@ -81,7 +163,7 @@ def test_associations_that_only_the_synthetic_table_has_are_named():
     evaluation = made_evaluation(v=(0.05, 0.3))
     found = associations(evaluation)
     assert (found.clear, len(found.made_up)) == (0, 6)
-    sentence = dependence_sentence(associations(evaluation), [])
+    sentence = dependence_sentence(associations(evaluation))
     assert sentence.grade == "fair"
     assert sentence.word == "some new"
     assert "Only in the synthetic table: " in sentence.text
@@ -128,7 +210,7 @@ def test_the_attack_that_is_surest_of_its_gain_decides():
     game = Membership((wide, narrow), 1_000, 1_000, 0.95, 0.05, promise, ())
     sentence = attack_sentence(game, None)
     assert sentence.word == "alarm"
-    assert "(narrow) gains 0.0900, between 0.0600 and 0.120" in sentence.text
+    assert "(narrow) gains 0.090, between 0.060 and 0.120" in sentence.text
     gain = attack_sentence(replace(game, bound=None, promise=None), None)
     assert gain.word == "some gain"
     assert "(narrow)" in gain.text
@@ -156,6 +238,14 @@ def test_a_promise_is_claimed_only_where_there_is_one(statement, text):
     sentence = attack_sentence(None, view)
     assert text in sentence.text
     assert ("the promise holds" in sentence.text) == (text == "the promise holds without it")
+
+
+def test_the_most_broken_rules_come_first():
+    rules = [RuleCheck(f"rule {k}", "found", 0.0, share, 0.5) for k, share in enumerate(
+        (0.02, 0.3, 0.001, 0.1, 0.2))]  # fmt: skip
+    text = next_text(made_evaluation(rules=tuple(rules)))
+    assert "rows that break “rule 1”, “rule 4”, “rule 3” and 1 more" in text
+    assert "rule 2" not in text
 
 
 def next_text(evaluation, alone=(), far=False, copied=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from adaptive_qs.evaluation.attack.game import Membership
 from adaptive_qs.evaluation.report.release import ReleaseView, why_no_promise
 from adaptive_qs.evaluation.report.verdict.sentence import Sentence
-from adaptive_qs.pages.numbers import significant
+from adaptive_qs.pages.numbers import decimals, significant
 
 
 def attack_sentence(membership: Membership | None, release: ReleaseView | None) -> Sentence:
@@ -26,8 +26,8 @@ def attack_sentence(membership: Membership | None, release: ReleaseView | None) 
     top = max(membership.scores, key=lambda score: score.lower)
     best = max(membership.scores, key=lambda score: score.advantage)
     which = "strongest attack" if top == best else "attack that is surest of its gain"
-    interval = f"between {significant(top.lower)} and {significant(top.upper)}"
-    text = f"The {which} ({top.attack}) gains {significant(top.advantage)}, {interval}"
+    interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
+    text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
     bound = membership.bound
     if bound is not None and top.lower > bound:
         text += f": more than the {significant(bound)} that the promise allows on average over"

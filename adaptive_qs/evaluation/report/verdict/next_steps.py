@@ -8,8 +8,11 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.report import thresholds as limit
 from adaptive_qs.evaluation.report.fates import Associations
 from adaptive_qs.evaluation.report.verdict.models import why_no_models
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
-from adaptive_qs.pages.names import combination, listed, quoted
+from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
+from adaptive_qs.pages.names import combination, quoted
+
+MOST_STEPS = 4
+"""Steps that are named at most."""
 
 
 def next_sentence(
@@ -30,11 +33,14 @@ def next_sentence(
         copied: whether synthetic rows look like copies of true ones.
     """
     steps = []
+    links: tuple[tuple[str, str], ...] = ()
     if copied:
         steps.append("find out why so many synthetic rows equal true ones, before anything else")
     if alone:
+        names, links = named([quoted(name) for name in alone], "alone")
+        together = "" if len(alone) == 1 else f"any of {len(alone):,} columns ("
         steps.append(
-            f"no combination with {listed([quoted(name) for name in alone])} was measured: give "
+            f"no combination with {together}{names}{')' if together else ''} was measured: give "
             "coarser bins or fewer values, or more budget"
         )
     if far:
@@ -42,18 +48,25 @@ def next_sentence(
     lost = fates.lost
     if lost:
         steps.append(
-            f"raise the weight of {combination(lost[0])} in the workload if it matters to you"
+            f"raise the weight of {combination(lost[0].names)} in the workload if it matters to you"
         )
-    broken = [
-        r.rule for r in evaluation.rules if r.broken_synthetic - r.broken_true >= limit.BROKEN
-    ]
+    broken = broken_rules(evaluation)
     if broken:
-        steps.append(f"mend or warn of rows that break {listed([quoted(r) for r in broken], 3)}")
+        names, more = named([quoted(rule) for rule in broken], "rules")
+        steps.append(f"mend or warn of rows that break {names}")
+        links += more
     if evaluation.utility is None and why_no_models(evaluation) is None:
         steps.append("name a target to learn what models lose")
     if evaluation.membership is None:
         steps.append("give a control table to try an attack")
     if not steps:
         steps.append("use the table for what the workload names; check other questions first")
-    text = "; ".join(steps[:4])
-    return Sentence("plain", "next", text[0].upper() + text[1:] + ".")
+    text = "; ".join(steps[:MOST_STEPS])
+    links = tuple(link for link in links if link[0] in text)
+    return Sentence("plain", "next", text[0].upper() + text[1:] + ".", links)
+
+
+def broken_rules(evaluation: Evaluation) -> list[str]:
+    """Rules that synthetic rows break clearly more often than true ones, the most broken first."""
+    broken = [r for r in evaluation.rules if r.broken_synthetic - r.broken_true >= limit.BROKEN]
+    return [r.rule for r in sorted(broken, key=lambda r: -r.broken_synthetic)]

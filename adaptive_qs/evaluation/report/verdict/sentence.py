@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adaptive_qs.evaluation.report.thresholds import Grade
+from adaptive_qs.pages.names import listed
+
+NAMED = 3
+"""Most names in a sentence; the rest are counted, and listed further down."""
 
 
 @dataclass(frozen=True)
@@ -15,8 +20,27 @@ class Sentence:
         grade: for its colour.
         word: the grade in a word.
         text: the finding.
+        links: phrases of the text, and the id in the report of what they lead to.
     """
 
     grade: Grade
     word: str
     text: str
+    links: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """The text in parts, each with the id that it leads to; "" where it leads nowhere."""
+        rest, found = self.text, []
+        for phrase, anchor in reversed(self.links):
+            before, phrase, after = rest.rpartition(phrase)
+            found += [(after, ""), (phrase, anchor)]
+            rest = before
+        return [piece for piece in [(rest, ""), *reversed(found)] if piece[0]]
+
+
+def named(names: Sequence[str], anchor: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The first names and how many more, and the link from that to the list of all."""
+    more = len(names) - NAMED
+    links = ((f"{more:,} more", anchor),) if more > 0 else ()
+    return listed(names, NAMED), links
