@@ -81,8 +81,9 @@ class WorkloadScale:
 
     @property
     def worse(self) -> bool:
-        """Whether the error is above that of independent columns by more than chance explains."""
-        return self.joint and self.l1 - self.independent > self.doubt
+        """Whether the table is no closer than independent columns, and no fresh sample either: by
+        more than chance explains."""
+        return self.joint and self.l1 >= self.independent and self.l1 - self.fresh > self.doubt
 
     @property
     def position(self) -> float | None:

@@ -53,8 +53,8 @@ DEFINITIONS = (
     f"Marginals are close up to {CLOSE:.0%} of the way from the error of a fresh sample to that of "
     f"independent columns, usable up to {USABLE:.0%}, and far beyond that. For workloads of single "
     "columns, and where independent columns can hardly be told from a fresh sample, the limits are "
-    f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample. What is further off than "
-    "independent columns, by more than chance, is far in any case.",
+    f"errors of {CLOSE_ALONE} and {USABLE_ALONE} above a fresh sample. What is no closer "
+    "than independent columns, and further than chance takes a fresh sample, is far in any case.",
     "These limits, and that of single columns, are never below what chance may add: three standard "
     "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, and "
     f"{STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. There is no scale "

@@ -129,15 +129,17 @@ def test_close_marginals_do_not_hide_lost_associations():
 
 
 @pytest.mark.parametrize(
-    ("l1", "independent", "word"),
-    [(0.18, 0.123, "far"), (0.125, 0.123, "usable"), (0.18, 0.103, "usable")],
-)
-def test_worse_than_independence_is_far_though_there_is_no_scale(l1, independent, word):
-    scale = WorkloadScale({("a",): None}, l1, 0.103, independent, True)
+    ("l1", "independent", "chance", "word"),
+    [(0.18, 0.151, 0.04, "far"), (0.151, 0.151, 0.04, "far"), (0.14, 0.151, 0.03, "usable"),
+     (0.155, 0.151, 0.06, "close"), (0.18, 0.103, 0.04, "usable")],
+)  # fmt: skip
+def test_no_closer_than_independence_is_far_though_there_is_no_scale(l1, independent, chance, word):
+    """Unless chance takes a fresh sample as far."""
+    scale = WorkloadScale({("a",): None}, l1, 0.103, independent, True, chance=chance)
     assert scale.position is None
     sentence = marginals_sentence(made_evaluation(l1=l1), scale)
     assert sentence.word == word
-    assert ("independent columns by 0.123" in sentence.text) == (independent == 0.123)
+    assert ("independent columns by 0.151" in sentence.text) == (independent > 0.103)
 
 
 def test_what_is_more_than_three_leads_to_the_list():

@@ -37,25 +37,17 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         )
         return Sentence("plain", "no scale", text)
     position = scale.position
+    if scale.joint:
+        text += f", independent columns by {significant(scale.independent)}"
+    if scale.worse:
+        return Sentence(*GRADES[2], f"{text}: the table is no closer than independent columns.")
     if position is None:
-        text += f", independent columns by {significant(scale.independent)}" if scale.joint else ""
-        text += (
-            ", too little more for a scale: the table is further off than independent columns."
-            if scale.worse
-            else ", too little more for a scale."
-            if scale.joint
-            else "."
-        )
+        text += "; the two are too close for a scale between them." if scale.joint else "."
         room, good, fair = 1.0, limit.CLOSE_ALONE, limit.USABLE_ALONE
     else:
         room = scale.independent - scale.fresh
-        text += (
-            f", independent columns by {significant(scale.independent)}: the table is "
-            f"{_way(position)}."
-        )
+        text += f": the table is {_way(position)}."
         good, fair = limit.CLOSE, limit.USABLE
-    if scale.worse:
-        return Sentence(*GRADES[2], text)
     beyond, doubt = (scale.l1 - scale.fresh) / room, scale.doubt / room
     if good < beyond <= doubt:
         told = significant(doubt) if position is None else f"{share(doubt, 2)} of the way"
