@@ -35,9 +35,9 @@ def block(said, title):
 
 def test_the_most_broken_rule_comes_first_and_large_shifts_have_a_table(said):
     rules = block(said, "rules")
-    assert ["found" in line and "100 %" in line for line in rules[:2]] == [True, True]
-    declared = next(i for i, line in enumerate(rules) if "declared" in line)
-    assert declared > 1
+    assert "found" in rules[0]
+    assert "100 %" in rules[0]
+    assert "declared" in rules[1]
     moved = block(said, "means that moved most")
     assert [line.split()[0] for line in moved[:2]] == ["high", "rare"]
 

@@ -43,8 +43,10 @@ def _hear_interrupts():
 def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     process = start(tmp_path, "synthesize", "--demo", "--json")
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+    assert process.returncode == 0
     content = json.loads(out)
+    # Its columns of many values stay alone at this budget, which is all that is warned of.
+    assert err.splitlines() == [line for line in err.splitlines() if "independent of all" in line]
     assert (content["epsilon"], content["delta"]) == (1, 1e-9)
     path = tmp_path / "adult_synthetic.csv"
     made, true = pd.read_csv(path), pd.read_csv(ADULT.data)
@@ -58,8 +60,10 @@ def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
 def test_the_demo_of_answers(tmp_path):
     process = start(tmp_path, "answer", "--demo", "--json")
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+    assert process.returncode == 0
     content = json.loads(out)
+    # Its columns of many values stay alone at this budget, which is all that is warned of.
+    assert err.splitlines() == [line for line in err.splitlines() if "independent of all" in line]
     assert (content["epsilon"], content["delta"]) == (1, 1e-9)
     path = tmp_path / "adult_answers.parquet"
     assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
