@@ -115,8 +115,6 @@ def test_sets_that_take_too_much_memory_are_refused_before_anything_is_counted(t
         patch.setattr(module, "MAX_DENSE_CELLS", values)
         assert query_error(JointCodes(PAIR), queries).queries == 10 * 6 * 15
         patch.setattr(module, "MAX_DENSE_CELLS", values - 1)
-        with pytest.raises(
-            ResourceExceeded, match="on a x b x c take 120 values"
-        ) as caught:
+        with pytest.raises(ResourceExceeded, match="on a x b x c take 120 values") as caught:
             query_error(JointCodes(PAIR), queries)
     assert "\n" not in str(caught.value)
