@@ -37,7 +37,7 @@ def markdown(records: Sequence[Record], groups: Sequence[Group], name: str) -> s
 
 def _preface(records: Sequence[Record], name: str) -> list[str]:
     machines = "; ".join(
-        f"{m['cpu']}, {m['cores']} cores, {m['memory_gb']:g} GB, "
+        f"{m['cpu']}, {_count(m['cores'], 'core')}, {m['memory_gb']:g} GB, "
         f"{_count(m['cells_at_once'], 'cell')} at once with "
         f"{_count(m['threads_per_cell'], 'thread')} each"
         for m in distinct(record["machine"] for record in records)
