@@ -87,6 +87,7 @@ def _work(
         os.dup2(handle, number)
         os.close(handle)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup around the tests would leave it ignored
     quick_tables()
     for prepare in preparations:
         prepare()

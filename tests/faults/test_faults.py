@@ -99,9 +99,9 @@ def test_a_disk_that_is_full_when_outputs_are_written(stage, job):
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     table = f"o{suffix}"
-    options = ("--out", table, "--release", "r.zip", "--rows", "20000")
+    options = ("--out", table, "--release", "r.zip", "--rows", "60000")
     story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
-    error = stopped(story, 1, partial(full_from, MEASURED, 15_000))
+    error = stopped(story, 1, partial(full_from, MEASURED, 30_000))
     assert f"error: {table}: cannot be written (file too large): " in error
     assert "the release is in r.zip: sample a table from it free of charge" in error
     assert table not in story.scene.names()
@@ -181,11 +181,13 @@ def test_nobody_reads_the_results(stage, job):
 
 
 def stopped_quietly(story: Story, preparation) -> tuple[int, str]:
+    """Exit status and errors; with unlucky noise a run also warns of columns that are alone."""
     ended = story.scene.run(preparation)
     assert ended.out == ""
     check(story)
     assert is_over(story)
-    return ended.code, ended.err
+    errors = [line for line in ended.err.splitlines() if not line.startswith("warning: ")]
+    return ended.code, "\n".join(errors)
 
 
 @VERBS
