@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +59,8 @@ class Child:
     def send(self, number: int) -> None:
         """Send a signal, unless it is over."""
         if self._process.is_alive():
-            os.kill(self._process.pid, number)
+            with suppress(ProcessLookupError):  # it may end in between
+                os.kill(self._process.pid, number)
 
     def wait_for(self, text: str) -> None:
         """Wait until its journal holds this text, or it is over."""
