@@ -15,7 +15,6 @@ from adaptive_qs.jsonfile import read_json
 from adaptive_qs.release.beside import manifest_path
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.manifest import Manifest
-from adaptive_qs.release.page import is_drafted
 from adaptive_qs.release.statement import Statement
 
 
@@ -89,7 +88,7 @@ def _promised(release: Bundle | Statement, statement: Statement, source: str) ->
     if statement.insecure:
         limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
         return Promised(release, None, limitation)
-    if is_drafted(statement):
+    if statement.drafted:
         limitation = (
             f"no bound: {source} says that the schema was taken from the data, and the privacy "
             "promise does not cover what it tells"

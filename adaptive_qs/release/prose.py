@@ -38,7 +38,7 @@ def manifest_lines(statement: Statement) -> list[str]:
     lines = ["# Privacy statement", ""]
     if statement.insecure:
         lines += [f"**{statement.stamp}.** Nothing below holds for whoever knows the seed.", ""]
-    if any(fact.basis == "NOT COVERED" for fact in facts):
+    if statement.drafted:
         lines += [
             "**The promise does not cover what the schema tells: it was taken from the data.**",
             "",

@@ -93,6 +93,11 @@ class Statement(BaseModel):
         return self.entropy == "insecure seed"
 
     @property
+    def drafted(self) -> bool:
+        """Whether the promise leaves out what the schema tells, which was taken from the data."""
+        return any(fact.basis == "NOT COVERED" for fact in self.facts)
+
+    @property
     def charges_in(self) -> str:
         """The file in which each charge stands."""
         raise NotImplementedError

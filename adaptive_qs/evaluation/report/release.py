@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import is_drafted
 from adaptive_qs.release.page.budget import BudgetPart, budget_parts
 from adaptive_qs.release.page.combinations import RoundRow, alone_columns, round_rows
 from adaptive_qs.release.statement import Statement
@@ -27,11 +26,6 @@ class ReleaseView:
     rounds: list[RoundRow] | None
     alone: tuple[str, ...]
 
-    @property
-    def drafted(self) -> bool:
-        """Whether the promise leaves out what the schema tells, which was taken from the data."""
-        return is_drafted(self.statement)
-
 
 def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
     """The view of a bundle, or of the statement beside a table; None without either."""
@@ -51,6 +45,6 @@ def why_no_promise(release: ReleaseView | None) -> str | None:
         return "The promise behind the table is not known"
     if release.statement.insecure:
         return "Nothing is promised: the noise came from a seed, and can be predicted"
-    if release.drafted:
+    if release.statement.drafted:
         return "The promise does not cover what the schema tells, which was taken from the data"
     return None

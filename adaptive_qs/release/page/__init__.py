@@ -17,16 +17,14 @@ from adaptive_qs.release.page.combinations import (
 )
 from adaptive_qs.release.page.noise import Z95
 from adaptive_qs.release.page.singles import error_bars, single_columns
+from adaptive_qs.release.prose import TELLING_EPSILON
 
 if TYPE_CHECKING:
     from adaptive_qs.release.bundle import Bundle
-    from adaptive_qs.release.statement import Statement
 
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
 ROUNDS_SHOWN = 200
-TELLING_EPSILON = 20
-"""Beyond it e^ε says nothing to anybody."""
 
 SECTIONS = (
     ("promise", "What is promised"),
@@ -58,7 +56,6 @@ def release_page(bundle: Bundle) -> str:
         "release.html",
         ("adaptive_qs.release",),
         manifest=manifest,
-        drafted=is_drafted(manifest),
         factor=math.exp(manifest.epsilon) if manifest.epsilon <= TELLING_EPSILON else None,
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
@@ -76,8 +73,3 @@ def release_page(bundle: Bundle) -> str:
         z95=Z95,
         sections=SECTIONS,
     )
-
-
-def is_drafted(statement: Statement) -> bool:
-    """Whether the promise leaves out what the schema tells, which was taken from the data."""
-    return any(fact.basis == "NOT COVERED" for fact in statement.facts)
