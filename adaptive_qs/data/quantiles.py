@@ -6,66 +6,153 @@ For `propose` only: the bins are as private as the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.binning import NUMERIC_BINS
+from adaptive_qs.data.rounding import round_cut, round_end
 
 ATOM_SHARE = 0.02
-"""A value of its own bin is shared by at least this share of the rows."""
-MAX_ATOMS = 8
-_TAILS = (0.001, 0.01, 0.99, 0.999)
+"""A value of its own bin is shared by at least this share of the rows, and by half as many as the
+bins hold in the average."""
+ROWS_PER_VALUE = 5
+"""So many rows for each value, and more, show that there are few values."""
+_TAILS = (0.99, 0.01, 0.999, 0.001)
+"""Further cuts, in this order, where an end bin is long."""
+_LONG = 3
+"""An end bin is long if it is so many times as wide as the next."""
+_FEW = 5
+"""Rows that a bin of a tail must exceed."""
 
 Floats = NDArray[np.float64]
 
 
-def propose_edges(values: Floats, weights: Floats, decimals: int | None) -> tuple[float, ...]:
-    """Ends of at most about 32 bins [edge, next edge), the last one closed, that hold all values.
+@dataclass(frozen=True)
+class _Part:
+    """Distinct values between two that have bins of their own, or beyond the outermost.
+
+    Attributes:
+        values, weights: may be empty.
+        floor: the end of the bin before; minus infinity where there is none.
+        ceiling: the start of the bin after; infinity where there is none.
+        narrow: the part of the width of the values that makes a gap beside them a wide one.
+    """
+
+    values: Floats
+    weights: Floats
+    floor: float
+    ceiling: float
+    narrow: float
+
+    @property
+    def mass(self) -> float:
+        """Rows."""
+        return float(self.weights.sum())
+
+    @property
+    def gaps(self) -> tuple[bool, bool]:
+        """Whether an empty bin is needed before and after the values."""
+        low, high = float(self.values[0]), float(self.values[-1])
+        least = (high - low) * self.narrow
+        before = math.isfinite(self.floor) and low - self.floor > least
+        after = math.isfinite(self.ceiling) and self.ceiling - high > least
+        return before, after
+
+    @property
+    def needed(self) -> int:
+        """The fewest bins."""
+        if self.values.size:
+            return 1 + sum(self.gaps)
+        return int(-math.inf < self.floor < self.ceiling < math.inf)
+
+
+def propose_edges(
+    values: Floats, weights: Floats, decimals: int | None, bins: int, codes: int
+) -> tuple[float, ...]:
+    """Ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value that many rows share, or that lies far beyond all others in several rows, gets a bin
-    that decodes to it alone. The other bins hold about equal shares, with finer ones in the tails,
-    and end at round numbers.
+    that decodes to it alone; so does every value where they are few. The other bins hold about
+    equal shares, with finer ones in long tails, and end at round numbers.
 
     Args:
         values: shape (distinct,), finite and ascending.
         weights: shape (distinct,), rows with each value.
         decimals: decimal places of all values, or None for values off any grid.
+        bins: the most, at least 1.
+        codes: the most where every value has a bin of its own.
     """
-    atoms = _atoms(values, weights)
+    atoms = list(range(len(values)))
+    parts = _between(values, weights, atoms, decimals, bins)
+    bins_of_few = len(atoms) + sum(part.needed for part in parts)
+    if bins_of_few > codes or weights.sum() < ROWS_PER_VALUE * len(values):
+        atoms, parts = _parted(values, weights, decimals, bins)
     edges = {float(values[i]) for i in atoms} | {_after(float(values[i]), decimals) for i in atoms}
-    spare = NUMERIC_BINS - 2 * len(atoms)
-    mass = weights.sum() - weights[atoms].sum()
-    bounds = [-1, *atoms, len(values)]
-    for before, after in pairwise(bounds):
-        part = slice(before + 1, after)
-        if not values[part].size:
-            continue
-        bins = max(1, round(spare * weights[part].sum() / mass))
-        floor = _after(float(values[before]), decimals) if before >= 0 else -math.inf
-        ceiling = float(values[after]) if after < len(values) else math.inf
-        inner = _part_edges(values[part], weights[part], bins, decimals, floor, ceiling)
-        edges.update(edge for edge in inner if floor <= edge <= ceiling)
+    for part, count in zip(parts, _divided(parts, bins - len(atoms))):
+        if part.values.size:
+            edges.update(
+                edge
+                for edge in _part_edges(part, count - sum(part.gaps), decimals)
+                if part.floor <= edge <= part.ceiling
+            )
     ends = sorted(edges)
     if len(atoms) and atoms[-1] == len(values) - 1 and decimals is not None:
         ends[-1] = ends[-2] + 0.5 * 10.0**-decimals  # closed: keep the next multiple out
     return tuple(ends)
 
 
-def _atoms(values: Floats, weights: Floats) -> list[int]:
-    """Indices of the values that get a bin of their own, ascending."""
+def _parted(
+    values: Floats, weights: Floats, decimals: int | None, bins: int
+) -> tuple[list[int], list[_Part]]:
+    """As many values with bins of their own as fit (indices, ascending), and what is between."""
+    deserving = _atoms(values, weights, bins)
+    while True:
+        atoms = sorted(deserving)
+        parts = _between(values, weights, atoms, decimals, bins)
+        if not atoms or len(atoms) + sum(part.needed for part in parts) <= bins:
+            return atoms, parts
+        deserving.pop()
+
+
+def _between(
+    values: Floats, weights: Floats, atoms: Sequence[int], decimals: int | None, bins: int
+) -> list[_Part]:
+    return [
+        _Part(
+            values[before + 1 : after],
+            weights[before + 1 : after],
+            _after(float(values[before]), decimals) if before >= 0 else -math.inf,
+            float(values[after]) if after < len(values) else math.inf,
+            1 / bins,
+        )
+        for before, after in pairwise([-1, *atoms, len(values)])
+    ]
+
+
+def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
+    """Indices of the values that deserve a bin of their own, those that deserve it most first."""
     rows = weights.sum()
-    heavy = np.flatnonzero(weights >= max(3, ATOM_SHARE * rows))
-    chosen = set(heavy[np.argsort(-weights[heavy], kind="stable")][:MAX_ATOMS].tolist())
+    heavy = np.flatnonzero(weights >= max(3, ATOM_SHARE * rows, rows / bins / 2))
+    chosen = heavy[np.argsort(-weights[heavy], kind="stable")].tolist()
+    far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
         if weights[-1] >= 3 and values[-1] - values[-2] > extent / 2:
-            chosen.add(len(values) - 1)
+            far.append(len(values) - 1)
         if weights[0] >= 3 and values[1] - values[0] > extent / 2:
-            chosen.add(0)
-    return sorted(chosen)
+            far.append(0)
+    return [*far, *(i for i in chosen if i not in far)]
+
+
+def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
+    """Bins for each part: what it needs, and the others in proportion to its rows."""
+    counts = [part.needed for part in parts]
+    while sum(counts) < spare and any(part.mass for part in parts):
+        counts[max(range(len(parts)), key=lambda k: parts[k].mass / max(counts[k], 1))] += 1
+    return counts
 
 
 def _after(value: float, decimals: int | None) -> float:
@@ -75,63 +162,53 @@ def _after(value: float, decimals: int | None) -> float:
     return round(value + 10.0**-decimals, decimals)
 
 
-def _part_edges(
-    values: Floats,
-    weights: Floats,
-    bins: int,
-    decimals: int | None,
-    floor: float,
-    ceiling: float,
-) -> Iterator[float]:
-    """Round edges for the values between two atoms, their own ends included where needed."""
-    low, high = float(values[0]), float(values[-1])
-    cuts = _quantiles(values, weights, bins)
+def _part_edges(part: _Part, bins: int, decimals: int | None) -> Iterator[float]:
+    """Round edges for the values of a part, their own ends included where needed."""
+    low, high = float(part.values[0]), float(part.values[-1])
+    cuts = _quantiles(part.values, part.weights, bins)
     first = next((cut for cut in cuts if cut > low), high)
     last = next((cut for cut in reversed(cuts) if cut < high), low)
-    bottom = _rounded(low, first - low, decimals, math.floor)
-    top = _rounded(high, high - last, decimals, math.ceil)
+    bottom = round_end(low, first - low, decimals, upwards=False)
+    top = round_end(high, high - last, decimals, upwards=True)
     if top <= bottom:
         top = bottom + 1.0
-    if bottom - floor > (high - low) / bins:
+    before, after = part.gaps
+    if before or part.floor == -math.inf:
         yield bottom
-    for before, cut, after in zip([low, *cuts], cuts, [*cuts[1:], high]):
-        edge = _rounded(cut, (after - before) / 2, decimals, round)
+    for back, cut, ahead in zip([low, *cuts], cuts, [*cuts[1:], high]):
+        edge = round_cut(cut, (ahead - back) / 2, decimals)
         if bottom < edge < top:
             yield edge
-    if ceiling - top > (high - low) / bins:
+    if after or part.ceiling == math.inf:
         yield top
 
 
 def _quantiles(values: Floats, weights: Floats, bins: int) -> list[float]:
-    """Distinct quantiles that part the rows into bins, with those of the tails, ascending."""
-    shares = np.arange(1, bins) / bins
+    """Distinct quantiles that part the rows into so many bins, ascending.
+
+    Up to a quarter of them go into long tails.
+    """
     rows = weights.sum()
-    if bins > 4:
-        shares = np.union1d(shares, [share for share in _TAILS if min(share, 1 - share) * rows > 5])
-    ranks = np.searchsorted(np.cumsum(weights), shares * rows)
-    return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
+    running = np.cumsum(weights)
+
+    def at(shares: Sequence[float]) -> list[float]:
+        ranks = np.searchsorted(running, np.asarray(shares) * rows)
+        return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
+
+    even = [k / bins for k in range(1, bins)]
+    tails = [
+        share
+        for share in _TAILS
+        if min(share, 1 - share) * rows > _FEW and _is_long(values, at(even), upper=share > 0.5)
+    ][: bins // 4]
+    even = [k / (bins - len(tails)) for k in range(1, bins - len(tails))]
+    return at([*even, *tails])
 
 
-def _rounded(value: float, spacing: float, decimals: int | None, rounding: object) -> float:
-    """The value to two digits, or as many as it takes to stay within the spacing."""
-    assert callable(rounding)
-    scale = min(abs(value) or math.inf, max(spacing, 1e-300) * 10)
-    if rounding is not round:  # an end of the range
-        if 0 < abs(value) < spacing * 1e-6:
-            return 0.0 if (rounding is math.floor) == (value > 0) else value
-        scale = max(spacing, abs(value) * 1e-12, 1e-290)
-    exponent = math.floor(math.log10(scale)) - 1
-    if decimals is not None:
-        exponent = max(exponent, -decimals)
-    if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
-        return value  # two digits already
-    unit = 10.0**exponent
-    if not unit:
-        return 0.0
-    near = round(value / unit)
-    count = near if abs(value / unit - near) < 1e-9 * max(1.0, abs(near)) else None
-    count = rounding(value / unit) if count is None else count
-    result = float(f"{count}e{exponent}")
-    if (rounding is math.floor and result > value) or (rounding is math.ceil and result < value):
-        return value
-    return result
+def _is_long(values: Floats, cuts: Sequence[float], upper: bool) -> bool:
+    """Whether the bin at this end is much wider than its neighbour."""
+    if len(cuts) < 2:
+        return False
+    if upper:
+        return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
+    return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])

@@ -11,6 +11,10 @@ from adaptive_qs.errors import SchemaError
 TAKEN_FROM_DATA = "Taken from the data: review, not private."
 """Opens the description of every proposed schema; who has reviewed it takes the sentence out."""
 
+AS_PROPOSED = "As proposed: review."
+"""Opens the description of every column of a proposed schema; who has reviewed the column takes the
+sentence out. It is a note to the owner: what counts is `TAKEN_FROM_DATA`."""
+
 UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
 
 MANY_CODES = 10_000

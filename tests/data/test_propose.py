@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.data.binning import bins_for
 from adaptive_qs.data.decode import decode
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.propose import propose, propose_schema
+from adaptive_qs.data.review import AS_PROPOSED
 from adaptive_qs.errors import DataError
 
 CANARY = "c4n4ry"
@@ -38,13 +40,13 @@ def test_a_shared_value_and_the_median_survive(tmp_path, kind, atom):
     if kind == "integers":
         values = values.astype(int)
     column, made = proposed(tmp_path, values)
-    assert column.num_values <= 40
+    assert column.num_values <= bins_for(len(values))
     assert (made == atom).sum() == pytest.approx((values == atom).sum(), abs=4)
     bulk, made_bulk = values[values != atom], made[made != atom]
     assert np.median(made_bulk) == pytest.approx(np.median(bulk), rel=0.1)
     for share in (0.1, 0.9):
         assert np.quantile(made_bulk, share) == pytest.approx(np.quantile(bulk, share), rel=0.25)
-    assert made.max() <= max(values.max(), atom)
+    assert made.max() <= max(1.25 * values.max(), atom)  # the end moves by a quarter of its bin
 
 
 @pytest.mark.parametrize("top", [501, 99_999])
@@ -77,11 +79,55 @@ def test_a_tiny_minimum_becomes_zero(tmp_path):
     assert column.bin_edges[-1] == pytest.approx(1, abs=0.02)
 
 
-def test_few_numbers_are_kept_exactly(tmp_path):
-    values = np.random.default_rng(0).choice([0.25, 0.5, 1.75, -3.0, 10.5], 200)
+@pytest.mark.parametrize("rows", [200, 5_000])
+def test_few_numbers_stay_numbers_and_are_kept_exactly(tmp_path, rows):
+    values = np.random.default_rng(0).choice([0.25, 0.5, 1.75, -3.0, 10.5], rows)
     column, made = proposed(tmp_path, values)
-    assert column.ordered
-    np.testing.assert_array_equal(made.astype(float), values)
+    assert (column.type, column.decimals) == ("numeric", 2)
+    np.testing.assert_array_equal(made, values)
+
+
+@pytest.mark.parametrize(
+    ("rows", "most"), [(1, 8), (256, 8), (1_000, 11), (10_000, 20), (65_536, 32), (10**9, 32)]
+)
+def test_bins_grow_with_the_fourth_root_of_the_rows(rows, most):
+    assert bins_for(rows) == most
+
+
+@pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
+def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
+    rng = np.random.default_rng(rows)
+    amount = np.round(rng.lognormal(7, 2, rows), 2)
+    table = {
+        "normal": rng.normal(size=rows),
+        "heavy": amount,
+        "shared": np.where(rng.random(rows) < 0.5, 0, amount),
+        "sentinels": np.where(rng.random(rows) < 0.2, rng.choice([-9, 999_999], rows), amount),
+        "heaped": np.round(amount, -3) + rng.choice([0.0, 0.5], rows),
+        "days": rng.integers(1, 180, rows),
+    }
+    path = tmp_path / "t.csv"
+    pd.DataFrame(table).to_csv(path, index=False)
+    for column in propose_schema(path).columns:
+        assert column.num_values <= bins_for(rows), column.name
+
+
+@pytest.mark.parametrize(("rows", "binned"), [(100, True), (1_000, False)])
+def test_integers_get_bins_where_they_are_many_for_the_rows(tmp_path, rows, binned):
+    """15 integers: the 8 bins of 100 rows leave 12 of them alone, the 11 of 1,000 rows 16."""
+    column, _ = proposed(tmp_path, np.arange(rows) % 15)
+    assert (column.num_values < 15) == binned
+    assert (column.bin_starts is not None) == binned
+
+
+def test_the_ends_of_a_range_are_round(tmp_path):
+    values = np.random.default_rng(5).integers(11_234, 87_654, 5_000)
+    column, _ = proposed(tmp_path, values)
+    assert (column.min, column.max) == (11_000, 88_000)
+    column, _ = proposed(tmp_path, values - 11_233)  # from 1, which may mean "at least one"
+    assert column.min == 1
+    column, _ = proposed(tmp_path, values - 11_200)
+    assert column.min == 0
 
 
 @pytest.mark.parametrize("values", [[0.5], [0.5] * 9, [1e-300, 2e-300, 1e300], [-0.5, 0.123456789]])
@@ -154,3 +200,39 @@ def test_granularity(tmp_path, start, periods, step, kind, unit):
     column, _ = proposed(tmp_path, moments.strftime(pattern))
     assert (column.type, column.granularity) == (kind, unit)
     assert column.num_values <= 1_000
+
+
+ORDERED = {
+    "months": ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"],
+    "units": ["< 1 year", "1 year", "2 years", "3 years", "10+ years"],
+}
+
+
+@pytest.mark.parametrize("case", ORDERED)
+def test_labels_with_a_natural_order_are_put_into_it(tmp_path, case):
+    rng = np.random.default_rng(2)
+    column, _ = proposed(tmp_path, [*rng.permutation(ORDERED[case]), "?"])
+    assert column.ordered
+    assert list(column.values) == ORDERED[case]
+    column, _ = proposed(tmp_path, [*ORDERED[case], "other"])
+    assert not column.ordered
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("Y", "N"), ("t", "f"), ("Yes", "No")])
+def test_answers_keep_the_spelling_of_the_file(tmp_path, words):
+    values = list(words) * 5
+    column, made = proposed(tmp_path, values)
+    assert (column.type, sorted(column.values)) == ("categorical", sorted(words))
+    assert made.tolist() == values
+
+
+@pytest.mark.parametrize("words", [("true", "false"), ("True", "False"), ("TRUE", "FALSE")])
+def test_truth_values_are_booleans(tmp_path, words):
+    column, made = proposed(tmp_path, list(words) * 5)
+    assert column.type == "boolean"
+    assert made.tolist() == [True, False] * 5
+
+
+def test_every_column_says_that_it_is_as_proposed(tmp_path):
+    column, _ = proposed(tmp_path, ["a", "b"])
+    assert column.description == AS_PROPOSED
