@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli import evaluate_options, options
-from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
+from adaptive_qs.cli.evaluate_inputs import (
+    Files,
+    Question,
+    model_settings,
+    read_question,
+    read_tables,
+)
 from adaptive_qs.cli.evaluate_summary import show
 from adaptive_qs.cli.output import emit, emit_json, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
-    from adaptive_qs.data.schema import Schema
-    from adaptive_qs.data.table import CodedTable
+    from adaptive_qs.clock import PhaseClock
     from adaptive_qs.evaluation.utility.settings import UtilitySettings
-    from adaptive_qs.progress import StepProgress
-
-_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
-"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
+    from adaptive_qs.evaluation.verdict.findings import Findings
 
 
 def evaluate(
@@ -55,70 +57,85 @@ def evaluate(
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     spec = options.workload_spec(workload, ways)
-    if report is not None:
-        inputs = [true, *beside(synthetic), schema, workload, control, release]
-        check_distinct([report], inputs)
-        check_file(report, force)
-    _check_control(control, true, synthetic)
-    settings = _settings(target, no_models, repeats, seed, report)
+    files = Files(true, synthetic, schema, workload, control, release, report)
+    files.check(force)
+    settings = model_settings(target, no_models, repeats, seed, report)
 
     from adaptive_qs.clock import PhaseClock
-    from adaptive_qs.data.encode import encode_file
-    from adaptive_qs.data.files import atomic_writer
-    from adaptive_qs.data.schema import Schema
-    from adaptive_qs.evaluation.as_json import evaluation_json
-    from adaptive_qs.evaluation.evaluation import evaluate as compare
-    from adaptive_qs.evaluation.pair import OWNER_ONLY, TablePair
-    from adaptive_qs.evaluation.promised import find_promise
-    from adaptive_qs.evaluation.query_error import load_compared
-    from adaptive_qs.evaluation.rules import parse_rule
     from adaptive_qs.machine import plan_workers
-    from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     threads = plan_workers(workers)
-    described = Schema.load(schema)
-    if isinstance(spec, Path):
-        wanted, queries = load_compared(spec, described.domain())
-    else:
-        wanted, queries = resolve_workload(spec, described.domain()), None
-    rules = [parse_rule(text, described) for text in rule or ()]
-    promised = find_promise(release, synthetic, described)
+    question = read_question(files, spec, rule)
     with progress_bars() as bars:
         clock = PhaseClock(bars)
-        pair = TablePair(
-            encode_file(true, described, clock.steps("read")),
-            _read_synthetic(synthetic, described, clock.steps("read")),
-        )
-        held_out = None
-        if control is not None:
-            held_out = encode_file(control, described, clock.steps("read"))
-        result = compare(
-            pair,
-            described,
-            wanted,
-            rules,
-            workers=threads,
-            progress=clock,
-            utility=settings,
-            control=held_out,
-            promise=promised.promise,
-            seed=seed,
-            queries=queries,
-        )
-        if promised.limitation is not None and (report is not None or control is not None):
-            result = replace(result, limitations=(*result.limitations, promised.limitation))
+        found = _compare(files, question, settings, seed, threads, clock)
         if report is not None:
-            from adaptive_qs.evaluation.report import report_page
-
             clock.start("write")
-            page = report_page(result, described, (true.name, synthetic.name), promised.release)
-            with atomic_writer(report) as file:
-                file.write(page.encode())
+            _write_report(found, question, files, report)
         seconds = clock.stop()
+    _emit(found, question, report, seconds, as_json)
+
+
+def _compare(
+    files: Files,
+    question: Question,
+    settings: UtilitySettings | None,
+    seed: int,
+    workers: int,
+    clock: PhaseClock,
+) -> Findings:
+    """Read the tables, measure everything, and find what it means."""
+    from adaptive_qs.evaluation.evaluation import evaluate as compare
+    from adaptive_qs.evaluation.verdict.findings import findings
+
+    promised = question.promised
+    pair, held_out = read_tables(files, question.schema, clock)
+    result = compare(
+        pair,
+        question.schema,
+        question.workload,
+        question.rules,
+        workers=workers,
+        progress=clock,
+        utility=settings,
+        control=held_out,
+        promise=promised.promise,
+        seed=seed,
+        queries=question.queries,
+    )
+    needed = files.report is not None or files.control is not None
+    if promised.limitation is not None and needed:
+        result = replace(result, limitations=(*result.limitations, promised.limitation))
+    return findings(result, workers, clock.steps("verdict"))
+
+
+def _write_report(found: Findings, question: Question, files: Files, report: Path) -> None:
+    from adaptive_qs.data.files import atomic_writer
+    from adaptive_qs.evaluation.report import report_page
+
+    names = files.true.name, files.synthetic.name
+    page = report_page(found, question.schema, names, question.promised.release)
+    with atomic_writer(report) as file:
+        file.write(page.encode())
+
+
+def _emit(
+    found: Findings,
+    question: Question,
+    report: Path | None,
+    seconds: Mapping[str, float],
+    as_json: bool,
+) -> None:
+    """Print the result, for a program or for people."""
+    from adaptive_qs.evaluation.as_json import evaluation_json
+    from adaptive_qs.evaluation.pair import OWNER_ONLY
+    from adaptive_qs.evaluation.verdict import verdict
+
+    judged = verdict(found, question.promised.statement)
     if as_json:
         emit_json(
             {
-                **evaluation_json(result),
+                **evaluation_json(found.evaluation, judged.brief),
                 "report": None if report is None else str(report),
                 "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
                 "peak_memory_mb": peak_memory_mb(),
@@ -127,53 +144,4 @@ def evaluate(
         return
     warn(OWNER_ONLY)
     emit(OWNER_ONLY)
-    show(result, promised.promise, seconds, report)
-
-
-def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
-    """Refuse a control table that is one of the others.
-
-    Raises:
-        InputError: it is the same file.
-    """
-    for name, other in (("TRUE", true), ("SYNTHETIC", synthetic)):
-        with suppress(OSError):  # a file that is missing is named where it is read
-            if control is not None and control.samefile(other):
-                raise InputError(
-                    f"{control}: is also {name}: give rows that were held out as --control"
-                )
-
-
-def _settings(
-    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
-) -> UtilitySettings | None:
-    """What was asked of the models; None for no models.
-
-    Raises:
-        InputError: the options contradict each other, or a number is out of its range.
-    """
-    from adaptive_qs.evaluation.utility.settings import UtilitySettings
-
-    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
-    if no_models and target is not None:
-        raise InputError("both --no-models and --target were given: give one of them")
-    return None if no_models or (target is None and report is None) else settings
-
-
-def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> CodedTable:
-    """The codes of a table that another tool may have made.
-
-    Raises:
-        DataError: it cannot be read, or does not fit the schema.
-    """
-    from adaptive_qs.data.encode import encode_file
-
-    try:
-        return encode_file(path, schema, progress)
-    except DataError as error:
-        if not any(said in str(error) for said in _OF_ANOTHER_TOOL):
-            raise
-        raise DataError(
-            f"{error}; a table of another tool must be brought to the schema first: round its "
-            "numbers, and clip them to the declared range"
-        ) from None
+    show(found, judged, question.promised.promise, seconds, report)

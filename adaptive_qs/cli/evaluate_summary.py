@@ -12,32 +12,38 @@ from adaptive_qs.cli.output import Row, counted, emit_rows
 from adaptive_qs.cli.summary import peak_memory_mb
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.association import Association
     from adaptive_qs.evaluation.attack.game import Promise
     from adaptive_qs.evaluation.evaluation import Evaluation
+    from adaptive_qs.evaluation.verdict import Verdict
+    from adaptive_qs.evaluation.verdict.fates import Associations
+    from adaptive_qs.evaluation.verdict.findings import Findings
 
 WORST_SHOWN = 10
-LEAST_DIFFERENCE = 0.01
-"""Associations that differ by less are not named."""
 LARGE_SHIFT = 0.5
 """Standard deviations by which a mean has moved far: a medium effect after Cohen (1988)."""
 
 
 def show(
-    evaluation: Evaluation,
+    found: Findings,
+    judged: Verdict,
     promise: Promise | None,
     seconds: Mapping[str, float],
     report: Path | None,
 ) -> None:
-    """Print an evaluation.
+    """Print an evaluation, the verdict first.
 
     Args:
-        evaluation: of the tables.
+        found: the evaluation, and what its numbers mean.
+        judged: the verdict on it.
         promise: of the release, where known.
         seconds: per phase.
         report: the page that was written, if one was.
     """
+    evaluation = found.evaluation
+    emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
     _marginals(evaluation)
-    _associations(evaluation)
+    _associations(evaluation.association, found.fates)
     _ordered(evaluation)
     _rows(evaluation)
     _rules(evaluation)
@@ -107,36 +113,34 @@ def _rmse(evaluation: Evaluation) -> str:
     return f"{asked.rmse:.3g} of the rows, over the {queries} of the workload{weighted}"
 
 
-def _associations(evaluation: Evaluation) -> None:
-    from adaptive_qs.evaluation.association import largest_pairs, mean_and_largest
+def _associations(association: Association, fates: Associations) -> None:
+    from adaptive_qs.evaluation.association import mean_and_largest
 
-    association = evaluation.association
     if len(association.names) < 2:
         return
     summaries = [
         ("Cramér's V", mean_and_largest(association.cramers_v_difference)),
         ("mutual information", mean_and_largest(association.mutual_information_difference)),
     ]
-    emit_rows(
-        "Associations of two columns, from 0 to 1: how far they differ",
-        [
-            (name, f"{mean:.4f} on average, {largest:.4f} at most")
-            for name, (mean, largest) in summaries
-        ],
-    )
-    (true, synthetic), difference = association.cramers_v, association.cramers_v_difference
-    pairs = largest_pairs(difference, LEAST_DIFFERENCE, WORST_SHOWN)
-    if pairs:
+    lines: list[Row] = [
+        (name, f"{mean:.4f} on average, {largest:.4f} at most")
+        for name, (mean, largest) in summaries
+    ]
+    if fates.untold:
+        pairs = counted(fates.untold, "pair", "pairs")
+        lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
+    emit_rows("Associations of two columns, from 0 to 1: how far they differ", lines)
+    if fates.changes:
         emit_figures(
             ["Cramér's V differs most", "true", "synthetic", "difference"],
             [
                 (
-                    f"{association.names[i]} x {association.names[j]}",
-                    f"{true[i, j]:.3f}",
-                    f"{synthetic[i, j]:.3f}",
-                    f"{difference[i, j]:+.3f}",
+                    " x ".join(change.names),
+                    f"{change.true:.3f}",
+                    f"{change.synthetic:.3f}",
+                    f"{change.synthetic - change.true:+.3f}",
                 )
-                for i, j in pairs
+                for change in fates.changes
             ],
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +12,17 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.pair import OWNER_ONLY
 
 
-def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Everything but the rows; numbers that are not finite are null."""
+def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str, Any]:
+    """Everything but the rows; numbers that are not finite are null.
+
+    Args:
+        evaluation: of the tables.
+        verdict: on it, in a few sentences.
+    """
     distance, asked = evaluation.workload, evaluation.queries
     content = {
         "notice": OWNER_ONLY,
+        "verdict": list(verdict),
         "rows_compared": {
             "true": evaluation.pair.true.num_rows,
             "synthetic": evaluation.pair.synthetic.num_rows,

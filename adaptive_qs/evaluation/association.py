@@ -63,14 +63,6 @@ def mean_and_largest(difference: Matrix) -> tuple[float, float]:
     return (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
 
 
-def largest_pairs(difference: Matrix, least: float, most: int) -> list[tuple[int, int]]:
-    """The pairs of attributes that differ most: at most so many, each by at least so much."""
-    first, second = np.triu_indices(len(difference), 1)
-    sizes = np.abs(difference[first, second])
-    order = np.argsort(-sizes, kind="stable")[:most]
-    return [(int(first[k]), int(second[k])) for k in order if sizes[k] >= least]
-
-
 def association_of(counts: PairCounts) -> Association:
     """The association matrices of two tables whose pairs have been counted."""
     rows = (counts.joint.true_rows, counts.joint.rows - counts.joint.true_rows)

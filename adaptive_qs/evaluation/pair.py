@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.data.encode import encode_file, encode_table
 from adaptive_qs.data.schema import Schema
@@ -12,6 +16,8 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError
 
+Margins = tuple[NDArray[np.int64], ...]
+"""The rows of every code, one array for each attribute."""
 OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
 
 
@@ -50,8 +56,19 @@ class TablePair:
         """The attributes of both."""
         return self.true.domain
 
+    @cached_property
+    def margins(self) -> tuple[Margins, Margins]:
+        """The rows of every code of every attribute, of the true and of the synthetic table."""
+        return _margins(self.true), _margins(self.synthetic)
+
 
 def _encoded(table: Any, schema: Schema) -> CodedTable:
     if isinstance(table, str | Path):
         return encode_file(table, schema)
     return encode_table(table, schema)
+
+
+def _margins(table: CodedTable) -> Margins:
+    return tuple(
+        np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)
+    )

@@ -32,6 +32,11 @@ class Promised:
     promise: Promise | None
     limitation: str | None
 
+    @property
+    def statement(self) -> Statement | None:
+        """The statement of the release, where it is known."""
+        return self.release.manifest if isinstance(self.release, Bundle) else self.release
+
 
 def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promised:
     """The promise of a release bundle, or else of the statement beside the synthetic table.

@@ -1,11 +1,14 @@
-"""Error of the queries of a workload, of any family, without listing their answers."""
+"""Error of the queries of a workload, of any family, and what it is to be compared with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +16,60 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.contingency import MAX_DENSE_CELLS, JointCodes, in_batches
+from adaptive_qs.evaluation.query_squares import length_of, row_squares, squared_error
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.progress import StepProgress
-from adaptive_qs.workload.axis_queries import Circular, Range
+from adaptive_qs.workload.families import AXIS_FAMILIES, PAIR_FAMILIES
 from adaptive_qs.workload.family_spec import family_names
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.random_queries import Random
 from adaptive_qs.workload.workload import Workload
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class Squares(NamedTuple):
+    """Weighted sums of squared errors of queries, in shares of the rows.
+
+    Attributes:
+        error: of the synthetic table.
+        fresh: expected of another sample of as many rows from the same population.
+        independent: expected of as many rows with the true single columns, drawn independently.
+    """
+
+    error: float
+    fresh: float
+    independent: float
+
+
+@dataclass(frozen=True)
+class PartError:
+    """Root mean squared errors of some queries, in shares of the rows; owner only.
+
+    Each is √(Σ weight · squared error / queries).
+
+    Attributes:
+        families: of the queries, such as ("prefix", "marginal").
+        ways: attributes in each set.
+        sets: of attributes.
+        queries: their number, over all sets.
+        weighted: whether some query counts more or less than once.
+        rmse: of the synthetic table. It is the error that ``plan`` forecasts, divided by the rows.
+        fresh: expected of another sample of as many rows from the same population.
+        independent: expected of as many rows with the true single columns, drawn independently.
+    """
+
+    families: tuple[str, ...]
+    ways: int
+    sets: int
+    queries: int
+    weighted: bool
+    rmse: float
+    fresh: float
+    independent: float
 
 
 @dataclass(frozen=True)
@@ -30,15 +77,39 @@ class QueryError:
     """Of the answers from the synthetic table; owner only.
 
     Attributes:
-        rmse: √(Σ weight · squared error / queries), in shares of the rows. It is the error that
-            ``plan`` forecasts, divided by the rows.
-        queries: their number.
-        weighted: whether some query counts more or less than once.
+        parts: one for each part of the workload and number of attributes, in its order.
     """
 
-    rmse: float
-    queries: int
-    weighted: bool
+    parts: tuple[PartError, ...]
+
+    @property
+    def queries(self) -> int:
+        """Queries of all parts."""
+        return sum(part.queries for part in self.parts)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether some query counts more or less than once."""
+        return any(part.weighted for part in self.parts)
+
+    @property
+    def rmse(self) -> float:
+        """Of all queries."""
+        return self._mean("rmse")
+
+    @property
+    def fresh(self) -> float:
+        """The same expected of a fresh sample."""
+        return self._mean("fresh")
+
+    @property
+    def independent(self) -> float:
+        """The same expected of independent columns."""
+        return self._mean("independent")
+
+    def _mean(self, name: str) -> float:
+        squares = (part.queries * getattr(part, name) ** 2 for part in self.parts)
+        return math.sqrt(math.fsum(squares) / self.queries)
 
 
 def load_compared(path: Path, domain: Domain) -> tuple[Workload, QueryWorkload | None]:
@@ -84,18 +155,31 @@ def query_error(
     sets = _sets(workload)
     check_queries(workload)
 
-    def squares(batch: Sequence[tuple[QueryPart, int]]) -> list[float]:
-        found = []
-        for part, index in batch:
-            table = _difference(joint, _clique(part, index))
-            found.append(float(part.weights[index]) * squared_error(part.queries(index), table))
-        return found
+    def compare(batch: Sequence[tuple[QueryPart, int]]) -> list[Squares]:
+        return [_compare(joint, part, index) for part, index in batch]
 
-    total = math.fsum(in_batches(squares, sets, workers, progress))
+    found = iter(in_batches(compare, sets, workers, progress))
     return QueryError(
-        rmse=math.sqrt(total / workload.num_queries),
-        queries=workload.num_queries,
-        weighted=any(bool((part.weights != 1).any()) for part in workload.parts),
+        tuple(_part_error(part, list(islice(found, len(part)))) for part in workload.parts)
+    )
+
+
+def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
+    sums = (
+        math.fsum(weight * square for weight, square in zip(part.weights.tolist(), squares))
+        for squares in zip(*found)
+    )
+    rmse, fresh, independent = (math.sqrt(total / part.num_queries) for total in sums)
+    asked = part.axis.values() if part.joint is None else part.joint
+    return PartError(
+        tuple(dict.fromkeys(_family(queries) for queries in asked)),
+        part.degree,
+        len(part),
+        part.num_queries,
+        bool((part.weights != 1).any()),
+        rmse,
+        fresh,
+        independent,
     )
 
 
@@ -106,7 +190,7 @@ def check_queries(workload: QueryWorkload) -> None:
         ResourceExceeded: a set has more cells, or asks for more values, than 2^22.
     """
     for part, index in _sets(workload):
-        values = math.prod(max(math.prod(q.shape), _values(q)) for q in part.queries(index))
+        values = math.prod(max(math.prod(q.shape), length_of(q)) for q in part.queries(index))
         if values > MAX_DENSE_CELLS:
             named = " x ".join(workload.domain.clique_names(_clique(part, index)))
             raise ResourceExceeded(
@@ -115,55 +199,52 @@ def check_queries(workload: QueryWorkload) -> None:
             )
 
 
-def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
-    """Σ (Qd)² for a product of queries.
+def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
+    """Sums of squared errors of one set of attributes, in shares of the rows.
 
-    Args:
-        queries: one for each axis of the difference, or one for them all.
-        difference: d, over the cells of a set of attributes.
+    Two samples of n and m rows of one population with shares p have the answers' differences
+    Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's own shares make the bracket
+    (n − 1)/n as large on average. A table of m rows from the product π of the single columns is
+    Q(p − π) away, and varies by 1/m of the same bracket of π.
     """
-    for factor in queries:
-        difference = np.moveaxis(_same_length(factor, difference), 0, -1)
-    return float((difference**2).sum())
+    clique, queries = _clique(part, index), part.queries(index)
+    n, m = joint.true_rows, joint.rows - joint.true_rows
+    true, synthetic = _counts(joint, clique)
+    # Whole multiples of 1/(n m): equal tables differ by 0 exactly.
+    difference = (true * m - synthetic * n) / (float(n) * float(m))
+    p = true / n
+    product = reduce(np.multiply.outer, [_margin(p, axis) for axis in range(p.ndim)])
+
+    def spread(shares: Array) -> float:
+        return max(0.0, row_squares(queries, shares) - squared_error(queries, shares))
+
+    return Squares(
+        squared_error(queries, difference),
+        (1 / n + 1 / m) * spread(p) * n / max(n - 1, 1),
+        squared_error(queries, p - product) + spread(product) / m,
+    )
 
 
-def _same_length(queries: Queries, table: Array) -> Array:
-    """Values along the first axis whose squares have the sum of those of the answers.
-
-    Ranges and arcs are n² and more. With the sums P_0 .. P_n of the first cells, the squares of
-    P_b − P_a over all a < b add up to (n + 1) Σ (P − mean P)². The Gram matrix of arcs is
-    circulant, so its square root is applied by Fourier transforms.
-    """
-    trailing = (1,) * (table.ndim - 1)
-    if isinstance(queries, Range):
-        sums = np.concatenate([np.zeros((1, *table.shape[1:])), np.cumsum(table, axis=0)])
-        ranges: Array = math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
-        return ranges
-    if isinstance(queries, Circular):
-        spectrum = np.sqrt(np.maximum(np.fft.rfft(queries.circulant()).real, 0.0))
-        transformed = np.fft.rfft(table, axis=0) * spectrum.reshape(-1, *trailing)
-        arcs: Array = np.fft.irfft(transformed, queries.size, axis=0)
-        return arcs
-    return queries.answer(table)
+def _family(queries: Queries) -> str:
+    """As a workload file calls it."""
+    families: Mapping[str, type[Queries]] = {**AXIS_FAMILIES, **PAIR_FAMILIES}
+    names = {kind: name for name, kind in families.items()}
+    return names.get(type(queries), "random" if isinstance(queries, Random) else "custom")
 
 
-def _values(queries: Queries) -> int:
-    """Length of the first axis that :func:`_same_length` gives."""
-    if isinstance(queries, Range):
-        return queries.size + 1
-    return queries.size if isinstance(queries, Circular) else queries.num_queries
-
-
-def _difference(joint: JointCodes, clique: Clique) -> Array:
-    """a/N_a − b/N_b over the cells of a set of at most ``MAX_DENSE_CELLS`` of them."""
-    shape = joint.pair.domain.shape(clique)
+def _counts(joint: JointCodes, clique: Clique) -> tuple[Counts, Counts]:
+    """Both marginals of a set of at most ``MAX_DENSE_CELLS`` cells."""
     cells, bound = joint.cells(clique)
-    true, synthetic = np.split(cells, [joint.true_rows])
-    # Whole multiples of 1/(N_a N_b): equal tables differ by 0 exactly.
-    multiples = np.bincount(true, minlength=bound) * len(synthetic) - np.bincount(
-        synthetic, minlength=bound
-    ) * len(true)
-    return (multiples / (float(len(true)) * float(len(synthetic)))).reshape(shape)
+    true, synthetic = (
+        np.bincount(part, minlength=bound).reshape(joint.pair.domain.shape(clique))
+        for part in np.split(cells, [joint.true_rows])
+    )
+    return true, synthetic
+
+
+def _margin(shares: Array, axis: int) -> Array:
+    others: Array = shares.sum(axis=tuple(k for k in range(shares.ndim) if k != axis))
+    return others
 
 
 def _sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:

@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import Schema, Synthesizer
-from adaptive_qs.evaluation.report import report_page
 from adaptive_qs.release.page import release_page
 
-from ..evaluation.report.made import COLUMNS, HOSTILE, made_evaluation, made_schema
+from ..evaluation.report.made import COLUMNS, HOSTILE, made_evaluation, made_schema, page_of
 from .seen import Seen
 
 REQUIRED = "ADAPTIVE_QS_BROWSER"
@@ -56,13 +55,11 @@ def files(tmp_path_factory):
     )
     release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
     (folder / "release.html").write_text(release_page(release))
-    report = report_page(made_evaluation(schema), schema, ("true.csv", HOSTILE), release)
+    report = page_of(made_evaluation(schema), schema, ("true.csv", HOSTILE), release)
     (folder / "report.html").write_text(report)
     wide = [{"name": f"column {k}", "type": "integer", "min": 0, "max": 9} for k in range(24)]
     schema = Schema.parse({"version": 1, "columns": [*COLUMNS[1:2], *wide]})
-    many = report_page(
-        made_evaluation(schema, utility=None), schema, ("true.csv", "made.csv"), None
-    )
+    many = page_of(made_evaluation(schema, utility=None), schema, ("true.csv", "made.csv"), None)
     (folder / "wide.html").write_text(many)
     return folder
 

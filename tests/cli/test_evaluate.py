@@ -1,6 +1,7 @@
 """`evaluate` as its owner calls it: what it measures, prints, writes and refuses."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ BASE = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
 FIELDS = {
     "rows_compared", "workload_error", "per_clique", "total_variation", "association", "ordered",
     "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
-    "seconds", "peak_memory_mb",
+    "seconds", "peak_memory_mb", "verdict",
 }  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_every_part_is_printed_and_marked_as_the_owners(run):
     outcome = run(*BASE, "--rule", "job determines age")
     assert outcome.code == 0, outcome
     assert "owner only" in outcome.err
-    assert outcome.out.startswith(OWNER_ONLY + "\n")
+    assert outcome.out.startswith(OWNER_ONLY + "\nVerdict: ")
     for text in (
         "L1 distance of 3 marginals", "worst marginals", "job x age", "total variation", "1-way",
         "3-way", "Cramér's V", "mutual information", "ordered columns", "range",
@@ -102,7 +103,29 @@ def test_the_fields_of_the_json_object_are_fixed(run):
     assert found["rules"][0]["rule"] == "job determines age"
     assert found["rows_compared"] == {"true": 400, "synthetic": 300}
     assert (found["utility"], found["membership"], found["report"]) == (None, None, None)
-    assert {"read", "evaluate", "pairs", "total"} == set(found["seconds"])
+    assert {"read", "evaluate", "pairs", "verdict", "total"} == set(found["seconds"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_verdict_is_that_of_the_report_in_plain_words(run):
+    """Independent columns instead of a job that the age tells: far, and the same everywhere."""
+    rng = np.random.default_rng(5)
+    ages = rng.integers(0, 10, 4_000)
+    jobs = ["ab?"[age % 3] for age in ages]
+    for name, found in (("t.csv", jobs), ("o.csv", rng.permutation(jobs))):
+        write(name, [f"{job},{age},2020-01-01" for job, age in zip(found, ages)])
+    told = content(run, "--ways", "2")["verdict"]
+    assert len(told) == 3
+    assert told[0].startswith("Far from the true table")
+    assert "The workload's 3 marginals differ by" in told[1]
+    assert "job × age" in told[2]
+    printed = run(*BASE, "--ways", "2", "--report", "r.html", "--no-models").out
+    assert printed.splitlines()[1] == "Verdict: far"
+    assert [line[5:] for line in printed.splitlines()[2:5]] == told
+    page = re.sub(r"<[^>]*>", "", Path("r.html").read_text()).replace("\u00a0", " ")
+    assert told[0] in page
+    assert told[2].split(":")[0] in page
+    assert not any("<" in text or "\u00a0" in text or "#" in text for text in told)
 
 
 @pytest.mark.usefixtures("tables")
@@ -357,7 +380,7 @@ def test_the_error_is_that_of_the_queries_of_the_workload(run):
     assert (error["rmse_of"], error["queries"]) == ("queries", number)
     assert error["rmse"] > found["per_clique"][0]["rmse"] > 0
     assert [entry["attributes"] for entry in found["per_clique"]] == [["age", "day"]]
-    assert {"read", "evaluate", "queries", "pairs", "total"} == set(found["seconds"])
+    assert {"read", "evaluate", "queries", "pairs", "verdict", "total"} == set(found["seconds"])
     outcome = run(*BASE, "--workload", "q.json")
     assert f"of the rows, over the {number:,} queries of the workload, weighted" in outcome.out
     cells = content(run)["workload_error"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.pair import OWNER_ONLY
-from adaptive_qs.evaluation.report.columns import column_chart, column_pairs
-from adaptive_qs.evaluation.report.fates import associations, changes, told_changes
+from adaptive_qs.evaluation.report.columns import column_chart
 from adaptive_qs.evaluation.report.matrices import (
     association_maps,
     error_map,
@@ -14,10 +12,12 @@ from adaptive_qs.evaluation.report.matrices import (
     pair_errors,
 )
 from adaptive_qs.evaluation.report.models import attack_lines, score_rows
-from adaptive_qs.evaluation.report.release import ReleaseView, release_view, why_no_promise
-from adaptive_qs.evaluation.report.scale import workload_scale
-from adaptive_qs.evaluation.report.thresholds import DEFINITIONS
-from adaptive_qs.evaluation.report.verdict import verdict
+from adaptive_qs.evaluation.report.release import ReleaseView, release_view
+from adaptive_qs.evaluation.verdict import verdict
+from adaptive_qs.evaluation.verdict.attack import why_no_promise
+from adaptive_qs.evaluation.verdict.findings import Findings
+from adaptive_qs.evaluation.verdict.next_steps import next_sentence
+from adaptive_qs.evaluation.verdict.thresholds import DEFINITIONS
 from adaptive_qs.pages.rendering import render
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.environment import versions
@@ -25,14 +25,13 @@ from adaptive_qs.release.statement import Statement
 
 COLUMNS_SHOWN = 24
 CLIQUES_SHOWN = 25
-CHANGES_SHOWN = 10
 IMPORTANCES_SHOWN = 20
 LONG_TABLE = 200
 """Rows of the long tables that are folded away."""
 
 
 def report_page(
-    evaluation: Evaluation,
+    found: Findings,
     schema: Schema,
     names: tuple[str, str],
     release: Bundle | Statement | None,
@@ -40,17 +39,17 @@ def report_page(
     """One HTML file for the owner of the data alone; the same input gives the same text.
 
     Args:
-        evaluation: of the two tables.
+        found: the evaluation of the two tables, and what its numbers mean.
         schema: of both, for the names of their values.
         names: of the true and of the synthetic table, as they are shown.
         release: what the synthetic table came from, or the statement beside it, if known.
     """
-    columns = column_pairs(evaluation.pair)
-    scale = workload_scale(evaluation)
+    evaluation, scale, columns, fates = found.evaluation, found.scale, found.columns, found.fates
     view = release_view(release)
-    fates = associations(evaluation)
+    judged = verdict(found, view.statement if view else None)
+    following = next_sentence(found, judged, view.alone if view else ())
     association = evaluation.association
-    chosen = most_different(told_changes(evaluation))
+    chosen = most_different(fates.told)
     domain = evaluation.pair.domain
     cliques = evaluation.workload.per_clique
     errors = pair_errors(domain, cliques)
@@ -69,14 +68,13 @@ def report_page(
         notice=OWNER_ONLY,
         evaluation=evaluation,
         schema=schema,
-        sentences=verdict(evaluation, scale, columns, fates, view),
+        sentences=[*judged.sentences, following],
         scale=scale,
         fates=fates,
         release=view,
-        no_promise=why_no_promise(view),
+        no_promise=why_no_promise(view.statement if view else None),
         columns=columns,
         cards=[(c, column_chart(c, schema)) for c in columns[:COLUMNS_SHOWN]],
-        changed=changes(evaluation)[:CHANGES_SHOWN],
         chosen=len(chosen),
         cramers_v=association_maps(association, association.cramers_v, "Cramér's V", chosen),
         information=association_maps(

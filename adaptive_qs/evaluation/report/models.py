@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership
-from adaptive_qs.evaluation.utility.scores import ModelScores, Spread, Utility
+from adaptive_qs.evaluation.utility.scores import ModelScores, Spread, Utility, kept_part
 from adaptive_qs.pages.charts import Line, Mark
 from adaptive_qs.pages.numbers import decimals, significant
 
@@ -36,13 +36,6 @@ class ScoreRow:
 def score_rows(utility: Utility) -> list[ScoreRow]:
     """Every model by every measure."""
     return [_row(model, measure) for model in utility.models for measure in model.real]
-
-
-def kept_part(real: float, synthetic: float, chance: float | None) -> float | None:
-    """Part of the gain over chance that a model trained on synthetic rows keeps."""
-    if chance is None or real - chance <= 0.01:
-        return None
-    return (synthetic - chance) / (real - chance)
 
 
 def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:

@@ -37,14 +37,3 @@ def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
     return ReleaseView(
         release.manifest, budget_parts(release.manifest), rounds, alone_columns(release)
     )
-
-
-def why_no_promise(release: ReleaseView | None) -> str | None:
-    """Why nothing can be said of a promise, as a sentence without its full stop; else None."""
-    if release is None:
-        return "The promise behind the table is not known"
-    if release.statement.insecure:
-        return "Nothing is promised: the noise came from a seed, and can be predicted"
-    if release.statement.drafted:
-        return "The promise does not cover what the schema tells, which was taken from the data"
-    return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+LEAST_GAIN_KEPT = 0.01
+"""Where models of true rows gain no more over chance, there is nothing to keep."""
+
 Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
 
 
@@ -85,3 +88,13 @@ class Utility:
     importances: tuple[Importance, ...]
     propensity: Spread
     limitations: tuple[str, ...]
+
+
+def kept_part(real: float, synthetic: float, chance: float | None) -> float | None:
+    """Part of the gain over chance that a model trained on synthetic rows keeps.
+
+    None where chance is not known, or a model trained on true rows gains nothing.
+    """
+    if chance is None or real - chance <= LEAST_GAIN_KEPT:
+        return None
+    return (synthetic - chance) / (real - chance)

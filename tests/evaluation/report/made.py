@@ -12,9 +12,11 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import CliqueError, TotalVariation, WorkloadDistance
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.report import report_page
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.utility.scores import Importance, ModelScores, Spread, Utility
+from adaptive_qs.evaluation.verdict.findings import findings
 
 HOSTILE = '<script>document.title="taken"</script>"\'&\u202e😀' + "x" * 500
 COLUMNS = (
@@ -97,3 +99,8 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), **changes):
         "limitations": ("no rules were declared",),
     }
     return Evaluation(**{**parts, **changes})
+
+
+def page_of(evaluation, schema, names, release):
+    """The report on an evaluation."""
+    return report_page(findings(evaluation), schema, names, release)

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer
-from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, report_page
+from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN
 from adaptive_qs.evaluation.report.matrices import most_different, pair_errors
 from adaptive_qs.release.fact import Fact
 
-from .made import COLUMNS, HOSTILE, made_evaluation, made_schema, membership, utility
+from .made import COLUMNS, HOSTILE, made_evaluation, made_schema, membership, page_of, utility
 
 NAMES = ("true.csv", "made.csv")
 
@@ -46,7 +46,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page():
-    return report_page(made_evaluation(), made_schema(), NAMES, None)
+    return page_of(made_evaluation(), made_schema(), NAMES, None)
 
 
 def test_the_page_is_whole(page):
@@ -97,35 +97,35 @@ def test_hostile_names_are_escaped_and_whole_in_one_place(page):
     assert "\u202e" not in page
     assert page.count("x" * 500) == 1
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
-    hostile = report_page(made_evaluation(), made_schema(), (HOSTILE, HOSTILE), None)
+    hostile = page_of(made_evaluation(), made_schema(), (HOSTILE, HOSTILE), None)
     assert "<script" not in hostile
 
 
 def test_the_same_input_gives_the_same_page(page):
-    assert report_page(made_evaluation(), made_schema(), NAMES, None) == page
+    assert page_of(made_evaluation(), made_schema(), NAMES, None) == page
 
 
 def test_parts_that_were_not_asked_for_are_said_to_be_missing():
     evaluation = made_evaluation(
         utility=None, membership=None, rules=(), ordered=(), limitations=()
     )
-    page = report_page(evaluation, made_schema(), NAMES, None)
+    page = page_of(evaluation, made_schema(), NAMES, None)
     for text in ("No model was trained", "No attack was tried", "No rule was declared"):
         assert text in page
     assert "Budget and rounds" not in page
 
 
 def test_workloads_of_single_columns_and_tables_of_one_column():
-    page = report_page(made_evaluation(ways=1), made_schema(), NAMES, None)
+    page = page_of(made_evaluation(ways=1), made_schema(), NAMES, None)
     assert "L1 error of every pair" not in page
     schema = made_schema([{"name": "only", "type": "integer", "min": 0, "max": 3}])
     single = made_evaluation(schema, ways=1, utility=utility("only"))
-    assert "There is one column only" in report_page(single, schema, NAMES, None)
+    assert "There is one column only" in page_of(single, schema, NAMES, None)
 
 
 def test_attacks_without_a_known_promise():
     evaluation = made_evaluation(membership=membership(bound=None))
-    page = report_page(evaluation, made_schema(), NAMES, None)
+    page = page_of(evaluation, made_schema(), NAMES, None)
     assert "The promise behind the table is not known" in page
 
 
@@ -138,12 +138,12 @@ def test_a_release_adds_budget_and_rounds():
         "income": rng.choice(["low", "high"], 500),
     })  # fmt: skip
     release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
-    page = report_page(made_evaluation(schema), schema, NAMES, release)
+    page = page_of(made_evaluation(schema), schema, NAMES, release)
     rounds = len(release.rounds)
     assert rounds > 0
     assert f"All {rounds} round" in page
     assert "measuring combinations" in page
-    statement = report_page(made_evaluation(schema), schema, NAMES, release.manifest)
+    statement = page_of(made_evaluation(schema), schema, NAMES, release.manifest)
     assert "measuring combinations" in statement
     assert "The rounds are known where the release bundle is given" in statement
 
@@ -158,7 +158,7 @@ def test_a_promise_that_leaves_the_schema_out_is_warned_of():
     evaluation = made_evaluation(
         schema, ways=1, utility=None, membership=membership(bound=None), ordered=()
     )
-    covered, page = (report_page(evaluation, schema, NAMES, s) for s in (statement, drafted))
+    covered, page = (page_of(evaluation, schema, NAMES, s) for s in (statement, drafted))
     warning = "The promise does not cover what the schema tells"
     assert warning not in covered
     assert page.count(warning) == 2
@@ -167,7 +167,7 @@ def test_a_promise_that_leaves_the_schema_out_is_warned_of():
 
 def test_rows_that_models_are_tested_on_are_told_from_those_that_were_synthesized(page):
     assert "300 rows of the control table, which neither they nor" in page
-    alone = report_page(made_evaluation(membership=None), made_schema(), NAMES, None)
+    alone = page_of(made_evaluation(membership=None), made_schema(), NAMES, None)
     assert "300 other true rows. The synthetic table was made from all true rows" in alone
 
 
@@ -175,7 +175,7 @@ def test_errors_that_cannot_be_told_from_chance_make_no_range(page):
     tile = "errors of a fresh sample and of independent columns</span>"
     assert page.count(tile) == 1
     schema = made_schema(COLUMNS[1:2])
-    single = report_page(made_evaluation(schema, ways=1), schema, NAMES, None)
+    single = page_of(made_evaluation(schema, ways=1), schema, NAMES, None)
     assert tile not in single
     assert "error of a fresh sample</span>" in single
 
@@ -189,7 +189,7 @@ def test_large_tables_stay_small_and_say_what_is_left_out():
         for k in range(number)
     )
     evaluation = made_evaluation(schema, utility=utility("column 1"))
-    page = report_page(evaluation, schema, NAMES, None)
+    page = page_of(evaluation, schema, NAMES, None)
     pairs = number * (number - 1) // 2
     assert len(page.encode()) < 1_500_000
     assert f"Showing {COLUMNS_SHOWN} of {number} columns" in page

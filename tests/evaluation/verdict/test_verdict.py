@@ -9,26 +9,25 @@ import pytest
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.report import thresholds
-from adaptive_qs.evaluation.report.columns import ColumnPair, column_pairs
-from adaptive_qs.evaluation.report.fates import associations
-from adaptive_qs.evaluation.report.release import ReleaseView
-from adaptive_qs.evaluation.report.scale import WorkloadScale
-from adaptive_qs.evaluation.report.verdict import verdict
-from adaptive_qs.evaluation.report.verdict.attack import attack_sentence
-from adaptive_qs.evaluation.report.verdict.closeness import marginals_sentence
-from adaptive_qs.evaluation.report.verdict.columns import columns_sentence
-from adaptive_qs.evaluation.report.verdict.copies import copies_sentence
-from adaptive_qs.evaluation.report.verdict.dependence import dependence_sentence
-from adaptive_qs.evaluation.report.verdict.models import models_sentence
-from adaptive_qs.evaluation.report.verdict.next_steps import next_sentence
-from adaptive_qs.evaluation.report.verdict.overall import WORDS, overall_sentence
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
+from adaptive_qs.evaluation.verdict import thresholds, verdict
+from adaptive_qs.evaluation.verdict.attack import attack_sentence
+from adaptive_qs.evaluation.verdict.closeness import marginals_sentence
+from adaptive_qs.evaluation.verdict.column_pairs import ColumnPair, column_pairs
+from adaptive_qs.evaluation.verdict.columns import columns_sentence
+from adaptive_qs.evaluation.verdict.copies import copies_sentence
+from adaptive_qs.evaluation.verdict.dependence import dependence_sentence
+from adaptive_qs.evaluation.verdict.fates import associations
+from adaptive_qs.evaluation.verdict.findings import Findings, findings
+from adaptive_qs.evaluation.verdict.models import models_sentence
+from adaptive_qs.evaluation.verdict.next_steps import next_sentence
+from adaptive_qs.evaluation.verdict.overall import WORDS, overall_sentence
+from adaptive_qs.evaluation.verdict.scale import WorkloadScale
+from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.pages.names import combination
 
-from .made import made_evaluation, made_schema, membership, tables, utility
+from ..report.made import made_evaluation, made_schema, membership, tables, utility
 
 
 def scaled(l1, fresh=0.1, independent=0.5):
@@ -123,8 +122,8 @@ def test_the_first_word_is_that_of_the_worst_finding(grades):
 def test_close_marginals_do_not_hide_lost_associations():
     evaluation = made_evaluation(v=(0.5, 0.125))
     scale = WorkloadScale({("a",): None}, 0.1, 0.1, 0.5, True)
-    found = verdict(evaluation, scale, [], associations(evaluation), None)
-    assert [s.word for s in found[:4]] == ["far", "close", "kept", "losses"]
+    found = verdict(Findings(evaluation, scale, (), associations(evaluation)), None)
+    assert [s.word for s in found.sentences[:4]] == ["far", "close", "kept", "losses"]
 
 
 @pytest.mark.parametrize(
@@ -235,8 +234,7 @@ class Told:
     ],
 )
 def test_a_promise_is_claimed_only_where_there_is_one(statement, text):
-    view = None if statement is None else ReleaseView(statement, [], None, ())
-    sentence = attack_sentence(None, view)
+    sentence = attack_sentence(None, statement)
     assert text in sentence.text
     assert ("the promise holds" in sentence.text) == (text == "the promise holds without it")
 
@@ -250,8 +248,11 @@ def test_the_most_broken_rules_come_first():
 
 
 def next_text(evaluation, alone=(), far=False, copied=False):
-    fates = associations(evaluation)
-    return next_sentence(evaluation, fates, alone, far=far, copied=copied).text
+    found = findings(evaluation)
+    judged = verdict(found, None)
+    grade = "poor" if far else "good"
+    judged = replace(judged, marginals=replace(judged.marginals, grade=grade), copied=copied)
+    return next_sentence(found, judged, alone).text
 
 
 def test_what_to_do_next():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
+from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
 
 def independent_l1(
@@ -15,8 +15,8 @@ def independent_l1(
     """Expected L1 distance of a table with the true single columns, drawn independently.
 
     Its cells are binomial numbers Y of m rows with the product q of the single shares. With
-    ν = ⌊x⌋, E|Y − x| = mq − x + 2 (x P(Y ≤ ν) − mq P(Y' ≤ ν − 1)), Y' of m − 1 rows; a cell
-    without a true row adds its q.
+    ν = ⌊x⌋, E|Y − x| = mq − x + 2 (x P(Y ≤ ν) − mq P(Y' ≤ ν − 1)), Y' of m − 1 rows, where
+    P(Y' ≤ ν − 1) = P(Y ≤ ν) − (1 − q) P(Y' = ν); a cell without a true row adds its q.
 
     Args:
         counts: of the true table, one axis for each column.
@@ -30,14 +30,16 @@ def independent_l1(
         q = q * share[code]
     wanted = counts[codes] * (rows / true_rows)
     whole = np.floor(wanted)
-    up_to = _at_most(whole, rows, q)
-    below_one_less = _at_most(whole - 1, rows - 1, q)
     mean = rows * q
-    apart = mean - wanted + 2 * (wanted * up_to - mean * below_one_less)
+    up_to = bdtr(np.minimum(whole, rows), rows, q)
+    there = (1 - q) * _chance(whole, rows - 1, q)
+    apart = mean - wanted + 2 * ((wanted - mean) * up_to + mean * there)
     return float(np.maximum(apart, 0).sum() / rows + max(0.0, 1 - q.sum()))
 
 
-def _at_most(k: NDArray[np.float64], rows: int, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(Y ≤ k) of binomial numbers, for any whole k."""
-    chance = bdtr(np.clip(k, 0, rows), rows, q)
-    return np.where(k < 0, 0.0, chance)
+def _chance(k: NDArray[np.float64], rows: int, q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(Y = k) of binomial numbers; 0 for more than the rows."""
+    k, beyond = np.minimum(k, rows), k > rows
+    ways = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
+    chance: NDArray[np.float64] = np.exp(ways + xlogy(k, q) + xlog1py(rows - k, -q))
+    return np.where(beyond, 0.0, chance)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptive_qs.evaluation.report.thresholds import Grade
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.thresholds import Grade
 
 WORDS: dict[Grade, str] = {"good": "close", "fair": "usable", "poor": "far", "plain": "no grade"}
 """The word for each grade."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adaptive_qs.evaluation.report.thresholds import Grade
+from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.names import listed
 
 NAMED = 3
@@ -21,12 +21,19 @@ class Sentence:
         word: the grade in a word.
         text: the finding.
         links: phrases of the text, and the id in the report of what they lead to.
+        brief: the finding in a line; the text where it is short enough.
     """
 
     grade: Grade
     word: str
     text: str
     links: tuple[tuple[str, str], ...] = ()
+    brief: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The finding in a line, for a terminal: no links, and spaces like any other."""
+        return (self.brief or self.text).replace("\u00a0", " ")
 
     @property
     def pieces(self) -> list[tuple[str, str]]:

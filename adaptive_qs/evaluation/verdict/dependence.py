@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.fates import Associations
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.fates import Associations
+from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.pages.names import combination
 from adaptive_qs.pages.numbers import counted
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.models import kept_part
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
-from adaptive_qs.evaluation.utility.scores import Measure
+from adaptive_qs.evaluation.utility.scores import Measure, kept_part
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.sentence import Sentence
 from adaptive_qs.pages.names import quoted, short
 from adaptive_qs.pages.numbers import share, significant
 

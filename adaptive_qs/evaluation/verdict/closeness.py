@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.scale import WorkloadScale
-from adaptive_qs.evaluation.report.thresholds import Grade
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.scale import WorkloadScale
+from adaptive_qs.evaluation.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.numbers import count, counted, share, significant
 
 GRADES: tuple[tuple[Grade, str], ...] = (("good", "close"), ("fair", "usable"), ("poor", "far"))
@@ -15,48 +15,54 @@ GRADES: tuple[tuple[Grade, str], ...] = (("good", "close"), ("fair", "usable"), 
 def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence:
     """How close the workload's marginals are, on which scale."""
     found = evaluation.workload
-    rows = count(evaluation.pair.synthetic.num_rows)
-    text = (
-        f"The workload's {counted(len(found.per_clique), 'marginal')} differ by "
+    marginals = counted(len(found.per_clique), "marginal")
+    measured = (
+        f"The workload's {marginals} differ by "
         f"{significant(found.mean_l1)} on average (L1: 0 is equal, 2 has nothing in common): "
         f"{share(found.mean_l1 / 2)} of the rows would have to move to another cell."
     )
     if not scale.per_clique:
-        return Sentence("plain", "no scale", text + " They are too large for a comparison.")
-    if not scale.all:
-        text += (
-            f" {len(scale.per_clique):,} of them, with mean error {significant(scale.l1)}, give "
-            "the scale."
-        )
-    text += f" A fresh sample of {rows} rows would differ by about {significant(scale.fresh)}"
+        return Sentence("plain", "no scale", f"{measured} They are too large for a comparison.")
+    of_them = "" if scale.all else f" {len(scale.per_clique):,} of them, with mean error "
+    of_them += "" if scale.all else f"{significant(scale.l1)}, give the scale."
+    grade, placed = _placed(scale, f"sample of {count(evaluation.pair.synthetic.num_rows)} rows")
+    brief = f"The workload's {marginals} differ by {significant(found.mean_l1)} on average."
+    return Sentence(
+        *grade, f"{measured}{of_them} A fresh {placed}", brief=f"{brief}{of_them} A fresh {placed}"
+    )
+
+
+def _placed(scale: WorkloadScale, sample: str) -> tuple[tuple[Grade, str], str]:
+    """The grade of marginals that were compared, and where they stand on the scale."""
+    text = f"{sample} would differ by about {significant(scale.fresh)}"
     if not scale.known:
         text += (
             f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {limit.FEW} "
             "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
             "once (--ways 2), coarser bins or more rows would tell more."
         )
-        return Sentence("plain", "no scale", text)
+        return ("plain", "no scale"), text
     position = scale.position
     if scale.joint:
         text += f", independent columns by {significant(scale.independent)}"
     if scale.worse:
-        return Sentence(*GRADES[2], f"{text}: the table is no closer than independent columns.")
+        return GRADES[2], f"{text}: the table is no closer than independent columns."
     if position is None:
         text += "; the two are too close for a scale between them." if scale.joint else "."
         room, good, fair = 1.0, limit.CLOSE_ALONE, limit.USABLE_ALONE
     else:
         room = scale.independent - scale.fresh
-        text += f": the table is {_way(position)}."
+        text += f": the table is {way_of(position)}."
         good, fair = limit.CLOSE, limit.USABLE
     beyond, doubt = (scale.l1 - scale.fresh) / room, scale.doubt / room
     if good < beyond <= doubt:
         told = significant(doubt) if position is None else f"{share(doubt, 2)} of the way"
         text += f" Chance may explain up to {told}."
-    grade = GRADES[0 if beyond <= max(good, doubt) else 1 if beyond <= fair else 2]
-    return Sentence(*grade, text)
+    return GRADES[0 if beyond <= max(good, doubt) else 1 if beyond <= fair else 2], text
 
 
-def _way(position: float) -> str:
+def way_of(position: float) -> str:
+    """A position between a fresh sample (0) and independent columns (1), in words."""
     if position <= 0:
         return "as close as a fresh sample"
     if position >= 1:

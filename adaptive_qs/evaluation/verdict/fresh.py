@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
-from scipy.stats import binom
+from scipy.special import comb, gammaln
 
 Numbers = NDArray[np.float64]
 
@@ -81,12 +81,19 @@ def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:
     """
     if keep == 1:
         return _deviation(cells, part)
-    few = np.arange(EXACT + 1)
     small = cells[cells <= EXACT]
-    thinned = binom.pmf(few, small[:, None], keep) @ _deviation(few, part)
+    thinned = _thinning(keep)[small] @ _deviation(np.arange(EXACT + 1), part)
     mean = cells[cells > EXACT] * keep
     both = _deviation(np.floor(mean), part) + _deviation(np.ceil(mean), part)
     return np.concatenate([thinned, both / 2])
+
+
+@cache
+def _thinning(keep: float) -> Numbers:
+    """P(k of n rows are kept), shape (n, k), for n and k up to ``EXACT``."""
+    number, kept = np.ogrid[: EXACT + 1, : EXACT + 1]
+    chances: Numbers = comb(number, kept) * keep**kept * (1 - keep) ** np.abs(number - kept)
+    return chances
 
 
 def _deviation(number: NDArray, part: float) -> Numbers:

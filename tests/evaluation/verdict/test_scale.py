@@ -8,22 +8,22 @@ import pytest
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.report.columns import column_pairs
-from adaptive_qs.evaluation.report.fates import associations
-from adaptive_qs.evaluation.report.fresh import (
+from adaptive_qs.evaluation.verdict.closeness import marginals_sentence
+from adaptive_qs.evaluation.verdict.column_pairs import column_pairs
+from adaptive_qs.evaluation.verdict.columns import columns_sentence
+from adaptive_qs.evaluation.verdict.dependence import dependence_sentence
+from adaptive_qs.evaluation.verdict.fates import associations
+from adaptive_qs.evaluation.verdict.fresh import (
     STEP_ERROR,
     _deviation,
     chance_l1,
     fresh_sample_l1,
 )
-from adaptive_qs.evaluation.report.independent import independent_l1
-from adaptive_qs.evaluation.report.scale import WorkloadScale, sparse_share, workload_scale
-from adaptive_qs.evaluation.report.verdict.closeness import marginals_sentence
-from adaptive_qs.evaluation.report.verdict.columns import columns_sentence
-from adaptive_qs.evaluation.report.verdict.dependence import dependence_sentence
+from adaptive_qs.evaluation.verdict.independent import independent_l1
+from adaptive_qs.evaluation.verdict.scale import WorkloadScale, sparse_share, workload_scale
 from adaptive_qs.workload.workload import Workload
 
-from .made import made_evaluation, made_schema
+from ..report.made import made_evaluation, made_schema
 
 GRADES = ("good", "fair", "poor")
 DRAWS = 60

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from adaptive_qs.evaluation.attack.game import Membership
-from adaptive_qs.evaluation.report.release import ReleaseView, why_no_promise
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.sentence import Sentence
 from adaptive_qs.pages.numbers import decimals, significant
+from adaptive_qs.release.statement import Statement
 
 
-def attack_sentence(membership: Membership | None, release: ReleaseView | None) -> Sentence:
+def attack_sentence(membership: Membership | None, statement: Statement | None) -> Sentence:
     """What the attack finds that is surest of its gain.
 
     The intervals hold together, so the largest lower end decides: another attack may have a larger
@@ -16,10 +16,10 @@ def attack_sentence(membership: Membership | None, release: ReleaseView | None) 
 
     Args:
         membership: the attacks; None if none was tried.
-        release: behind the table, if known.
+        statement: of the release behind the table, if known.
     """
     if membership is None or not membership.scores:
-        reason = why_no_promise(release)
+        reason = why_no_promise(statement)
         text = "No control table was given, so no attack was tried"
         text += f". {reason}." if reason else "; the promise holds without it."
         return Sentence("plain", "not tried", text)
@@ -39,3 +39,14 @@ def attack_sentence(membership: Membership | None, release: ReleaseView | None) 
         text += ". It tells members from others better than chance."
         return Sentence("fair", "some gain", text)
     return Sentence("good", "no gain", text + ". No attack is told from chance.")
+
+
+def why_no_promise(statement: Statement | None) -> str | None:
+    """Why nothing can be said of a promise, as a sentence without its full stop; else None."""
+    if statement is None:
+        return "The promise behind the table is not known"
+    if statement.insecure:
+        return "Nothing is promised: the noise came from a seed, and can be predicted"
+    if statement.drafted:
+        return "The promise does not cover what the schema tells, which was taken from the data"
+    return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.sentence import Sentence
 from adaptive_qs.pages.numbers import share
 
 

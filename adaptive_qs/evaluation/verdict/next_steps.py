@@ -5,36 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.fates import Associations
-from adaptive_qs.evaluation.report.verdict.models import why_no_models
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict import Verdict
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.findings import Findings
+from adaptive_qs.evaluation.verdict.models import why_no_models
+from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.pages.names import combination, quoted
 
 MOST_STEPS = 4
 """Steps that are named at most."""
 
 
-def next_sentence(
-    evaluation: Evaluation,
-    fates: Associations,
-    alone: Sequence[str],
-    *,
-    far: bool,
-    copied: bool,
-) -> Sentence:
+def next_sentence(found: Findings, judged: Verdict, alone: Sequence[str]) -> Sentence:
     """What to do now.
 
     Args:
-        evaluation: of the tables.
-        fates: of the associations.
+        found: what the numbers mean.
+        judged: the verdict on it.
         alone: columns of which no combination was measured.
-        far: whether the workload's marginals are.
-        copied: whether synthetic rows look like copies of true ones.
     """
+    evaluation = found.evaluation
     steps = []
     links: tuple[tuple[str, str], ...] = ()
-    if copied:
+    if judged.copied:
         steps.append("find out why so many synthetic rows equal true ones, before anything else")
     if alone:
         names, links = named([quoted(name) for name in alone], "alone")
@@ -43,9 +36,9 @@ def next_sentence(
             f"no combination with {together}{names}{')' if together else ''} was measured: give "
             "coarser bins or fewer values, or more budget"
         )
-    if far:
+    if judged.marginals.grade == "poor":
         steps.append("coarser columns, a smaller workload or more budget would bring most")
-    lost = fates.lost
+    lost = found.fates.lost
     if lost:
         steps.append(
             f"raise the weight of {combination(lost[0].names)} in the workload if it matters to you"

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.contingency import in_batches
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report.fresh import STEP_ERROR, chance_l1, fresh_sample_l1
-from adaptive_qs.evaluation.report.independent import independent_l1
-from adaptive_qs.evaluation.report.thresholds import FEW, SPARSE
+from adaptive_qs.evaluation.marginals import CliqueError
+from adaptive_qs.evaluation.verdict.fresh import STEP_ERROR, chance_l1, fresh_sample_l1
+from adaptive_qs.evaluation.verdict.independent import independent_l1
+from adaptive_qs.evaluation.verdict.thresholds import FEW, SPARSE
+from adaptive_qs.progress import StepProgress
 
 MOST_CELLS = 2**25
 """Cells of all marginals that are counted for the scale; of more, every so-many-th is taken."""
@@ -97,28 +99,37 @@ class WorkloadScale:
         return (self.l1 - self.fresh) / room
 
 
-def workload_scale(evaluation: Evaluation) -> WorkloadScale:
-    """The scale of the workload that was evaluated."""
+def workload_scale(
+    evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
+) -> WorkloadScale:
+    """The scale of the workload that was evaluated.
+
+    Args:
+        evaluation: of the tables.
+        workers: threads; each holds one marginal.
+        progress: called with the marginals done and in all.
+    """
     pair, cliques = evaluation.pair, evaluation.workload.per_clique
     rows = pair.synthetic.num_rows
     small = [c for c in cliques if c.cells <= LARGEST]
     step = max(1, math.ceil(sum(c.cells for c in small) / MOST_CELLS))
     chosen = small[::step]
     counter = MarginalCounter(pair.true)
-    shares = [counts / pair.true.num_rows for counts in one_way_counts(pair.true)]
-    found = {}
-    for c in chosen:
-        clique = pair.domain.clique(c.attributes)
-        found[c.attributes] = clique_scale(counter.count(clique), [shares[i] for i in clique], rows)
+    shares = [counts / pair.true.num_rows for counts in pair.margins[0]]
+
+    def scales_of(batch: Sequence[CliqueError]) -> list[Scale]:
+        cliques = [pair.domain.clique(c.attributes) for c in batch]
+        return [clique_scale(counter.count(q), [shares[i] for i in q], rows) for q in cliques]
+
+    scales = in_batches(scales_of, chosen, workers, progress)
     weights = np.array([c.weight for c in chosen]) if chosen else np.ones(1)
-    scales = [found[c.attributes] for c in chosen]
 
     def mean(values: Sequence[float]) -> float:
         return float(np.average(values, weights=weights)) if values else math.nan
 
     sparse = mean([s.sparse for s in scales])
     return WorkloadScale(
-        found,
+        {c.attributes: scale for c, scale in zip(chosen, scales)},
         mean([c.l1 for c in chosen]),
         mean([s.fresh for s in scales]),
         mean([s.independent for s in scales]),
@@ -126,11 +137,6 @@ def workload_scale(evaluation: Evaluation) -> WorkloadScale:
         sparse,
         chance_l1(pair.true.num_rows, rows, sparse),
     )
-
-
-def one_way_counts(table: CodedTable) -> list[NDArray[np.int64]]:
-    """The rows of the codes of every attribute."""
-    return [np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)]
 
 
 def clique_scale(

@@ -9,14 +9,18 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.scale import one_way_counts
+from adaptive_qs.evaluation.pair import Margins, TablePair
+from adaptive_qs.evaluation.verdict import thresholds as limit
 
 Pair = tuple[int, int]
+Matrix = NDArray[np.float64]
 LEAST_ROWS = 4
 """With fewer the variance of χ² is not defined."""
+MOST_CHANGES = 10
+"""Changes that are named."""
+LEAST_CHANGE = 0.01
+"""Associations that differ by less are not named."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Fate:
     synthetic: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Associations:
     """Clear associations of two attributes by their fate; the strongest first.
 
@@ -44,13 +48,20 @@ class Associations:
         lost: those of which little is left.
         made_up: those that only the synthetic table has.
         rare: pairs that are left out because too few rows of the true table make them.
+        told: differences of V, synthetic less true, of shape (columns, columns); 0 where too few
+            rows make V in the table in which it is larger.
+        changes: the pairs with the largest of them.
+        untold: pairs that differ by as much as can be named, but for too few rows.
     """
 
     clear: int
     kept: int
     lost: tuple[Fate, ...]
     made_up: tuple[Fate, ...]
-    rare: int = 0
+    rare: int
+    told: Matrix
+    changes: tuple[Fate, ...]
+    untold: int
 
 
 def associations(evaluation: Evaluation) -> Associations:
@@ -62,7 +73,7 @@ def associations(evaluation: Evaluation) -> Associations:
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v
-    ours, theirs = (_Spread(t) for t in (evaluation.pair.true, evaluation.pair.synthetic))
+    ours, theirs = map(_Spread, evaluation.pair.margins)
     pairs = list(combinations(range(len(names)), 2))
 
     def apart(p: Pair, more: float, less: float) -> bool:
@@ -80,40 +91,35 @@ def associations(evaluation: Evaluation) -> Associations:
         for p in pairs
         if made[p] >= limit.CLEAR_V and theirs.is_told(p) and apart(p, made[p], true[p])
     ]
+    is_told = _told(evaluation.pair, true, made)
+    told = np.where(is_told, made - true, 0.0)
+    untold = np.triu(~is_told & (np.abs(made - true) >= LEAST_CHANGE), 1)
     return Associations(
         len(clear),
         sum(abs(made[p] - true[p]) <= limit.KEPT_V for p in clear),
         tuple(map(fate, sorted(lost, key=lambda p: -true[p]))),
         tuple(map(fate, sorted(new, key=lambda p: -made[p]))),
         len(strong) - len(clear),
+        told,
+        tuple(map(fate, _largest(told))),
+        int(untold.sum()),
     )
 
 
-def changes(evaluation: Evaluation) -> list[Fate]:
-    """Pairs of columns by how far their V differs, the largest change first; ``told_changes``."""
-    found = evaluation.association
-    true, made = found.cramers_v
-    difference = np.abs(np.triu(told_changes(evaluation), 1))
-    pairs = sorted(zip(*np.nonzero(difference)), key=lambda p: -difference[p])
-    return [
-        Fate((found.names[i], found.names[j]), float(true[i, j]), float(made[i, j]))
-        for i, j in pairs
-    ]
-
-
-def told_changes(evaluation: Evaluation) -> NDArray[np.float64]:
-    """Differences of V, 0 where too few rows make it in the table in which it is larger.
-
-    Returns:
-        Synthetic less true, of shape (columns, columns).
-    """
-    true, made = evaluation.association.cramers_v
+def _told(pair: TablePair, true: Matrix, made: Matrix) -> NDArray[np.bool_]:
+    """Which pairs of columns enough rows make in the table in which V is larger; symmetric."""
     ours, theirs = (
-        np.array([_is_spread(counts) for counts in one_way_counts(table)], bool)
-        for table in (evaluation.pair.true, evaluation.pair.synthetic)
+        np.array([_is_spread(counts) for counts in margins], bool) for margins in pair.margins
     )
-    told = np.where(true >= made, np.outer(ours, ours), np.outer(theirs, theirs))
-    return np.where(told, made - true, 0.0)
+    return np.where(true >= made, np.outer(ours, ours), np.outer(theirs, theirs))
+
+
+def _largest(difference: Matrix) -> list[Pair]:
+    """The pairs with the largest differences, by size."""
+    first, second = np.triu_indices(len(difference), 1)
+    sizes = np.abs(difference[first, second])
+    order = np.argsort(-sizes, kind="stable")[:MOST_CHANGES]
+    return [(int(first[k]), int(second[k])) for k in order if sizes[k] >= LEAST_CHANGE]
 
 
 def _is_spread(counts: NDArray[np.integer]) -> bool:
@@ -149,9 +155,9 @@ def _moments(margin: NDArray[np.integer], rows: int) -> tuple[float, float]:
 class _Spread:
     """How far V² of a table's pairs varies by chance, in standard deviations."""
 
-    def __init__(self, table: CodedTable) -> None:
-        self._rows = max(table.num_rows, 2)
-        self._margins = [counts[counts > 0] for counts in one_way_counts(table)]
+    def __init__(self, margins: Margins) -> None:
+        self._rows = max(int(margins[0].sum()), 2)
+        self._margins = [counts[counts > 0] for counts in margins]
 
     def is_told(self, pair: Pair) -> bool:
         """Whether enough rows lie off the most frequent value of both columns."""

@@ -10,10 +10,10 @@ from adaptive_qs.evaluation.association import association_of
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.pairs import count_pairs
-from adaptive_qs.evaluation.report import thresholds
-from adaptive_qs.evaluation.report.fates import associations, changes, chi_square_variance
+from adaptive_qs.evaluation.verdict import thresholds
+from adaptive_qs.evaluation.verdict.fates import associations, chi_square_variance
 
-from .made import made_evaluation
+from ..report.made import made_evaluation
 
 
 def test_the_variance_of_chi_square_is_that_over_permutations():
@@ -72,4 +72,5 @@ def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
         assert (len(fates.lost), len(fates.made_up)) == (lost, new)
         assert fates.clear == lost
         assert fates.rare == (first is true) - lost
-        assert len(changes(evaluation)) == clear
+        assert len(fates.changes) == clear
+        assert fates.untold == 1 - clear

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from adaptive_qs.evaluation.report.fresh import STEP_ERROR
+from adaptive_qs.evaluation.verdict.fresh import STEP_ERROR
 
 Grade = Literal["good", "fair", "poor", "plain"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.ordered import OrderedError
-from adaptive_qs.evaluation.report import thresholds as limit
-from adaptive_qs.evaluation.report.columns import ColumnPair
-from adaptive_qs.evaluation.report.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.column_pairs import ColumnPair
+from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.pages.names import quoted
 from adaptive_qs.pages.numbers import share, signed
 

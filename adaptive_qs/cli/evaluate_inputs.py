@@ -1,0 +1,179 @@
+"""What `evaluate` is given: checked before anything is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
+from adaptive_qs.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from adaptive_qs.clock import PhaseClock
+    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.data.table import CodedTable
+    from adaptive_qs.evaluation.pair import TablePair
+    from adaptive_qs.evaluation.promised import Promised
+    from adaptive_qs.evaluation.rules import Rule
+    from adaptive_qs.evaluation.utility.settings import UtilitySettings
+    from adaptive_qs.progress import StepProgress
+    from adaptive_qs.workload.query_workload import QueryWorkload
+    from adaptive_qs.workload.workload import Workload
+
+_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
+"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files that were named; None for those that were not.
+
+    Attributes:
+        true: the private table.
+        synthetic: the table that stands for it.
+        schema: of both.
+        workload: what matters.
+        control: rows that were held out.
+        release: behind the synthetic table.
+        report: to be written.
+    """
+
+    true: Path
+    synthetic: Path
+    schema: Path
+    workload: Path | None
+    control: Path | None
+    release: Path | None
+    report: Path | None
+
+    def check(self, force: bool) -> None:
+        """Refuse files that are in each other's way, before anything is read.
+
+        Args:
+            force: whether a report that exists is replaced.
+
+        Raises:
+            InputError: the control table is one of the others; the report is an input, exists
+                already or cannot be written.
+        """
+        if self.report is not None:
+            inputs = [self.true, *beside(self.synthetic), self.schema]
+            check_distinct([self.report], [*inputs, self.workload, self.control, self.release])
+            check_file(self.report, force)
+        for name, other in (("TRUE", self.true), ("SYNTHETIC", self.synthetic)):
+            with suppress(OSError):  # a file that is missing is named where it is read
+                if self.control is not None and self.control.samefile(other):
+                    raise InputError(
+                        f"{self.control}: is also {name}: give rows that were held out as --control"
+                    )
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is to be compared.
+
+    Attributes:
+        schema: of all tables.
+        workload: the marginals that matter.
+        queries: that matter, where they are others than the cells of these.
+        rules: to check.
+        promised: of the release behind the synthetic table.
+    """
+
+    schema: Schema
+    workload: Workload
+    queries: QueryWorkload | None
+    rules: list[Rule]
+    promised: Promised
+
+
+def read_question(
+    files: Files, spec: Path | Sequence[int] | None, rules: Sequence[str] | None
+) -> Question:
+    """Read all files but the tables.
+
+    Args:
+        files: that were named.
+        spec: a workload file, or the numbers of attributes of the marginals that matter;
+            None for the default.
+        rules: as they were written.
+
+    Raises:
+        InputError: a file or a rule cannot be read, or does not fit the schema.
+    """
+    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.evaluation.promised import find_promise
+    from adaptive_qs.evaluation.query_error import load_compared
+    from adaptive_qs.evaluation.rules import parse_rule
+    from adaptive_qs.synthesizer.pipeline import resolve_workload
+
+    schema = Schema.load(files.schema)
+    if isinstance(spec, Path):
+        workload, queries = load_compared(spec, schema.domain())
+    else:
+        workload, queries = resolve_workload(spec, schema.domain()), None
+    return Question(
+        schema,
+        workload,
+        queries,
+        [parse_rule(text, schema) for text in rules or ()],
+        find_promise(files.release, files.synthetic, schema),
+    )
+
+
+def read_tables(
+    files: Files, schema: Schema, clock: PhaseClock
+) -> tuple[TablePair, CodedTable | None]:
+    """The two tables, and the control table if there is one.
+
+    Raises:
+        DataError: one cannot be read, has no rows, or does not fit the schema.
+    """
+    from adaptive_qs.data.encode import encode_file
+    from adaptive_qs.evaluation.pair import TablePair
+
+    pair = TablePair(
+        encode_file(files.true, schema, clock.steps("read")),
+        _read_synthetic(files.synthetic, schema, clock.steps("read")),
+    )
+    if files.control is None:
+        return pair, None
+    return pair, encode_file(files.control, schema, clock.steps("read"))
+
+
+def model_settings(
+    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
+) -> UtilitySettings | None:
+    """What was asked of the models; None for no models.
+
+    Raises:
+        InputError: the options contradict each other, or a number is out of its range.
+    """
+    from adaptive_qs.evaluation.utility.settings import UtilitySettings
+
+    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
+    if no_models and target is not None:
+        raise InputError("both --no-models and --target were given: give one of them")
+    return None if no_models or (target is None and report is None) else settings
+
+
+def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> CodedTable:
+    """The codes of a table that another tool may have made.
+
+    Raises:
+        DataError: it cannot be read, or does not fit the schema.
+    """
+    from adaptive_qs.data.encode import encode_file
+
+    try:
+        return encode_file(path, schema, progress)
+    except DataError as error:
+        if not any(said in str(error) for said in _OF_ANOTHER_TOOL):
+            raise
+        raise DataError(
+            f"{error}; a table of another tool must be brought to the schema first: round its "
+            "numbers, and clip them to the declared range"
+        ) from None
