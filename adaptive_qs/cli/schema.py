@@ -31,7 +31,10 @@ def init(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Propose a schema from the data: review it, it is not private."""
+    """Propose a schema from the data: review it, it is not private.
+
+    With --out it also lists the columns and what there is to review.
+    """
     from adaptive_qs.data.propose import propose
 
     _check_out(out, force, data)
@@ -39,6 +42,10 @@ def init(
     for reason in proposal.reasons:
         warn(f"left out: {reason}")
     warn("taken from the data, not private: replace values and ranges by public knowledge")
+    if out is not None:
+        from adaptive_qs.cli.checklist import emit_checklist
+
+        emit_checklist(proposal.schema.columns, str(out))
     _deliver(proposal.schema, out)
 
 
@@ -49,15 +56,26 @@ def check(
         Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
     ] = None,
 ) -> None:
-    """Check a schema, and whether a table fits it."""
-    from adaptive_qs.data.review import check_schema
+    """Check a schema, and whether a table fits it.
+
+    Of a proposed schema it lists what is left to review.
+    """
+    from adaptive_qs.data.kinds import is_table_file
+    from adaptive_qs.data.review import check_schema, left_as_proposed
     from adaptive_qs.data.schema import Schema
 
+    if is_table_file(schema):
+        mend = f"init {schema} proposes one" if data is None else f"check {data} {schema}"
+        raise InputError(f"{schema}: is a table; the schema comes first: adaptive-qs schema {mend}")
     loaded = Schema.load(schema)
     for advice in check_schema(loaded):
         warn(advice)
     codes = sum(column.size for column in loaded.columns)
     emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
+    if left := left_as_proposed(loaded):
+        from adaptive_qs.cli.checklist import emit_checklist
+
+        emit_checklist(left, str(schema))
     if data is not None:
         from adaptive_qs.data.encode import encode_file
 

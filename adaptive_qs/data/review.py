@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from adaptive_qs.data.categories import CategoricalColumn
 from adaptive_qs.data.schema import AnyColumn, Schema
@@ -37,9 +38,15 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     if is_unreviewed(schema) and not unreviewed_schema:
         raise SchemaError(
             "the schema was taken from the data, which the privacy promise does not cover: review "
-            f'it and remove "{TAKEN_FROM_DATA}" from its description, or give --unreviewed-schema '
-            "(in Python unreviewed_schema=True)"
+            f'it and remove "{TAKEN_FROM_DATA}" from its description (adaptive-qs schema check '
+            "lists what is left to do), or give --unreviewed-schema (in Python "
+            "unreviewed_schema=True)"
         )
+
+
+def left_as_proposed(schema: Schema) -> tuple[AnyColumn, ...]:
+    """The columns of which nobody has said yet that they were reviewed."""
+    return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
 
 
 def check_schema(schema: Schema) -> tuple[str, ...]:
@@ -55,22 +62,31 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
             "take that sentence out of its description"
         ]
     )
+    left = left_as_proposed(schema)
+    if left:
+        some, verb = _named([repr(c.name) for c in left]), "is" if len(left) == 1 else "are"
+        advice.append(
+            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed ({some}): take "
+            f'"{AS_PROPOSED}" out of the description of each that was reviewed'
+        )
     named: dict[str, list[str]] = {}
     for column in schema.columns:
         for line in _column_advice(column):
             named.setdefault(line, []).append(repr(column.name))
     for line, names in named.items():
-        some = ", ".join(names[:MAX_NAMED])
-        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        advice.append(
-            f"column {some} {line}" if len(names) == 1 else f"each of {some}{more} {line}"
-        )
+        some = _named(names)
+        advice.append(f"column {some} {line}" if len(names) == 1 else f"each of {some} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
     if len(largest) == 2 and cells > MANY_CELLS:
         both = " and ".join(repr(column.name) for column in largest)
         advice.append(f"columns {both} have {cells} cells together: use wider bins")
     return tuple(advice)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _column_advice(column: AnyColumn) -> list[str]:

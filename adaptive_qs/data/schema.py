@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.data.any_column import VARIANTS, AnyColumn, Column
 from adaptive_qs.data.column import Text
+from adaptive_qs.data.kinds import is_table_file
 from adaptive_qs.data.private import PrivateColumn
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import SchemaError
@@ -195,6 +196,10 @@ def _column_label(content: Any, index: int) -> str:
 
 def _content_of(path: str | Path) -> Any:
     """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
+    if is_table_file(path):
+        raise SchemaError(
+            f"{path}: is a table, not a schema: adaptive-qs schema init {path} proposes one"
+        )
     is_bundle = False
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)

@@ -1,0 +1,123 @@
+"""What there is to review in a proposed schema, column by column: for the owner, not private."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from adaptive_qs.cli.output import Row, counted, emit_columns, emit_rows
+
+if TYPE_CHECKING:
+    from adaptive_qs.data.any_column import AnyColumn
+
+_WIDTH = 64
+"""Characters of a list of values."""
+_OWN = 3
+"""Values with a bin of their own that are named."""
+_HEADINGS = ("column", "type", "taken from the rows", "codes")
+
+
+def emit_checklist(columns: Sequence[AnyColumn], path: str) -> None:
+    """Print one line for each column, then what to look at.
+
+    Args:
+        columns: those that are left as proposed, at least one.
+        path: of the schema file.
+    """
+    rows = [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns]
+    emit_columns(_HEADINGS, [tuple(map(_printable, row)) for row in rows])
+    emit_rows(
+        "To review, with what is known without the rows:", [*_questions(columns), *_end(path)]
+    )
+
+
+def _questions(columns: Sequence[AnyColumn]) -> list[Row]:
+    kinds = {column.type for column in columns}
+    rows: list[Row] = [("column", "may it be shared? If not, list its name under ignore")]
+    if "categorical" in kinds:
+        rows.append(("values", "could others occur? Add them, or a catch_all; is the order right?"))
+    if kinds - {"categorical", "boolean"}:
+        rows.append(("range", 'which ends are public? "outside": "clip" moves what is beyond'))
+    if kinds & {"integer", "numeric"}:
+        rows.append(("bins", "round or usual limits? A bin each for 0, top codes and the like?"))
+    rows.append(("missing", "may cells be empty, or say that a value is not known?"))
+    return rows
+
+
+def _end(path: str) -> list[Row]:
+    from adaptive_qs.data.review import AS_PROPOSED, TAKEN_FROM_DATA
+
+    return [
+        ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
+        ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
+        ("what is left", f"adaptive-qs schema check {path}"),
+    ]
+
+
+def _kind(column: AnyColumn) -> str:
+    ordered = column.type == "categorical" and column.ordered
+    return f"{column.type}, ordered" if ordered else column.type
+
+
+def _taken(column: AnyColumn) -> str:
+    """The values or the range, the bins, and the missing markers of a column."""
+    from adaptive_qs.data.categories import BooleanColumn, CategoricalColumn
+    from adaptive_qs.data.moments import MomentColumn
+    from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
+
+    if isinstance(column, CategoricalColumn):
+        text = _listed([str(value) for value in column.labels])
+    elif isinstance(column, BooleanColumn):
+        text = "false, true"
+    elif isinstance(column, IntegerColumn):
+        text = f"{column.min} to {column.max}{_bins(column)}"
+    elif isinstance(column, NumericColumn):
+        low, high = column.bin_edges[0], column.bin_edges[-1]
+        if column.grid is not None:
+            high = column.grid[1][-1] / 10 ** (column.decimals or 0)
+        text = f"{low:.9g} to {high:.9g}{_bins(column)}"
+    elif isinstance(column, MomentColumn):
+        text = f"{column.min} to {column.max} by {column.granularity}"
+    else:
+        text = "bins or values to be learnt"
+    markers = ", ".join(marker or "empty cell" for marker in column.missing)
+    return f"{text}; missing: {markers}" if markers else text
+
+
+def _listed(values: Sequence[str]) -> str:
+    """All values, or the first ones and the last."""
+    shown = [
+        value if len(value) <= _WIDTH // 2 else f"{value[: _WIDTH // 2]}..." for value in values
+    ]
+    text = ", ".join(shown)
+    if len(text) <= _WIDTH:
+        return text
+    kept = shown[:-1]
+    while len(kept) > 1 and len(", ".join([*kept, "...", shown[-1]])) > _WIDTH:
+        kept.pop()
+    return ", ".join([*kept, "...", shown[-1]])
+
+
+def _bins(column: AnyColumn) -> str:
+    """The number of bins, and which values have one of their own."""
+    from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
+
+    own: list[str] = []
+    if isinstance(column, IntegerColumn):
+        if column.starts is None:
+            return ""
+        ends = pairwise((*column.starts, column.max + 1))
+        own = [str(start) for start, end in ends if end == start + 1]
+    elif isinstance(column, NumericColumn) and column.grid is not None:
+        unit = 10 ** (column.decimals or 0)
+        own = [f"{first / unit:.9g}" for first, last in zip(*column.grid) if first == last]
+    words = f" in {counted(column.num_values, 'bin')}"
+    if not own:
+        return words
+    more = f" and {len(own) - _OWN:,} more" if len(own) > _OWN else ""
+    return f"{words}, own {'bin' if len(own) == 1 else 'bins'}: {', '.join(own[:_OWN])}{more}"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
