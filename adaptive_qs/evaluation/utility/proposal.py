@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,6 +21,8 @@ LEAST_GAIN = 0.05
 """AUROC above a coin's that a model of true rows must reach."""
 DEVIATIONS = 3
 """Standard deviations of a coin's AUROC that it must also be above: 0.13 % of coins are."""
+NEARLY_PERFECT = 0.99
+"""AUROC of true rows from which a target says only whether the synthetic table kept a rule."""
 MAX_CANDIDATES = 50
 MAX_TRIED = 10
 """Candidates that a model is trained for."""
@@ -32,10 +35,11 @@ def propose_target(true: CodedTable) -> Target:
 
     A column can serve if it makes a target without grouping, its second most frequent class has
     10 % of the rows, no other column alone (nearly) determines it, and boosted trees that learnt
-    from true rows predict other true rows better than a coin does. Of several columns the one is
-    taken of whose entropy the other columns tell most on average, to three decimals; ties go to
-    fewer classes, then to the later column. At most the last 50 columns are looked at, and a model
-    is trained for at most ten.
+    from true rows predict other true rows better than a coin does, but not (nearly) perfectly, as
+    they do a function of several columns: that is taken, and said, only where no other column that
+    was tried can serve. Of several columns the one is taken of whose entropy the other columns tell
+    most on average, to three decimals; ties go to fewer classes, then to the later column. At most
+    the last 50 columns are looked at, and a model is trained for at most ten.
 
     Raises:
         DataError: no column can serve.
@@ -48,14 +52,24 @@ def propose_target(true: CodedTable) -> Target:
             told = round(float(told_by_others(true, target).mean()), 3)
             ranked.append(((position == last, told, -target.classes, position), target))
     tried = 0
+    perfect: Target | None = None
     for _, target in sorted(ranked, key=lambda item: item[0], reverse=True):
         if determining(true, target):
             continue
         if tried == MAX_TRIED:
             break
         tried += 1
-        if _is_predictable(true, target):
+        area, least = _true_rows_reach(true, target)
+        if least <= area < NEARLY_PERFECT:
             return target
+        if perfect is None and area >= max(least, NEARLY_PERFECT):
+            perfect = target
+    if perfect is not None:
+        said = (
+            "true rows predict the target (nearly) perfectly, and no better one was found: the "
+            "scores say whether the synthetic table kept that, and little else"
+        )
+        return replace(perfect, limitations=(*perfect.limitations, said))
     raise DataError(
         "no target can be predicted: it takes a column of 2 to 20 classes, the second of them with "
         f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column alone "
@@ -76,8 +90,10 @@ def _balanced_target(true: CodedTable, position: int) -> Target | None:
     return target if np.sort(counts)[-2] >= SECOND_CLASS * true.num_rows else None
 
 
-def _is_predictable(true: CodedTable, target: Target) -> bool:
-    """Whether boosted trees predict the target better than a coin does.
+def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:
+    """AUROC of boosted trees that learnt from true rows, and the least that no coin reaches.
+
+    Where a half has one class only, the first is 0.5, which is less than the second.
 
     The variance of a coin's AUROC is (n + m + 1) / (12 n m) with n rows of the class and m others
     (Mann and Whitney 1947); that of a mean over classes is at most the square of the mean standard
@@ -91,9 +107,9 @@ def _is_predictable(true: CodedTable, target: Target) -> bool:
     features, labels = feature_matrix(true, others, rows), labels[rows]
     present, counts = np.unique(labels[half:], return_counts=True)
     if min(len(present), len(np.unique(labels[:half]))) < 2:
-        return False
+        return 0.5, 1.0
     run_tasks([partial(model.fit, features[:half], labels[:half])], workers=1)
     area = auroc(class_probabilities(model, features[half:], target.classes), labels[half:])
     rest = counts.sum() - counts
     deviation = float(np.sqrt((counts + rest + 1) / (12 * counts * rest)).mean())
-    return area - 0.5 >= max(LEAST_GAIN, DEVIATIONS * deviation)
+    return area, 0.5 + max(LEAST_GAIN, DEVIATIONS * deviation)

@@ -113,6 +113,19 @@ def test_a_target_that_only_several_columns_together_tell_is_proposed():
     assert propose_target(true).attribute == 2
 
 
+def test_a_function_of_several_columns_is_proposed_only_where_nothing_else_serves():
+    """Parity of two columns: no column alone tells it, both together tell all of it."""
+    other = RNG.integers(0, 2, ROWS)
+    parity = COIN ^ other
+    useful = noisy(COIN, 0.4, 2)
+    target = propose_target(table(noisy(COIN, 0.4, 2), useful, COIN, other, parity))
+    assert target.attribute in (0, 1, 2)
+    assert target.limitations == ()
+    alone = propose_target(table(COIN, other, parity))
+    assert alone.attribute == 2
+    assert "perfectly, and no better one was found" in alone.limitations[-1]
+
+
 def test_what_determines_a_target_is_found_but_a_number_of_the_row_is_not():
     fine = RNG.integers(0, 8, ROWS)
     nearly = noisy(fine, 0.05, 8)
