@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 from adaptive_qs.errors import InputError, ResourceExceeded
 
@@ -70,6 +73,12 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     if workers > MOST_WORKERS:
         raise InputError(f"{name} is {workers:,}: give at most {MOST_WORKERS:,}")
     return workers
+
+
+@cache
+def linear_algebra() -> ThreadpoolController:
+    """Limits the threads that NumPy and SciPy use; finding their libraries takes milliseconds."""
+    return ThreadpoolController()
 
 
 def _parsed(ceiling: Any) -> int:

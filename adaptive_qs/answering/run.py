@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from adaptive_qs.answering.measure import check_noise, estimate, measure
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import linear_algebra
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
@@ -84,7 +84,7 @@ def answer_sets(
     answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
     pending: deque[Future[SetAnswers]] = deque()
     # Products are small: several threads of the linear algebra would be in each other's way.
-    with ThreadpoolController().limit(limits=1), ThreadPoolExecutor(1) as pool:
+    with linear_algebra().limit(limits=1), ThreadPoolExecutor(1) as pool:
         for group in _groups(mechanism, answerer.sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.certified.limits import check_dense
 from adaptive_qs.strategy.hdmm.axis import exchangeable, optimize_axis
@@ -81,11 +81,11 @@ def product_candidates(
     if max(products.sizes) > SEARCHED_AXIS:
         return
     noise, rng = Noise.GAUSSIAN, np.random.default_rng(0)
-    with threadpool_limits(1):  # many small solves
+    with linear_algebra().limit(limits=1):  # many small solves
         found = optimize_product(products, noise, settings, rng, restarts=1)
     yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
     if 1 < len(products) <= MOST_GROUPED:
-        with threadpool_limits(1):
+        with linear_algebra().limit(limits=1):
             unions = [
                 optimize_union(products, noise, settings, rng, groups)
                 for groups in _groupings(products, settings, rng)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from adaptive_qs.machine import linear_algebra
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.solution import Solution
@@ -56,7 +56,8 @@ def solve_all(
     tell = progress or (lambda done, total: None)
     solutions = []
     threads = min(jobs, len(subworkloads))
-    with threadpool_limits(None if threads == 1 else 1), ThreadPoolExecutor(threads) as pool:
+    limit = None if threads == 1 else 1
+    with linear_algebra().limit(limits=limit), ThreadPoolExecutor(threads) as pool:
         for done, solution in enumerate(pool.map(solver, subworkloads), start=1):
             solutions.append(solution)
             tell(done, len(subworkloads))
