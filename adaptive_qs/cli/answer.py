@@ -94,7 +94,7 @@ def answer(
     if is_unreviewed(described) and unreviewed_schema:
         warn(f"{schema}: {UNREVIEWED}")
     wanted = DEFAULT_GAP if gap is None else gap
-    with progress_bars() as bars:
+    with options.naming_queries(queries), progress_bars() as bars:
         answers = api.answer(
             data,
             described,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import AdaptiveQsError, InputError
 
 _BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
 
@@ -191,6 +192,16 @@ Rows = Annotated[
         "--rows", "N", "Rows of the synthetic table.", _OUTPUT, "the noisy number of private rows"
     ),
 ]
+PublicRows = Annotated[
+    int | None,
+    option(
+        "--rows",
+        "N",
+        "About how many rows the table will have, as far as is public: tells the rows of a cell "
+        "beside the error.",
+        None,
+    ),
+]
 Seed = Annotated[
     int | None,
     option(
@@ -267,3 +278,19 @@ def query_spec(
         raise InputError(f"--queries is {family!r}: give one of {', '.join(get_args(Family))}")
     numbers = workload_spec(None, ways or "2")
     return {"version": 1, "parts": [{"ways": numbers, "queries": family}]}
+
+
+@contextmanager
+def naming_queries(family: str | None) -> Iterator[None]:
+    """Errors about what `query_spec` made of --queries name the option, not a file's part."""
+    try:
+        yield
+    except AdaptiveQsError as error:
+        words = str(error).removeprefix(_SPEC_PLACE)
+        if family is not None and words != str(error):
+            error.args = (f"--queries {family}: {words}",)
+        raise
+
+
+_SPEC_PLACE = "workload: part 1: "
+"""Where errors about the content of a workload that is no file are."""

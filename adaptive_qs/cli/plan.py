@@ -14,6 +14,7 @@ from adaptive_qs.cli.batch import (
     tell_limits,
     title,
 )
+from adaptive_qs.cli.cells import Cells, check_public_rows
 from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, progress_bars
 from adaptive_qs.errors import InputError
 
@@ -31,6 +32,7 @@ def plan(
     rho: options.Rho = None,
     cost: options.Cost = None,
     learning_share: options.LearningShare = 0.1,
+    rows: options.PublicRows = None,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
     jobs: options.Jobs = None,
@@ -45,13 +47,14 @@ def plan(
         schema = demo_schema()
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
+    check_public_rows(rows)
     spec = options.query_spec(workload, ways, queries)
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.planning import DEFAULT_GAP
 
     wanted = DEFAULT_GAP if gap is None else gap
-    with progress_bars() as bars:
+    with options.naming_queries(queries), progress_bars() as bars:
         planned = api.plan(
             schema,
             spec,
@@ -68,10 +71,13 @@ def plan(
         )
     tell_limits(planned, mechanism, wanted)
     tell_largest(planned)
+    cells = Cells.of(planned, rows)
     if as_json:
-        emit_json(plan_json(planned))
+        emit_json({**plan_json(planned), **cells.json()})
         return
-    emit_rows(title(planned), plan_lines(planned))
+    lines = plan_lines(planned)
+    lines.insert([name for name, _ in lines].index("solved"), cells.line())
+    emit_rows(title(planned), lines)
     emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
 
 
