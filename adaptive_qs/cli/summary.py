@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,20 +58,25 @@ class Outcome:
             "out": None if self.out is None else str(self.out),
             "release": None if self.bundle is None else str(self.bundle),
             "ledger": closing_json(self.closed),
-            "alone": _alone(self.release)[0],
+            "alone": list(self.alone),
         }
+
+    @cached_property
+    def alone(self) -> tuple[str, ...]:
+        """Columns whose combinations were asked for and none was measured."""
+        from adaptive_qs.release.alone import alone_columns
+
+        return alone_columns(self.release)
 
     @property
     def warning(self) -> str | None:
         """What is poor about the table, told from what was released; None where nothing is."""
-        alone, wanted = _alone(self.release)
-        if not alone:
+        if not self.alone:
             return None
-        columns = f"{len(alone):,} of {counted(wanted, 'column')}"
-        verb = "is" if len(alone) == 1 else "are"
+        verb = "is" if len(self.alone) == 1 else "are"
         return (
-            f"{columns} {verb} independent of all others at this budget: use coarser bins, fewer "
-            "columns or more budget"
+            f"{self._share_alone()} {verb} independent of all others at this budget: use coarser "
+            "bins, fewer columns or more budget"
         )
 
     def lines(self) -> list[Row]:
@@ -98,12 +104,16 @@ class Outcome:
         return [*rows, ("next", shlex.join(["python", "-m", "adaptive_qs", *self._next()]))]
 
     def _alone_row(self) -> list[Row]:
-        alone, wanted = _alone(self.release)
+        alone = self.alone
         if not alone:
             return []
         more = f" and {len(alone) - 6:,} more" if len(alone) > 6 else ""
         shown = f"{', '.join(alone[:6])}{more}: no combination measured"
-        return [("alone", f"{len(alone):,} of {counted(wanted, 'column')}: {shown}")]
+        return [("alone", f"{self._share_alone()}: {shown}")]
+
+    def _share_alone(self) -> str:
+        """Such as "2 of 15 columns"."""
+        return f"{len(self.alone):,} of {counted(len(self.release.schema.columns), 'column')}"
 
     def _next(self) -> list[str]:
         if self.out is None:
@@ -135,12 +145,3 @@ def _measured(release: Release) -> str:
     inside = sum(any(set(names(c)) <= m for m in chosen) for c in release.workload.cliques)
     whole = counted(len(release.workload), "marginal")
     return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
-
-
-def _alone(release: Release) -> tuple[list[str], int]:
-    """The attributes whose combinations were wanted and none was measured, and how many were
-    wanted."""
-    wanted = {i for c in release.workload.cliques if len(c) > 1 for i in c}
-    seen = {name for past in release.rounds if len(past.clique) > 1 for name in past.clique}
-    names = release.workload.domain.clique_names(tuple(sorted(wanted)))
-    return [name for name in names if name not in seen], len(names)

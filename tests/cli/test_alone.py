@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from adaptive_qs.cli.summary import Outcome
+from adaptive_qs.release.alone import alone_columns
+from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
 
 NAMES = [f"c{i}" for i in range(9)]
@@ -24,12 +26,11 @@ def wide(run):
 
 
 def outcome(release, *combinations):
-    """A run that measured one column and these combinations."""
-    single, *_ = release.rounds
-    rounds = tuple(
-        single.model_copy(update={"clique": clique}) for clique in (("c8",), *combinations)
-    )
-    changed = replace(release, rounds=rounds)
+    """A run that measured all columns and these combinations."""
+    singles = {c: e for c, e in release.estimates.items() if len(c) < 2}
+    some = next(iter(singles.values()))
+    cliques = [release.workload.domain.clique(names) for names in combinations]
+    changed = replace(release, estimates={**singles, **dict.fromkeys(cliques, some)})
     return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None)
 
 
@@ -61,9 +62,31 @@ def test_the_warning_comes_with_the_list_on_either_output(run, ways):
     run_of = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.01", "--ways", ways]
     said = run(*run_of, "--insecure-seed", "1", "--release", "one.zip", "--json")
     listed = json.loads(said.out)["alone"]
-    rounds = Release.load("one.zip").rounds
-    joined = {name for past in rounds if len(past.clique) > 1 for name in past.clique}
+    released = Release.load("one.zip")
+    names = released.workload.domain.clique_names
+    joined = {name for c in released.estimates if len(c) > 1 for name in names(c)}
     assert listed == ([] if ways == "1" else [name for name in NAMES if name not in joined])
     assert ("independent of all others" in said.err) == bool(listed)
     shown = run(*run_of, "--insecure-seed", "1", "--release", "two.zip")
     assert shown.err == said.err
+
+
+@pytest.mark.parametrize("ways", ["1", "2"])
+def test_a_constant_column_is_never_alone_and_the_page_says_the_same(run, ways):
+    """At this budget no pair of nine columns is measured; one of them has one code."""
+    sizes = {name: 1 if name == "c4" else 2 for name in NAMES}
+    Path("s.json").write_text(json.dumps(sizes))
+    cells = ["0" if name == "c4" else str(k % 2) for k, name in enumerate(NAMES)]
+    Path("t.csv").write_text("\n".join([",".join(NAMES), *[",".join(cells)] * 64]) + "\n")
+    options = ["--rho", "1e-6", "--ways", ways, "--insecure-seed", "1", "--release", "r.zip"]
+    said = run("synthesize", "t.csv", "--schema", "s.json", *options, "--json")
+    assert said.code == 0, said
+    found = Release.load("r.zip")
+    alone = json.loads(said.out)["alone"]
+    assert alone == list(alone_columns(found))
+    if ways == "1":
+        assert alone == []
+    else:
+        assert alone
+        assert "c4" not in alone
+    assert ("No combination measured with" in release_page(found)) == bool(alone)

@@ -11,11 +11,11 @@ import pytest
 
 from adaptive_qs import Schema, Synthesizer
 from adaptive_qs.domain import Domain, subsets
+from adaptive_qs.release.alone import alone_columns
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.page import COLUMNS_SHOWN, MARGINALS_SHOWN, release_page
 from adaptive_qs.release.page.axes import MOST_LINES, MOST_STEPS, axis_of
 from adaptive_qs.release.page.budget import budget_parts
-from adaptive_qs.release.page.combinations import alone_columns
 from adaptive_qs.release.page.noise import (
     expected_l1,
     group_variance,
@@ -26,6 +26,7 @@ from adaptive_qs.release.page.noise import (
 from adaptive_qs.residual.arrays import decompose
 from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.workload.workload import Workload
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e😀" + "x" * 500
 COLUMNS = [
@@ -263,6 +264,34 @@ def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
     pair = tuple(sorted(map(domain.names.index, several[:2])))
     one = replace(none, estimates={**singles, pair: next(iter(singles.values()))})
     assert alone_columns(one) == tuple(several[2:])
+
+
+@pytest.mark.parametrize(
+    ("asked", "alone"),
+    [
+        ([(0,), (1,), (2,), (3,)], []),  # no combination
+        ([(0,), (1, 2)], [1, 2]),  # none of column 0
+        ([(0, 3), (1, 3)], []),  # only with column 3, of one code
+        ([(0, 3), (0, 1, 3)], [0, 1]),
+    ],
+)
+def test_a_column_is_alone_only_if_something_was_asked_that_can_be_lost(bundle, asked, alone):
+    domain = bundle.workload.domain
+    assert [size > 1 for size in domain.sizes] == [True, True, True, False]
+    singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
+    workload = Workload(domain, dict.fromkeys(asked, 1.0))
+    found = replace(bundle, workload=workload, estimates=singles)
+    assert alone_columns(found) == tuple(domain.names[i] for i in alone)
+    assert ("No combination measured with" in release_page(found)) == bool(alone)
+
+
+def test_a_measured_combination_with_a_column_of_one_code_is_no_company(bundle):
+    singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
+    past = bundle.rounds[0].model_copy(
+        update={"clique": bundle.workload.domain.clique_names((1, 3))}
+    )
+    found = replace(bundle, estimates=singles, rounds=(past,))
+    assert "age" in alone_columns(found)
 
 
 def test_a_page_of_a_ledger_run_names_the_place(bundle):

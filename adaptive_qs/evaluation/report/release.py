@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adaptive_qs.release.alone import alone_columns
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.page.budget import BudgetPart, budget_parts
-from adaptive_qs.release.page.combinations import RoundRow, alone_columns, round_rows
+from adaptive_qs.release.page.combinations import RoundRow, round_rows
 from adaptive_qs.release.statement import Statement
 
 

@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from adaptive_qs.pages.rendering import render
+from adaptive_qs.release.alone import alone_columns
 from adaptive_qs.release.page.budget import budget_parts
 from adaptive_qs.release.page.combinations import (
     UNMEASURED_SHOWN,
-    alone_columns,
     pair_map,
     partners,
     round_rows,

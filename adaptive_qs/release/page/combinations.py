@@ -119,12 +119,6 @@ def partners(bundle: Bundle) -> dict[int, set[int]]:
     return found
 
 
-def alone_columns(bundle: Bundle) -> tuple[str, ...]:
-    """Columns with several codes of which no combination was measured, in the schema's order."""
-    names = bundle.workload.domain.names
-    return tuple(names[i] for i, others in partners(bundle).items() if not others)
-
-
 def pair_map(
     bundle: Bundle, model: ReferenceModel, total: float, columns: Sequence[int]
 ) -> HeatMap:
