@@ -81,6 +81,21 @@ def _marginals(evaluation: Evaluation) -> None:
             ("RMSE", _rmse(evaluation)),
         ],
     )
+    if (asked := evaluation.queries) is not None:
+        emit_figures(
+            ["queries", "number", "RMSE", "in rows", "fresh sample", "independent columns"],
+            [
+                (
+                    part.title,
+                    f"{part.queries:,}",
+                    f"{part.rmse:.3g}",
+                    f"{part.rmse * evaluation.pair.true.num_rows:,.4g}",
+                    f"{part.fresh:.3g}",
+                    f"{part.independent:.3g}" if part.ways > 1 else "n/a",
+                )
+                for part in asked.parts
+            ],
+        )
     worst = sorted(distance.per_clique, key=lambda clique: -clique.l1)[:WORST_SHOWN]
     emit_figures(
         ["worst marginals", "cells", "error"],

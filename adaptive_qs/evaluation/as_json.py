@@ -36,6 +36,7 @@ def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str,
             if asked is None
             else asked.queries,
         },
+        "query_parts": [] if asked is None else [asdict(part) for part in asked.parts],
         "per_clique": [asdict(clique) for clique in distance.per_clique],
         "total_variation": [asdict(part) for part in evaluation.total_variation],
         "association": _association(evaluation.association),

@@ -71,6 +71,12 @@ class PartError:
     fresh: float
     independent: float
 
+    @property
+    def title(self) -> str:
+        """Such as "prefix and marginal of 2 columns"."""
+        columns = "single columns" if self.ways == 1 else f"{self.ways} columns"
+        return f"{' and '.join(self.families)} of {columns}"
+
 
 @dataclass(frozen=True)
 class QueryError:
@@ -91,6 +97,11 @@ class QueryError:
     def weighted(self) -> bool:
         """Whether some query counts more or less than once."""
         return any(part.weighted for part in self.parts)
+
+    @property
+    def joint(self) -> bool:
+        """Whether some query is of several columns, so that independence says something."""
+        return any(part.ways > 1 for part in self.parts)
 
     @property
     def rmse(self) -> float:

@@ -10,7 +10,14 @@ import pytest
 from adaptive_qs import Schema, Synthesizer
 from adaptive_qs.release.page import release_page
 
-from ..evaluation.report.made import COLUMNS, HOSTILE, made_evaluation, made_schema, page_of
+from ..evaluation.report.made import (
+    COLUMNS,
+    HOSTILE,
+    made_evaluation,
+    made_schema,
+    page_of,
+    queries,
+)
 from .seen import Seen
 
 REQUIRED = "ADAPTIVE_QS_BROWSER"
@@ -59,7 +66,12 @@ def files(tmp_path_factory):
     (folder / "report.html").write_text(report)
     wide = [{"name": f"column {k}", "type": "integer", "min": 0, "max": 9} for k in range(24)]
     schema = Schema.parse({"version": 1, "columns": [*COLUMNS[1:2], *wide]})
-    many = page_of(made_evaluation(schema, utility=None), schema, ("true.csv", "made.csv"), None)
+    many = page_of(
+        made_evaluation(schema, utility=None, queries=queries()),
+        schema,
+        ("true.csv", "made.csv"),
+        None,
+    )
     (folder / "wide.html").write_text(many)
     return folder
 

@@ -34,6 +34,7 @@ RUNS = {
     "evaluate": [
         COMPARED,
         [*COMPARED, *MODELS],
+        [*COMPARED, "--workload", "ranges.json"],
     ],
     "ledger show": [["ledger", "show", "--ledger", "v.ledger", "--json"]],
     "ledger verify": [["ledger", "verify", "--ledger", "v.ledger", "--json"]],
@@ -71,6 +72,8 @@ def printed(tmp_path_factory):
     reader = Reader(tmp_path_factory.mktemp("json"))
     make = "python docs/example/make_visits.py --rows 300"
     reader.shell(f"{make}; {make} --seed 2 --out control.csv; cp docs/example/schema.json .")
+    ranges = {"version": 1, "parts": [{"attributes": [["age"]], "queries": "range"}]}
+    (reader.folder / "ranges.json").write_text(json.dumps(ranges))
     reader.program(["ledger", "create", "--ledger", "v.ledger", "--epsilon", "3"])
     found = {}
     for command, calls in RUNS.items():

@@ -7,13 +7,15 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation import query_error as module
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.query_error import load_compared, query_error, squared_error
+from adaptive_qs.evaluation.query_error import load_compared, query_error
+from adaptive_qs.evaluation.query_squares import squared_error
 from adaptive_qs.workload.axis_queries import Circular, Prefix, Range
 from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.matrix_queries import CustomAxis
@@ -84,6 +86,54 @@ def test_the_error_is_that_of_every_query_weighted(workers, tmp_path):
     assert set(workload.cliques) == {
         (0,), (1,), (2,), (3,), (0, 1), (1, 2), (2, 3), (0, 1, 2)
     }  # fmt: skip
+
+
+def test_a_fresh_sample_errs_as_told(tmp_path):
+    """Mean squares over pairs of samples of one population, within five standard errors of both;
+    the population is the true table, in which columns depend on each other."""
+    queries = loaded(tmp_path, PARTS)[1]
+    rng = np.random.default_rng(3)
+    squares, told = [], []
+    for _ in range(200):
+        picked = (rng.integers(0, TRUE.num_rows, rows) for rows in (50, 30))
+        sample, other = (
+            CodedTable.from_codes(DOMAIN, [column[rows] for column in TRUE.columns])
+            for rows in picked
+        )
+        found = query_error(JointCodes(TablePair(sample, other)), queries)
+        squares.append([part.rmse**2 for part in found.parts])
+        told.append([part.fresh**2 for part in found.parts])
+    error = 5 * np.hypot(np.std(squares, axis=0), np.std(told, axis=0)) / np.sqrt(200)
+    assert np.all(np.abs(np.mean(squares, axis=0) - np.mean(told, axis=0)) <= error)
+
+
+def test_independent_columns_err_as_told(tmp_path):
+    """Mean squares over tables drawn from the product, within five standard errors."""
+    queries = loaded(tmp_path, PARTS)[1]
+    rng = np.random.default_rng(4)
+    singles = [share(TRUE, (i,)) for i in range(len(DOMAIN))]
+    squares = []
+    for _ in range(200):
+        columns = [rng.choice(len(part), 30, p=part) for part in singles]
+        pair = TablePair(TRUE, CodedTable.from_codes(DOMAIN, columns))
+        found = query_error(JointCodes(pair), queries)
+        squares.append([part.rmse**2 for part in found.parts])
+    told = np.array([part.independent**2 for part in found.parts])
+    error = 5 * np.std(squares, axis=0) / np.sqrt(200)
+    assert np.all(np.abs(np.mean(squares, axis=0) - told) <= error)
+
+
+def test_parts_are_named_and_add_up(tmp_path):
+    parts = [*PARTS, {"attributes": [["a", "c"]], "queries": "absdiff"}]
+    found = query_error(JointCodes(PAIR), loaded(tmp_path, parts)[1])
+    assert [part.title for part in found.parts] == [
+        "prefix and marginal of single columns", "affine of 2 columns",
+        "circular and marginal of 2 columns", "range of 3 columns", "random of 2 columns",
+        "absdiff of 2 columns",
+    ]  # fmt: skip
+    assert [part.sets for part in found.parts] == [4, 2, 1, 1, 1, 1]
+    squares = sum(part.queries * part.rmse**2 for part in found.parts)
+    assert found.rmse == pytest.approx(math.sqrt(squares / found.queries), rel=1e-12)
 
 
 def test_of_marginals_it_is_the_error_of_the_cells():

@@ -15,18 +15,21 @@ GRADES: tuple[tuple[Grade, str], ...] = (("good", "close"), ("fair", "usable"), 
 def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence:
     """How close the workload's marginals are, on which scale."""
     found = evaluation.workload
-    marginals = counted(len(found.per_clique), "marginal")
+    number = counted(len(found.per_clique), "marginal")
+    marginals = f"The workload's {number}"
+    if evaluation.queries is not None:
+        marginals = f"The {number} of the workload's columns"
     measured = (
-        f"The workload's {marginals} differ by "
-        f"{significant(found.mean_l1)} on average (L1: 0 is equal, 2 has nothing in common): "
-        f"{share(found.mean_l1 / 2)} of the rows would have to move to another cell."
+        f"{marginals} differ by {significant(found.mean_l1)} on average (L1: 0 is equal, 2 has "
+        f"nothing in common): {share(found.mean_l1 / 2)} of the rows would have to move to "
+        "another cell."
     )
     if not scale.per_clique:
         return Sentence("plain", "no scale", f"{measured} They are too large for a comparison.")
     of_them = "" if scale.all else f" {len(scale.per_clique):,} of them, with mean error "
     of_them += "" if scale.all else f"{significant(scale.l1)}, give the scale."
     grade, placed = _placed(scale, f"sample of {count(evaluation.pair.synthetic.num_rows)} rows")
-    brief = f"The workload's {marginals} differ by {significant(found.mean_l1)} on average."
+    brief = f"{marginals} differ by {significant(found.mean_l1)} on average."
     return Sentence(
         *grade, f"{measured}{of_them} A fresh {placed}", brief=f"{brief}{of_them} A fresh {placed}"
     )

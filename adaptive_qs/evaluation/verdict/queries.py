@@ -19,15 +19,16 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     if asked is None:
         return None
     rows = evaluation.pair.true.num_rows
+    number = counted(asked.queries, "query", "queries")
     text = (
-        f"The workload's {counted(asked.queries, 'query', 'queries')} are off by "
-        f"{share(asked.rmse)} of the rows, {significant(asked.rmse * rows)} of "
-        f"{counted(rows, 'row')} (root mean square{', weighted' if asked.weighted else ''}); a "
-        f"fresh sample would be by about {share(asked.fresh)}"
+        f"The workload's {number} {'is' if asked.queries == 1 else 'are'} off by "
+        f"{share(asked.rmse)} of the rows ({significant(asked.rmse * rows)} of {rows:,}; root mean "
+        f"square{', weighted' if asked.weighted else ''}), a fresh sample by about "
+        f"{share(asked.fresh)}"
     )
-    if max(part.ways for part in asked.parts) > 1:
+    if asked.joint:
         text += f", independent columns by {share(asked.independent)}"
     room = asked.independent - asked.fresh
     if room > LEAST_ROOM * asked.fresh:
         text += f": the table is {way_of((asked.rmse - asked.fresh) / room)}"
-    return Sentence("plain", "queries", f"{text}.")
+    return Sentence("plain", "queries", f"{text}.", ((number, "queries"),))

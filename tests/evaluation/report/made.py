@@ -12,6 +12,7 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import CliqueError, TotalVariation, WorkloadDistance
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.query_error import PartError, QueryError
 from adaptive_qs.evaluation.report import report_page
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
@@ -66,6 +67,13 @@ def membership(lower=-0.01, upper=0.05, bound=0.4621):
     score = AttackScore("nearest row", (lower + upper) / 2, lower, upper, 0.512)
     promise = None if bound is None else Promise(0.015, 1.0, 1e-9, "release.zip")
     return Membership((score,), 500, 400, 0.95, bound, promise, ("control rows were few",))
+
+
+def queries():
+    """Prefixes of single columns and of pairs."""
+    single = PartError(("prefix",), 1, 2, 100, False, 0.002, 0.001, 0.0005)
+    pairs = PartError(("prefix", "marginal"), 2, 6, 300, True, 0.0062, 0.0022, 0.0122)
+    return QueryError((single, pairs))
 
 
 def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), **changes):

@@ -13,7 +13,16 @@ from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN
 from adaptive_qs.evaluation.report.matrices import most_different, pair_errors
 from adaptive_qs.release.fact import Fact
 
-from .made import COLUMNS, HOSTILE, made_evaluation, made_schema, membership, page_of, utility
+from .made import (
+    COLUMNS,
+    HOSTILE,
+    made_evaluation,
+    made_schema,
+    membership,
+    page_of,
+    queries,
+    utility,
+)
 
 NAMES = ("true.csv", "made.csv")
 
@@ -84,6 +93,23 @@ def test_it_is_for_the_owner_and_the_verdict_comes_first(page):
 )  # fmt: skip
 def test_numbers_are_there_as_text(page, number):
     assert number in page.replace("\u00a0", " ")
+
+
+def test_the_errors_of_queries_stand_beside_those_of_marginals(page):
+    """5,000 true rows; √((100·0.002² + 300·0.0062²)/400) = 0.00546 of them."""
+    assert 'id="queries"' not in page
+    asked = made_evaluation(queries=queries())
+    text = page_of(asked, made_schema(), NAMES, None).replace("\u00a0", " ")
+    rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="queries"')[1].split("<h3>")[0])
+    cells = [re.findall(r">([^<>]+)<", row) for row in rows[1:]]
+    assert cells == [
+        ["prefix of single columns", "0.200 %", "10.0", "0.100 %", "n/a", "2", "100"],
+        ["prefix and marginal of 2 columns", "0.620 %", "31.0", "0.220 %", "1.22 %", "6", "300"],
+        ["all", "0.546 %", "27.3", "0.197 %", "1.06 %", "8", "400"],
+    ]
+    assert '<a href="#queries">400 queries</a>' in text
+    assert "weighted as the workload is" in text
+    assert Outline(text).open == []
 
 
 def test_limitations_of_every_part_are_there(page):

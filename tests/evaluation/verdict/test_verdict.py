@@ -23,11 +23,12 @@ from adaptive_qs.evaluation.verdict.findings import Findings, findings
 from adaptive_qs.evaluation.verdict.models import models_sentence
 from adaptive_qs.evaluation.verdict.next_steps import next_sentence
 from adaptive_qs.evaluation.verdict.overall import WORDS, overall_sentence
+from adaptive_qs.evaluation.verdict.queries import queries_sentence
 from adaptive_qs.evaluation.verdict.scale import WorkloadScale
 from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.pages.names import combination
 
-from ..report.made import made_evaluation, made_schema, membership, tables, utility
+from ..report.made import made_evaluation, made_schema, membership, queries, tables, utility
 
 
 def scaled(l1, fresh=0.1, independent=0.5):
@@ -138,6 +139,42 @@ def test_no_closer_than_independence_is_far_though_there_is_no_scale(l1, indepen
     sentence = marginals_sentence(made_evaluation(l1=l1), scale)
     assert sentence.word == word
     assert ("independent columns by 0.151" in sentence.text) == (independent > 0.103)
+
+
+def test_queries_are_placed_without_a_grade():
+    sentence = queries_sentence(made_evaluation(queries=queries()))
+    text = sentence.text.replace("\u00a0", " ")
+    assert (sentence.grade, sentence.word) == ("plain", "queries")
+    assert "400 queries are off by 0.546 % of the rows (27.3 of 5,000; root mean square" in text
+    assert "weighted), a fresh sample by about 0.197 %, independent columns by 1.06 %" in text
+    assert "41 % of the way" in text  # (0.546 − 0.197)/(1.057 − 0.197)
+    assert queries_sentence(made_evaluation()) is None
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_verdict_in_short_is_what_was_asked_and_the_worst(asked):
+    evaluation = made_evaluation(
+        v=(0.5, 0.125), utility=utility(), queries=queries() if asked else None
+    )
+    judged = verdict(findings(evaluation), None)
+    grades = (judged.columns.grade, judged.associations.grade, judged.models.grade)
+    assert grades == ("good", "poor", "fair")
+    first, second, third = judged.brief
+    assert first == judged.overall.plain
+    assert second.startswith("The workload's 400 queries" if asked else "The workload's 6 marg")
+    assert third == judged.associations.plain
+    schema = made_schema()
+    same = TablePair(tables(schema).true, tables(schema).true)
+    good = made_evaluation(schema, v=(0.5, 0.5), l1=0.0, pair=same, utility=None, ordered=())
+    assert len(verdict(findings(good), None).brief) == 2
+    assert not any("\u00a0" in line for line in judged.brief)
+
+
+def test_an_alarm_comes_before_what_else_is_bad():
+    evaluation = made_evaluation(membership=membership(0.5, 0.6))
+    judged = verdict(findings(evaluation), None)
+    assert judged.associations.grade == "poor"
+    assert judged.brief[2] == judged.attack.plain
 
 
 def test_what_is_more_than_three_leads_to_the_list():
