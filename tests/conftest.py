@@ -1,6 +1,20 @@
-"""One hypothesis profile for the suite: the same examples on every machine, no deadlines."""
+"""For all tests: the same examples on every machine, no deadlines, and workers of ``-n auto``."""
 
+import pytest
 from hypothesis import settings
+
+from adaptive_qs.machine import plan_workers
+
+MOST_WORKERS = 4
+"""Each takes up to a gigabyte and imports everything, which more would hardly make up for."""
 
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes that share the suite; none for tests that are named, or on one core."""
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    workers = min(plan_workers(None), MOST_WORKERS)
+    return 0 if named or workers == 1 else workers
