@@ -66,17 +66,15 @@ class Cells:
     def line(self) -> Row:
         """The same for people."""
         text = (
-            f"{figure(self.mean)} on average in a set of attributes, {figure(self.largest)} at most"
+            f"{figure(self.mean)} in a set of attributes on average, {figure(self.largest)} at most"
         )
         if self.rows_per_cell is None:
-            return ("cells", f"{text}; --rows N tells the rows in each")
-        text += f"; of {self.rows:,} rows each holds {figure(self.rows_per_cell)} on average"
+            return ("cells", f"{text} (--rows N tells the rows in each)")
+        text += f"; {self.rows:,} rows are {figure(self.rows_per_cell)} for each"
         if self.relative_rmse is None:
             return ("cells", text)
-        return (
-            "cells",
-            f"{text}, the {rmse_words(self.plan)} is {percent(self.relative_rmse)} of that",
-        )
+        share = percent(self.relative_rmse)
+        return ("cells", f"{text}, and the {rmse_words(self.plan)} is {share} of that")
 
 
 def check_public_rows(rows: int | None) -> None:

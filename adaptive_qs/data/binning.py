@@ -22,9 +22,9 @@ def bins_for(rows: int) -> int:
 
     A histogram over two columns is nearest to the truth with a number of bins per column that
     grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section
-    3.4): fewer hide where the rows lie, more leave too few rows in each of the cells to stand out
-    of noise. The factor of 2 gives 11 bins for 1,000 rows, 20 for 10,000, and 25 to 400 rows for
-    each cell of a pair in the average from there to the most.
+    3.4): fewer hide where the rows lie, more leave too few rows in each cell to stand out of
+    noise. The factor of 2 leaves a cell of a pair √rows / 4 rows on average (8 of 1,000, 25 of
+    10,000), where 10 to 20 codes serve some thousand rows best.
     """
     return max(LEAST_BINS, min(NUMERIC_BINS, round(2 * rows**0.25)))
 

@@ -27,7 +27,7 @@ def test_cells_are_counted(run):
     found = planned(run)
     assert found["cells"] == {"mean": sum(PAIRS) / 3, "largest": 90}
     assert (found["rows"], found["rows_per_cell"], found["relative_rmse"]) == (None,) * 3
-    words = "49 on average in a set of attributes, 90 at most; --rows N tells the rows in each"
+    words = "49 in a set of attributes on average, 90 at most (--rows N tells the rows in each)"
     assert line_of(run) == words
 
 
@@ -37,7 +37,7 @@ def test_rows_of_a_cell_and_the_error_beside_them(run):
     assert found["relative_rmse"] == pytest.approx(found["rmse"] / 100)
     line = line_of(run, "--rows", "4900", "--epsilon", "1")
     assert line.endswith(
-        "; of 4,900 rows each holds 100 on average, the expected RMSE is "
+        "; 4,900 rows are 100 for each, and the expected RMSE is "
         f"{100 * found['relative_rmse']:.3g} % of that"
     )
 
@@ -49,7 +49,7 @@ def test_a_set_that_occurs_twice_counts_once_and_a_weighted_error_is_not_compare
     found = planned(run, *options)
     assert found["cells"]["mean"] == sum(PAIRS) / 3
     assert (found["rows_per_cell"], found["relative_rmse"]) == (100, None)
-    assert line_of(run, *options).endswith("of 4,900 rows each holds 100 on average")
+    assert line_of(run, *options).endswith("; 4,900 rows are 100 for each")
 
 
 @pytest.mark.parametrize("rows", ["0", "-5"])
