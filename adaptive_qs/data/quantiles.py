@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.data.cuts import quantile_cuts
 from adaptive_qs.data.rounding import round_cut, round_end
 
 ATOM_SHARE = 0.02
@@ -20,13 +21,6 @@ ATOM_SHARE = 0.02
 bins hold in the average."""
 ROWS_PER_VALUE = 5
 """So many rows for each value, and more, show that there are few values."""
-_TAILS = (0.99, 0.01, 0.999, 0.001)
-"""Further cuts, in this order, where an end bin is long."""
-_LONG = 3
-"""An end bin is long if it is so many times as wide as the next."""
-_FEW = 5
-"""Rows that a bin of a tail must exceed."""
-
 Floats = NDArray[np.float64]
 
 
@@ -165,7 +159,7 @@ def _after(value: float, decimals: int | None) -> float:
 def _part_edges(part: _Part, bins: int, decimals: int | None) -> Iterator[float]:
     """Round edges for the values of a part, their own ends included where needed."""
     low, high = float(part.values[0]), float(part.values[-1])
-    cuts = _quantiles(part.values, part.weights, bins)
+    cuts = quantile_cuts(part.values, part.weights, bins)
     first = next((cut for cut in cuts if cut > low), high)
     last = next((cut for cut in reversed(cuts) if cut < high), low)
     bottom = round_end(low, first - low, decimals, upwards=False)
@@ -181,34 +175,3 @@ def _part_edges(part: _Part, bins: int, decimals: int | None) -> Iterator[float]
             yield edge
     if after or part.ceiling == math.inf:
         yield top
-
-
-def _quantiles(values: Floats, weights: Floats, bins: int) -> list[float]:
-    """Distinct quantiles that part the rows into so many bins, ascending.
-
-    Up to a quarter of them go into long tails.
-    """
-    rows = weights.sum()
-    running = np.cumsum(weights)
-
-    def at(shares: Sequence[float]) -> list[float]:
-        ranks = np.searchsorted(running, np.asarray(shares) * rows)
-        return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
-
-    even = [k / bins for k in range(1, bins)]
-    tails = [
-        share
-        for share in _TAILS
-        if min(share, 1 - share) * rows > _FEW and _is_long(values, at(even), upper=share > 0.5)
-    ][: bins // 4]
-    even = [k / (bins - len(tails)) for k in range(1, bins - len(tails))]
-    return at([*even, *tails])
-
-
-def _is_long(values: Floats, cuts: Sequence[float], upper: bool) -> bool:
-    """Whether the bin at this end is much wider than its neighbour."""
-    if len(cuts) < 2:
-        return False
-    if upper:
-        return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
-    return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
