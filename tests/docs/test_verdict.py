@@ -1,4 +1,4 @@
-"""The guide explains the limits that the report's verdict has."""
+"""The guide explains the limits that the verdict has."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from adaptive_qs.evaluation.verdict import thresholds as limit
 from .snippets import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "evaluate.md").read_text(encoding="utf-8")
-SECTION = GUIDE.split("\n## The verdict of the report\n")[1].split("\n## ")[0]
+SECTION = GUIDE.split("\n## The verdict\n")[1].split("\n## ")[0]
 ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() if "|" in line}
 
 
@@ -24,5 +24,5 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
         ),
     ],
 )
-def test_limits_in_the_guide_are_those_of_the_report(about, limits):
+def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):
     assert [text for text in limits if text not in ROWS[about]] == []

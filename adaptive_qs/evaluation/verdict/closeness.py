@@ -51,7 +51,10 @@ def _placed(scale: WorkloadScale, sample: str) -> tuple[tuple[Grade, str], str]:
     if scale.worse:
         return GRADES[2], f"{text}: the table is no closer than independent columns."
     if position is None:
-        text += "; the two are too close for a scale between them." if scale.joint else "."
+        if scale.l1 <= scale.fresh:
+            text += f": the table is {way_of(0)}."
+        else:
+            text += "; the two are too close for a scale between them." if scale.joint else "."
         room, good, fair = 1.0, limit.CLOSE_ALONE, limit.USABLE_ALONE
     else:
         room = scale.independent - scale.fresh

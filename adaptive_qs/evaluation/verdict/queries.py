@@ -31,4 +31,6 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     room = asked.independent - asked.fresh
     if room > LEAST_ROOM * asked.fresh:
         text += f": the table is {way_of((asked.rmse - asked.fresh) / room)}"
+    elif asked.rmse <= asked.fresh:
+        text += f": the table is {way_of(0)}"
     return Sentence("plain", "queries", f"{text}.", ((number, "queries"),))

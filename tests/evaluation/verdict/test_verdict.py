@@ -9,6 +9,7 @@ import pytest
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.query_error import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.verdict import thresholds, verdict
@@ -61,6 +62,15 @@ def test_single_columns_are_placed_by_their_error_alone(l1, word):
     sentence = marginals_sentence(evaluation, scale)
     assert sentence.word == word
     assert "independent" not in sentence.text
+
+
+@pytest.mark.parametrize("independent", [0.1, 0.11])
+def test_what_is_closer_than_a_fresh_sample_is_said_to_be_without_a_scale_too(independent):
+    evaluation, scale = scaled(0.05, fresh=0.1, independent=independent)
+    assert scale.position is None
+    sentence = marginals_sentence(evaluation, scale)
+    assert sentence.text.endswith(": the table is as close as a fresh sample.")
+    assert "too close for a scale" in marginals_sentence(*scaled(0.105, 0.1, 0.11)).text
 
 
 def test_lost_columns_and_associations_are_named():
@@ -148,6 +158,10 @@ def test_queries_are_placed_without_a_grade():
     assert "400 queries are off by 0.546 % of the rows (27.3 of 5,000; root mean square" in text
     assert "weighted), a fresh sample by about 0.197 %, independent columns by 1.06 %" in text
     assert "41 % of the way" in text  # (0.546 − 0.197)/(1.057 − 0.197)
+    near = PartError(("prefix",), 1, 2, 100, False, 0.001, 0.002, 0.001)
+    close = queries_sentence(made_evaluation(queries=QueryError((near,)))).text
+    assert close.endswith(": the table is as close as a fresh sample.")
+    assert "independent" not in close
     assert queries_sentence(made_evaluation()) is None
 
 
