@@ -129,6 +129,26 @@ def test_the_verdict_is_that_of_the_report_in_plain_words(run):
 
 
 @pytest.mark.usefixtures("tables")
+def test_the_list_of_changes_does_not_lead_with_what_a_single_row_makes(run):
+    """One true row with two rare values makes V 1; the synthetic table has it nowhere."""
+    rng = np.random.default_rng(6)
+    ages = rng.integers(0, 3, 400)
+    days = np.where(rng.random(400) < 0.5, ages, rng.integers(0, 3, 400))
+    lines = [f"a,{age},2020-01-0{day + 1}" for age, day in zip(ages, days)]
+    write("t.csv", [*lines, "b,9,2020-01-09"])
+    write("o.csv", [*lines[:-1], "a,0,2020-01-01", "b,1,2020-01-01"])
+    v = content(run)["association"]
+    names, true = v["names"], np.array(v["cramers_v"]["true"])
+    assert true[names.index("job"), names.index("age")] > 0.9
+    printed = run(*BASE, "--report", "r.html", "--no-models").out
+    listed = printed.split("Cramér's V differs most")[1].split("Whole rows")[0]
+    assert "job" not in listed.split("ordered columns")[0]
+    assert "2 pairs whose V differs, but rests on too few rows" in printed
+    page = Path("r.html").read_text().split("largest changes, of pairs")[1]
+    assert "job" not in page.split("</table>")[0]
+
+
+@pytest.mark.usefixtures("tables")
 def test_results_do_not_depend_on_the_number_of_threads(run):
     found = [content(run, "--workers", workers) for workers in (1, 3)]
     for part in found:
