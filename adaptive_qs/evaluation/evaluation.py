@@ -26,7 +26,8 @@ from adaptive_qs.evaluation.marginals import (
 from adaptive_qs.evaluation.ordered import OrderedError, ordered_errors
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.pairs import count_pairs
-from adaptive_qs.evaluation.query_error import QueryError, check_queries, query_error
+from adaptive_qs.evaluation.query_error import check_queries, query_error
+from adaptive_qs.evaluation.query_parts import QueryError
 from adaptive_qs.evaluation.rows import RowChecks, row_checks
 from adaptive_qs.evaluation.rules import Rule, RuleCheck, check_rules, parse_rule
 from adaptive_qs.evaluation.unseen import UnseenPairs, unseen_pairs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.contingency import MAX_DENSE_CELLS, JointCodes, in_batches
+from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.query_squares import length_of, row_squares, squared_error
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.progress import StepProgress
@@ -43,84 +43,6 @@ class Squares(NamedTuple):
     error: float
     fresh: float
     independent: float
-
-
-@dataclass(frozen=True)
-class PartError:
-    """Root mean squared errors of some queries, in shares of the rows; owner only.
-
-    Each is √(Σ weight · squared error / queries).
-
-    Attributes:
-        families: of the queries, such as ("prefix", "marginal").
-        ways: attributes in each set.
-        sets: of attributes.
-        queries: their number, over all sets.
-        weighted: whether some query counts more or less than once.
-        rmse: of the synthetic table. It is the error that ``plan`` forecasts, divided by the rows.
-        fresh: expected of another sample of as many rows from the same population.
-        independent: expected of as many rows with the true single columns, drawn independently.
-    """
-
-    families: tuple[str, ...]
-    ways: int
-    sets: int
-    queries: int
-    weighted: bool
-    rmse: float
-    fresh: float
-    independent: float
-
-    @property
-    def title(self) -> str:
-        """Such as "prefix and marginal of 2 columns"."""
-        columns = "single columns" if self.ways == 1 else f"{self.ways} columns"
-        return f"{' and '.join(self.families)} of {columns}"
-
-
-@dataclass(frozen=True)
-class QueryError:
-    """Of the answers from the synthetic table; owner only.
-
-    Attributes:
-        parts: one for each part of the workload and number of attributes, in its order.
-    """
-
-    parts: tuple[PartError, ...]
-
-    @property
-    def queries(self) -> int:
-        """Queries of all parts."""
-        return sum(part.queries for part in self.parts)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether some query counts more or less than once."""
-        return any(part.weighted for part in self.parts)
-
-    @property
-    def joint(self) -> bool:
-        """Whether some query is of several columns, so that independence says something."""
-        return any(part.ways > 1 for part in self.parts)
-
-    @property
-    def rmse(self) -> float:
-        """Of all queries."""
-        return self._mean("rmse")
-
-    @property
-    def fresh(self) -> float:
-        """The same expected of a fresh sample."""
-        return self._mean("fresh")
-
-    @property
-    def independent(self) -> float:
-        """The same expected of independent columns."""
-        return self._mean("independent")
-
-    def _mean(self, name: str) -> float:
-        squares = (part.queries * getattr(part, name) ** 2 for part in self.parts)
-        return math.sqrt(math.fsum(squares) / self.queries)
 
 
 def load_compared(path: Path, domain: Domain) -> tuple[Workload, QueryWorkload | None]:

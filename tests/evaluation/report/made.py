@@ -12,7 +12,7 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import CliqueError, TotalVariation, WorkloadDistance
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.query_error import PartError, QueryError
+from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.report import report_page
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck

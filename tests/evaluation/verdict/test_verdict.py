@@ -9,7 +9,7 @@ import pytest
 from adaptive_qs.evaluation.attack.game import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.ordered import OrderedError
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.query_error import PartError, QueryError
+from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.verdict import thresholds, verdict
