@@ -98,7 +98,7 @@ def _numbers(profile: Profile) -> Draft | str:
     most = bins_for(profile.filled), codes_for(profile.filled)
     edges = propose_edges(_points(profile), profile.weights, decimals, *most)
     ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
-    if not (ascending and edges[0] <= low and high <= edges[-1]):
+    if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
         return "numbers too large to bin: write the column by hand"
     draft = {"type": "numeric", "edges": edges}
     return draft if decimals is None else {**draft, "decimals": decimals}

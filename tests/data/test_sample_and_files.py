@@ -181,13 +181,10 @@ def test_yaml_needs_its_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("high", [190, 199])
-def test_short_integer_ranges_get_no_bins_proposed_or_imported(high, tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("x\n" + "\n".join(map(str, np.linspace(1, high + 1, 150).astype(int))))
+def test_short_integer_ranges_get_no_bins_imported(high, tmp_path):
     (tmp_path / "d.json").write_text(json.dumps({"x": {"lower": 1, "upper": high + 1}}))
-    proposed, imported = propose_schema(path), import_schema(tmp_path / "d.json")
-    assert proposed.columns == imported.columns
-    assert proposed.columns[0].size == high + 1
+    (column,) = import_schema(tmp_path / "d.json").columns
+    assert (column.starts, column.size) == (None, high + 1)
 
 
 def test_output_paths(tmp_path):
