@@ -31,6 +31,7 @@ _PHASES = {
     "pairs": "comparing pairs of columns",
     "models": "training models",
     "attack": "attacking",
+    "verdict": "grading the differences",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator
-from itertools import combinations
 
 import numpy as np
 
@@ -68,16 +67,31 @@ def _dependencies(counts: PairCounts) -> list[Determination]:
 
 def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
     """Comparisons that hold, of each two columns the strictest one."""
+    if joint.true_rows < LEAST_CHANCES:
+        return []
     scales: dict[Hashable, list[int]] = defaultdict(list)
     for i, column in enumerate(schema.columns):
         if (scale := scale_of(column)) is not None:
             scales[scale].append(i)
     found = []
     for members in scales.values():
-        for i, j in combinations(members, 2):
+        for i, j in _undecided(joint, schema, members):
             found += list(_strictest(joint, schema, i, j))
     found.sort(key=lambda entry: -entry[0])
     return [rule for _, rule in found[:MOST_TRIED]]
+
+
+def _undecided(joint: JointCodes, schema: Schema, members: list[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of columns of one scale whose first rows do not contradict all comparisons."""
+    rows = slice(0, GLANCE)
+    codes = np.stack([joint.pair.true.columns[i][rows] for i in members])
+    known = codes < np.array([schema.columns[i].num_values for i in members])[:, None]
+    for k, i in enumerate(members[:-1], start=1):
+        told = known[k - 1] & known[k:]
+        above = (codes[k - 1] > codes[k:]) & told
+        below = (codes[k - 1] < codes[k:]) & told
+        for n in np.flatnonzero(~(above.any(axis=1) & below.any(axis=1))):
+            yield i, members[k + int(n)]
 
 
 def _strictest(
@@ -86,12 +100,11 @@ def _strictest(
     """On one scale, codes are ordered as values are, and only missing ones come after them."""
     first, second = schema.columns[i], schema.columns[j]
     a, b = joint.pair.true.columns[i], joint.pair.true.columns[j]
-    for rows in (slice(0, GLANCE), slice(None)):
-        known = (a[rows] < first.num_values) & (b[rows] < second.num_values)
-        x, y = a[rows][known], b[rows][known]
-        above, below = bool((x > y).any()), bool((x < y).any())
-        if above and below:
-            return
+    known = (a < first.num_values) & (b < second.num_values)
+    x, y = a[known], b[known]
+    above, below = bool((x > y).any()), bool((x < y).any())
+    if above and below:
+        return
     loose, strict = (">=", ">") if above else ("<=", "<")
     operators = [strict, loose] if not (x == y).any() else [loose] if above or below else ["=="]
     for operator in operators:

@@ -18,7 +18,7 @@ BASE = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
 FIELDS = {
     "rows_compared", "workload_error", "per_clique", "total_variation", "association", "ordered",
     "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
-    "seconds", "peak_memory_mb", "verdict",
+    "seconds", "peak_memory_mb", "verdict", "query_parts",
 }  # fmt: skip
 
 

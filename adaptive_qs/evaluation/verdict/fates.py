@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.pair import Margins, TablePair
 from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation.verdict.chance import Chance, Matrix
 
-Pair = tuple[int, int]
-Matrix = NDArray[np.float64]
-LEAST_ROWS = 4
-"""With fewer the variance of χ² is not defined."""
+Mask = NDArray[np.bool_]
 MOST_CHANGES = 10
 """Changes that are named."""
 LEAST_CHANGE = 0.01
@@ -73,107 +68,43 @@ def associations(evaluation: Evaluation) -> Associations:
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v
-    ours, theirs = map(_Spread, evaluation.pair.margins)
-    pairs = list(combinations(range(len(names)), 2))
+    ours, theirs = map(Chance, evaluation.pair.margins)
+    spread = np.hypot(ours.deviation(true), theirs.deviation(made))
 
-    def apart(p: Pair, more: float, less: float) -> bool:
-        spread = math.hypot(ours.of(p, true[p]), theirs.of(p, made[p]))
-        return less < limit.LOST_PART * more and more**2 - less**2 > limit.DEVIATIONS * spread
+    def half_gone(more: Matrix, less: Matrix) -> Mask:
+        telling = more**2 - less**2 > limit.DEVIATIONS * spread
+        return telling & (less < limit.LOST_PART * more)
 
-    def fate(p: Pair) -> Fate:
-        return Fate((names[p[0]], names[p[1]]), float(true[p]), float(made[p]))
+    def fates(pairs: Mask, by: Matrix) -> tuple[Fate, ...]:
+        first, second = np.nonzero(np.triu(pairs, 1))
+        order = np.argsort(-by[first, second], kind="stable")
+        return tuple(fate(first[k], second[k]) for k in order)
 
-    strong = [p for p in pairs if true[p] >= limit.CLEAR_V and ours.is_clear(p, true[p])]
-    clear = [p for p in strong if ours.is_told(p)]
-    lost = [p for p in clear if apart(p, true[p], made[p])]
-    new = [
-        p
-        for p in pairs
-        if made[p] >= limit.CLEAR_V and theirs.is_told(p) and apart(p, made[p], true[p])
-    ]
-    is_told = _told(evaluation.pair, true, made)
+    def fate(i: int, j: int) -> Fate:
+        return Fate((names[i], names[j]), float(true[i, j]), float(made[i, j]))
+
+    independent = limit.DEVIATIONS * ours.deviation(np.zeros_like(true))
+    strong = np.triu((true >= limit.CLEAR_V) & (true**2 > independent), 1)
+    clear = strong & ours.told
+    new = (made >= limit.CLEAR_V) & theirs.told & half_gone(made, true)
+    is_told = np.where(true >= made, ours.told, theirs.told)
     told = np.where(is_told, made - true, 0.0)
     untold = np.triu(~is_told & (np.abs(made - true) >= LEAST_CHANGE), 1)
     return Associations(
-        len(clear),
-        sum(abs(made[p] - true[p]) <= limit.KEPT_V for p in clear),
-        tuple(map(fate, sorted(lost, key=lambda p: -true[p]))),
-        tuple(map(fate, sorted(new, key=lambda p: -made[p]))),
-        len(strong) - len(clear),
+        int(clear.sum()),
+        int((np.abs(made - true) <= limit.KEPT_V)[clear].sum()),
+        fates(clear & half_gone(true, made), true),
+        fates(new, made),
+        int((strong & ~clear).sum()),
         told,
-        tuple(map(fate, _largest(told))),
+        tuple(fate(i, j) for i, j in _largest(told)),
         int(untold.sum()),
     )
 
 
-def _told(pair: TablePair, true: Matrix, made: Matrix) -> NDArray[np.bool_]:
-    """Which pairs of columns enough rows make in the table in which V is larger; symmetric."""
-    ours, theirs = (
-        np.array([_is_spread(counts) for counts in margins], bool) for margins in pair.margins
-    )
-    return np.where(true >= made, np.outer(ours, ours), np.outer(theirs, theirs))
-
-
-def _largest(difference: Matrix) -> list[Pair]:
+def _largest(difference: Matrix) -> list[tuple[int, int]]:
     """The pairs with the largest differences, by size."""
     first, second = np.triu_indices(len(difference), 1)
     sizes = np.abs(difference[first, second])
     order = np.argsort(-sizes, kind="stable")[:MOST_CHANGES]
     return [(int(first[k]), int(second[k])) for k in order if sizes[k] >= LEAST_CHANGE]
-
-
-def _is_spread(counts: NDArray[np.integer]) -> bool:
-    """Whether enough rows lie off the most frequent value."""
-    rows = int(counts.sum())
-    return bool(rows - counts.max() >= max(limit.LEAST_OFF, limit.LEAST_OFF_PART * rows))
-
-
-def chi_square_variance(first: NDArray[np.integer], second: NDArray[np.integer]) -> float:
-    """Variance of χ² over all permutations of one column against the other, exactly.
-
-    Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
-    table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
-
-    Args:
-        first: counts of the values of one attribute, all above 0.
-        second: of the other; both have the same sum N.
-    """
-    rows = int(first.sum())
-    if rows < LEAST_ROWS:
-        return math.inf
-    spare, rare = zip(*(_moments(margin, rows) for margin in (first, second)))
-    both = 2 * rows / (rows - 3) * (spare[0] - rare[0]) * (spare[1] - rare[1])
-    return float(both + rows**2 / (rows - 1) * rare[0] * rare[1])
-
-
-def _moments(margin: NDArray[np.integer], rows: int) -> tuple[float, float]:
-    values = len(margin)
-    spare = (rows - values) * (values - 1) / (rows - 1)
-    return spare, (rows * float((1 / margin).sum()) - values**2) / (rows - 2)
-
-
-class _Spread:
-    """How far V² of a table's pairs varies by chance, in standard deviations."""
-
-    def __init__(self, margins: Margins) -> None:
-        self._rows = max(int(margins[0].sum()), 2)
-        self._margins = [counts[counts > 0] for counts in margins]
-
-    def is_told(self, pair: Pair) -> bool:
-        """Whether enough rows lie off the most frequent value of both columns."""
-        return all(_is_spread(self._margins[i]) for i in pair)
-
-    def is_clear(self, pair: Pair, v: float) -> bool:
-        """Whether columns that do not depend on each other would not show this V."""
-        return v**2 > limit.DEVIATIONS * self.of(pair, 0.0)
-
-    def of(self, pair: Pair, v: float) -> float:
-        """Of V² = φ²/k, k as Bergsma corrects it: that of independent columns and, as for a
-        correlation, 4 φ²/N for the strength of the association."""
-        first, second = (self._margins[i] for i in pair)
-        rows = self._rows
-        least = min(n - (n**2 / (rows - 1)) for n in (len(first) - 1, len(second) - 1))
-        if least <= 0:
-            return math.inf
-        variance = max(0.0, chi_square_variance(first, second)) / rows**2
-        return math.sqrt(variance + 4 * v**2 * least / rows) / least

@@ -20,6 +20,8 @@ from adaptive_qs.progress import StepProgress
 
 MOST_CELLS = 2**25
 """Cells of all marginals that are counted for the scale; of more, every so-many-th is taken."""
+MOST_MARGINALS = 10_000
+"""The same for their number."""
 LARGEST = 2**22
 """Marginals with more cells are left out of the scale."""
 LEAST_ROOM = 0.25
@@ -112,8 +114,8 @@ def workload_scale(
     pair, cliques = evaluation.pair, evaluation.workload.per_clique
     rows = pair.synthetic.num_rows
     small = [c for c in cliques if c.cells <= LARGEST]
-    step = max(1, math.ceil(sum(c.cells for c in small) / MOST_CELLS))
-    chosen = small[::step]
+    steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
+    chosen = small[:: max(1, math.ceil(max(steps)))]
     counter = MarginalCounter(pair.true)
     shares = [counts / pair.true.num_rows for counts in pair.margins[0]]
 

@@ -11,7 +11,8 @@ from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.pairs import count_pairs
 from adaptive_qs.evaluation.verdict import thresholds
-from adaptive_qs.evaluation.verdict.fates import associations, chi_square_variance
+from adaptive_qs.evaluation.verdict.chance import chi_square_variance
+from adaptive_qs.evaluation.verdict.fates import associations
 
 from ..report.made import made_evaluation
 
@@ -31,7 +32,7 @@ def test_the_variance_of_chi_square_is_that_over_permutations():
         return (cells**2 / expected).sum() - 100
 
     drawn = np.var([chi_square() for _ in range(20_000)])
-    told = chi_square_variance(np.bincount(first), np.bincount(second))
+    told = chi_square_variance([np.bincount(first), np.bincount(second)])[0, 1]
     spread = np.sqrt((stats.kurtosis([chi_square() for _ in range(5_000)]) + 2) / 20_000)
     assert drawn == pytest.approx(told, rel=5 * spread)
 
