@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 from adaptive_qs.data.cuts import quantile_cuts
 from adaptive_qs.data.rounding import round_cut, round_end
 
-ATOM_SHARE = 0.02
-"""A value of its own bin is shared by at least this share of the rows, and by half as many as the
+PEAK = 3
+"""A value is a peak where so many times as many rows share it as share either neighbour."""
+PEAK_SHARE = 0.02
+"""A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
 bins hold in the average."""
+CROWDED = 2
+"""Values have bins of their own as long as others hold no more than so many times the average."""
 ROWS_PER_VALUE = 5
 """So many rows for each value, and more, show that there are few values."""
 Floats = NDArray[np.float64]
@@ -62,15 +66,20 @@ class _Part:
             return 1 + sum(self.gaps)
         return int(-math.inf < self.floor < self.ceiling < math.inf)
 
+    def crowd(self, bins: int) -> float:
+        """Rows for each of these bins that are not empty; 0 for a single value."""
+        return self.mass / (bins - sum(self.gaps)) if self.values.size > 1 else 0.0
+
 
 def propose_edges(
     values: Floats, weights: Floats, decimals: int | None, bins: int, codes: int
 ) -> tuple[float, ...]:
     """Ends of bins [edge, next edge), the last one closed, that hold all values.
 
-    A value that many rows share, or that lies far beyond all others in several rows, gets a bin
-    that decodes to it alone; so does every value where they are few. The other bins hold about
-    equal shares, with finer ones in long tails, and end at round numbers.
+    A value gets a bin that decodes to it alone where it fills one in the average, where it is a
+    peak, or where it lies far beyond all others in several rows; so does every value where they are
+    few. The other bins hold about equal shares, with finer ones in long tails, and end at round
+    numbers.
 
     Args:
         values: shape (distinct,), finite and ascending.
@@ -103,10 +112,14 @@ def _parted(
 ) -> tuple[list[int], list[_Part]]:
     """As many values with bins of their own as fit (indices, ascending), and what is between."""
     deserving = _atoms(values, weights, bins)
+    most = CROWDED * weights.sum() / bins
     while True:
         atoms = sorted(deserving)
         parts = _between(values, weights, atoms, decimals, bins)
-        if not atoms or len(atoms) + sum(part.needed for part in parts) <= bins:
+        spare = bins - len(atoms)
+        fits = sum(part.needed for part in parts) <= spare
+        counts = _divided(parts, spare)
+        if not atoms or (fits and all(p.crowd(n) <= most for p, n in zip(parts, counts))):
             return atoms, parts
         deserving.pop()
 
@@ -128,9 +141,13 @@ def _between(
 
 def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Indices of the values that deserve a bin of their own, those that deserve it most first."""
-    rows = weights.sum()
-    heavy = np.flatnonzero(weights >= max(3, ATOM_SHARE * rows, rows / bins / 2))
-    chosen = heavy[np.argsort(-weights[heavy], kind="stable")].tolist()
+    average = weights.sum() / bins
+    beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
+    peaks = weights >= max(PEAK_SHARE * weights.sum(), average / 2)
+    peaks &= (weights >= PEAK * beside) & (weights < average)
+    full = np.flatnonzero(weights >= max(3, average))
+    most = np.flatnonzero(peaks & (weights >= 3))
+    chosen = [*_heaviest(weights, full), *_heaviest(weights, most)]
     far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
@@ -139,6 +156,12 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
         if weights[0] >= 3 and values[1] - values[0] > extent / 2:
             far.append(0)
     return [*far, *(i for i in chosen if i not in far)]
+
+
+def _heaviest(weights: Floats, indices: NDArray[np.intp]) -> list[int]:
+    """These indices, the largest weight first."""
+    ordered: list[int] = indices[np.argsort(-weights[indices], kind="stable")].tolist()
+    return ordered
 
 
 def _divided(parts: Sequence[_Part], spare: int) -> list[int]:

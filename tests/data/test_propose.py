@@ -8,6 +8,7 @@ from adaptive_qs.data.binning import bins_for
 from adaptive_qs.data.decode import decode
 from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.propose import propose, propose_schema
+from adaptive_qs.data.quantiles import CROWDED
 from adaptive_qs.data.review import AS_PROPOSED
 from adaptive_qs.errors import DataError
 
@@ -110,6 +111,28 @@ def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
     pd.DataFrame(table).to_csv(path, index=False)
     for column in propose_schema(path).columns:
         assert column.num_values <= bins_for(rows), column.name
+
+
+@pytest.mark.parametrize("rows", [2_000, 50_000])
+@pytest.mark.parametrize("kind", ["ages", "decreasing", "even", "just below", "heaped"])
+def test_no_bin_of_several_values_holds_much_more_than_the_others(tmp_path, kind, rows):
+    """Between values with bins of their own are at most ``CROWDED`` averages a bin; a quarter of
+    those bins may go to tails, and each ends up to one average late, at the end of a value."""
+    most = (CROWDED * 4 / 3 + 1) * rows / bins_for(rows)
+    rng = np.random.default_rng(3)
+    values = {
+        "ages": 17 + np.minimum(rng.gamma(2.5, 9, rows), 73).astype(int),
+        "decreasing": rng.geometric(0.05, rows),
+        "even": rng.integers(0, 90, rows),
+        "just below": 10 * rng.poisson(40, rows) - (rng.random(rows) < 0.7),
+        "heaped": np.where(rng.random(rows) < 0.3, 10, 1) * rng.integers(0, 100, rows),
+    }[kind]
+    column, _ = proposed(tmp_path, values)
+    starts = np.array(column.bin_starts or range(column.min, column.max + 1))
+    inside = np.searchsorted(starts, values, side="right") - 1
+    for k, held in enumerate(np.bincount(inside, minlength=len(starts))):
+        alone = len(np.unique(values[inside == k])) <= 1
+        assert alone or held <= most, (starts[k], held)
 
 
 @pytest.mark.parametrize(("rows", "binned"), [(100, True), (1_000, False)])
