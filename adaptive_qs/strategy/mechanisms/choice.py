@@ -23,6 +23,10 @@ from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.workload.decomposition import Decomposition, decompose_workload
 from adaptive_qs.workload.query_workload import QueryWorkload
 
+GROUPED_ERROR = 0.9
+"""Squared error of groups measured apart, beside that of consistent answers, from which they are
+taken: an RMSE that is 5 % smaller."""
+
 
 @dataclass(frozen=True, eq=False)
 class MechanismChoice:
@@ -95,6 +99,8 @@ def choose_mechanism(
 def _auto(request: _Request) -> MechanismChoice:
     """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
 
+    Groups that are measured apart contradict each other within their noise, so they have to be
+    considerably better; all other mechanisms estimate one table, and their answers agree.
     Where no mechanism at all could be better nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
@@ -119,7 +125,8 @@ def _auto(request: _Request) -> MechanismChoice:
 
 def _better(best: MechanismChoice, found: Candidate, problems: int) -> MechanismChoice:
     """The candidate where its error is smaller and can be trusted."""
-    if not (found.total_error < best.mechanism.total_error and _is_sound(found)):
+    most = GROUPED_ERROR if isinstance(found, GroupedMechanism) else 1.0
+    if not (found.total_error < most * best.mechanism.total_error and _is_sound(found)):
         return best
     return MechanismChoice("hdmm", found, found.num_measurements, problems)
 

@@ -96,6 +96,21 @@ def test_groups_answer_on_the_attributes_they_use(monkeypatch):
     assert product.total_error == pytest.approx(summed_variances(product), rel=1e-12)
 
 
+@pytest.mark.parametrize(("part", "taken"), [(0.91, False), (0.89, True)])
+def test_groups_whose_answers_contradict_each_other_must_be_much_better(part, taken, monkeypatch):
+    """Two sets of attributes that share one: counts of it come from either."""
+    asked = workload((20, 20, 20), [2])
+    split = choose_mechanism(asked, "querysmasher").mechanism
+    *_, union = product_candidates.product_candidates(asked, 0.0, SolverSettings())
+    scaled = replace(union, shares=union.shares * union.total_error / (part * split.total_error))
+    assert scaled.total_error == pytest.approx(part * split.total_error)
+    monkeypatch.setattr(
+        choice_module.product_candidates, "product_candidates", lambda *_: iter([scaled])
+    )
+    monkeypatch.setattr(choice_module.full_problem, "is_small", lambda _: False)
+    assert (choose_mechanism(asked, "auto").mechanism is scaled) == taken
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -1.0, 0.0])
 def test_candidates_with_impossible_errors_are_never_taken(broken, monkeypatch):
     asked = workload((20, 20), [2])
