@@ -21,6 +21,8 @@ PEAK = 3
 PEAK_SHARE = 0.02
 """A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
 bins hold in the average."""
+END_SHARE = 0.005
+"""The first and the last value, where codes that end a scale lie, are peaks from this share on."""
 CROWDED = 2
 """Values have bins of their own as long as others hold no more than so many times the average."""
 ROWS_PER_VALUE = 5
@@ -96,13 +98,9 @@ def propose_edges(
     edges = {float(values[i]) for i in atoms} | {_after(float(values[i]), decimals) for i in atoms}
     for part, count in zip(parts, _divided(parts, bins - len(atoms))):
         if part.values.size:
-            edges.update(
-                edge
-                for edge in _part_edges(part, count - sum(part.gaps), decimals)
-                if part.floor <= edge <= part.ceiling
-            )
+            edges.update(_part_edges(part, count - sum(part.gaps), decimals))
     ends = sorted(edges)
-    if len(atoms) and atoms[-1] == len(values) - 1 and decimals is not None:
+    if decimals is not None and ends[-2:] == [values[-1], _after(float(values[-1]), decimals)]:
         ends[-1] = ends[-2] + 0.5 * 10.0**-decimals  # closed: keep the next multiple out
     return tuple(ends)
 
@@ -143,10 +141,11 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Indices of the values that deserve a bin of their own, those that deserve it most first."""
     average = weights.sum() / bins
     beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
-    peaks = weights >= max(PEAK_SHARE * weights.sum(), average / 2)
-    peaks &= (weights >= PEAK * beside) & (weights < average)
+    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
+    least[[0, -1]] = END_SHARE * weights.sum()
+    peaks = (weights >= np.maximum(least, 3)) & (weights >= PEAK * beside) & (weights < average)
     full = np.flatnonzero(weights >= max(3, average))
-    most = np.flatnonzero(peaks & (weights >= 3))
+    most = np.flatnonzero(peaks)
     chosen = [*_heaviest(weights, full), *_heaviest(weights, most)]
     far = []
     if len(values) > 2:
@@ -167,8 +166,9 @@ def _heaviest(weights: Floats, indices: NDArray[np.intp]) -> list[int]:
 def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
     """Bins for each part: what it needs, and the others in proportion to its rows."""
     counts = [part.needed for part in parts]
-    while sum(counts) < spare and any(part.mass for part in parts):
-        counts[max(range(len(parts)), key=lambda k: parts[k].mass / max(counts[k], 1))] += 1
+    several = [k for k, part in enumerate(parts) if part.values.size > 1]
+    while several and sum(counts) < spare:
+        counts[max(several, key=lambda k: parts[k].mass / counts[k])] += 1
     return counts
 
 
@@ -182,19 +182,22 @@ def _after(value: float, decimals: int | None) -> float:
 def _part_edges(part: _Part, bins: int, decimals: int | None) -> Iterator[float]:
     """Round edges for the values of a part, their own ends included where needed."""
     low, high = float(part.values[0]), float(part.values[-1])
+    if low == high:
+        yield from (low, _after(high, decimals))
+        return
     cuts = quantile_cuts(part.values, part.weights, bins)
     first = next((cut for cut in cuts if cut > low), high)
     last = next((cut for cut in reversed(cuts) if cut < high), low)
     bottom = round_end(low, first - low, decimals, upwards=False)
     top = round_end(high, high - last, decimals, upwards=True)
-    if top <= bottom:
-        top = bottom + 1.0
     before, after = part.gaps
     if before or part.floor == -math.inf:
-        yield bottom
+        yield bottom if bottom > part.floor else low
     for back, cut, ahead in zip([low, *cuts], cuts, [*cuts[1:], high]):
-        edge = round_cut(cut, (ahead - back) / 2, decimals)
-        if bottom < edge < top:
+        edge = round_cut(cut, ahead / 2 - back / 2, decimals)
+        if max(bottom, part.floor) < edge < min(top, part.ceiling):
             yield edge
-    if after or part.ceiling == math.inf:
+    if after:
+        yield top if high < top < part.ceiling else _after(high, decimals)
+    elif part.ceiling == math.inf:
         yield top

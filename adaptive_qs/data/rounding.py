@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 _NEARER = 4
 """An end of the range moves outwards by less than this part of its bin."""
+_FINEST = 1e-12
+"""Numbers are rounded to a unit of at least this part of them, which keeps their digits apart."""
+_LEAST, _MOST = 1e-290, sys.float_info.max
+"""Limits of the units, within the doubles."""
 
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
@@ -14,12 +19,12 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
 
     Args:
         value: finite.
-        spacing: how far it may move.
+        spacing: how far it may move; infinity where it exceeds the doubles.
         decimals: decimal places of all values, or None for values off any grid.
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
-    scale = min(abs(value) or math.inf, max(spacing, 1e-300) * 10)
+    scale = min(abs(value) or _MOST, max(spacing, abs(value) * _FINEST, _LEAST) * 10)
     exponent = math.floor(math.log10(scale)) - 1
     return _multiple(value, 1, exponent if decimals is None else max(exponent, -decimals), round)
 
@@ -32,7 +37,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
 
     Args:
         value: finite, the smallest or largest value.
-        spacing: width of its bin.
+        spacing: width of its bin; infinity where it exceeds the doubles.
         decimals: decimal places of all values, or None for values off any grid.
         upwards: whether it is the largest.
     """
@@ -41,7 +46,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     outwards = value < 0 if upwards else value > 0
     if outwards and abs(value) <= spacing / 2:
         return 0.0
-    most = max(spacing / _NEARER, abs(value) * 1e-12, 1e-290)
+    most = max(min(spacing, _MOST) / _NEARER, abs(value) * _FINEST, _LEAST)
     exponent = math.floor(math.log10(most))
     factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
     if decimals is not None and exponent < -decimals:
