@@ -1,4 +1,4 @@
-"""Natural orders of labels: months, weekdays, well-known scales, and labels that begin by a number.
+"""Natural orders of labels: months, weekdays, well-known scales, and those of numbers.
 
 An order is found only where every label of a column fits it.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from adaptive_qs.data.numbered import in_order_of_numbers
+
 _MONTHS = "january february march april may june july august september october november december"
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
 
 SCALES = (
-    "very low|lowest; low; medium|mid|moderate|average|normal; high; very high|highest",
+    "none; very low|lowest; low; medium|mid|moderate|average|normal; high; very high|highest",
     "tiny|extra small; small; medium|mid; large; extra large|huge",
     "short; medium; long",
-    "mild; moderate; severe; critical",
+    "none; mild; moderate; severe; critical|very severe",
     "very poor|very bad; poor|bad; fair|average; good; very good; excellent",
     "strongly disagree; disagree; somewhat disagree|slightly disagree; "
     "neutral|neither agree nor disagree|undecided; somewhat agree|slightly agree; agree; "
@@ -37,26 +39,12 @@ Order = Callable[[str], Key | None]
 
 _GRADE = re.compile(r"([A-G])(?:([+-])|([0-9]))?")
 _MONTH_OF_YEAR = re.compile(r"([A-Za-z]{3,9})\.?[ ,/-]+([0-9]{4})")
-_AMOUNT = r"[$€£]?([0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?) ?([kKM](?![A-Za-z]))?"
-_NUMBERED = re.compile(
-    r"(?P<before><=?|>=?|under |below |up to |less than |over |above |more than |at least )?\s*"
-    + _AMOUNT
-    + r"(?:st|nd|rd|th)?%?"
-    + r"(?:\s*(?:-|–|to|and)\s*"
-    + _AMOUNT
-    + r"(?:st|nd|rd|th)?%?)?"
-    + r"\s*(?P<after>\+|(?:and|or) (?:more|over|older|above|under|less|younger|below))?"
-    + r"(?:[ -](?P<unit>[A-Za-z]+(?: [A-Za-z]+)?))?",
-    re.IGNORECASE,
-)
-_LESS = ("<", "under", "below", "up to", "less", "younger")
 
 
 def in_natural_order(labels: Sequence[str]) -> list[str] | None:
     """The labels from first to last, or None where no order fits all of them.
 
-    Weeks begin on Monday. Labels that begin by a number must name the same unit, if any, as in
-    "< 1 year", "1 year", "10+ years". A single label has no order.
+    Weeks begin on Monday. A single label has no order.
     """
     if len(labels) < 2:
         return None
@@ -66,13 +54,11 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
         orders.append(_grade)
     if len(labels) > 2:
         orders.append(_LETTERS)
-    if len({_unit(label) for label in labels}) == 1:
-        orders.append(_numbered)
     for order in orders:
         places = {label: place for label in labels if (place := order(label)) is not None}
         if len(places) == len(labels):
             return sorted(labels, key=lambda label: (places[label], label))
-    return None
+    return in_order_of_numbers(labels)
 
 
 def _folded(label: str) -> str:
@@ -98,29 +84,6 @@ def _grade(label: str) -> Key | None:
         return None
     letter, sign, digit = found.groups()
     return float(ord(letter)), float({"+": -1, None: 0, "-": 1}[sign]), float(digit or 0)
-
-
-def _numbered(label: str) -> Key | None:
-    """The first number, what is said to be below or above it, and the second."""
-    found = _NUMBERED.fullmatch(label)
-    if found is None:
-        return None
-    before, after = (found["before"] or "").strip().casefold(), (found["after"] or "").casefold()
-    less = before.startswith(_LESS) or after.endswith(_LESS)
-    side = -1.0 if less else float(bool(before or after))
-    last = _amount(found[4], found[5])
-    return _amount(found[2], found[3]), side, last
-
-
-def _unit(label: str) -> str | None:
-    """The unit in the singular, "" for none, or None where the label begins by no number."""
-    found = _NUMBERED.fullmatch(label)
-    return (found["unit"] or "").casefold().removesuffix("s") if found else None
-
-
-def _amount(digits: str | None, factor: str | None) -> float:
-    scale = {"k": 1e3, "m": 1e6}.get((factor or "").casefold(), 1.0)
-    return float((digits or "0").replace(",", "")) * scale
 
 
 def _calendar(names: str) -> Order:

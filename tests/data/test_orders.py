@@ -32,6 +32,18 @@ ORDERED = [
     "1st 2nd 10th",
     "5%|10%|100%",
     "9th grade|10th grade",
+    "under 18 years|18 to 64 years|65 years and over",
+    "<1|0-4|5-9",
+    "none low medium high",
+    "none mild moderate severe",
+    "1 child|2 children|3 children",
+    "1 class|2 classes",
+    "1 to 4|5 to 9|10 and up",
+    "1 m|5 m|30 m",
+    "$900|$2 k|$1 m",
+    "500k|1M|2M",
+    "Under 25k|25k-50k|50k-1M|Over 1M",
+    "2 BR|3 BR",
 ]
 UNORDERED = [
     "red green blue",
@@ -49,6 +61,16 @@ UNORDERED = [
     "7-Eleven|3M",
     "Jan",
     "3 years",
+    "2 k|1 m|5 m",
+    "900|1.5 m|20 m",
+    "500k|1m|2M",
+    "1 k - 2 m|3 k - 4 m",
+    "9 am|10 am|11 am",
+    "11 pm|12 pm",
+    "9+|10",
+    "0-10|5|20",
+    "1-2|10-3",
+    "5 kg|5 lb",
 ]
 
 
