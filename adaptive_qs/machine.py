@@ -78,6 +78,8 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
 @cache
 def linear_algebra() -> ThreadpoolController:
     """Limits the threads that NumPy and SciPy use; finding their libraries takes milliseconds."""
+    import scipy.linalg  # noqa: F401  (it finds only what is loaded)
+
     return ThreadpoolController()
 
 

@@ -13,6 +13,9 @@ from adaptive_qs.errors import InputError
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
 
+MOST_ROWS = 10**15
+"""Counts up to it are exact in floating point, with any noise."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -26,7 +29,7 @@ class Cells:
 
     plan: BatchPlan
     mean: float
-    largest: float
+    largest: int
     rows: int | None
 
     @classmethod
@@ -40,7 +43,7 @@ class Cells:
         sizes = np.asarray(plan.workload.domain.sizes, dtype=np.float64)
         sets = [np.unique(np.concatenate(some), axis=0) for some in parts.values()]
         cells = np.concatenate([sizes[some].prod(axis=1) for some in sets])
-        return cls(plan, float(cells.mean()), float(cells.max()), rows)
+        return cls(plan, float(cells.mean()), int(cells.max()), rows)
 
     @property
     def rows_per_cell(self) -> float | None:
@@ -48,9 +51,18 @@ class Cells:
         return None if self.rows is None else self.rows / self.mean
 
     @property
+    def _of_cells(self) -> bool:
+        """Whether every query counts one cell of a marginal."""
+        from adaptive_qs.workload.axis_queries import Marginal
+
+        parts = self.plan.workload.parts
+        return all(p.axis and all(isinstance(q, Marginal) for q in p.axis.values()) for p in parts)
+
+    @property
     def relative_rmse(self) -> float | None:
-        """The expected RMSE as a part of them; None where rows or an unweighted RMSE lack."""
-        if self.rows_per_cell is None or is_weighted(self.plan):
+        """The expected RMSE as a part of them; None where rows or an unweighted RMSE lack, or where
+        queries count more than a cell."""
+        if self.rows_per_cell is None or is_weighted(self.plan) or not self._of_cells:
             return None
         return self.plan.rmse / self.rows_per_cell
 
@@ -81,7 +93,7 @@ def check_public_rows(rows: int | None) -> None:
     """Refuse a number of rows that no table has.
 
     Raises:
-        InputError: it is not positive.
+        InputError: it is not positive, or beyond what can be counted.
     """
-    if rows is not None and rows < 1:
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InputError(f"--rows is {rows}: give about how many rows the table will have")

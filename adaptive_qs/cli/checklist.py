@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from adaptive_qs.cli.output import Row, counted, emit_columns, emit_rows
+from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_rows
 
 if TYPE_CHECKING:
     from adaptive_qs.data.any_column import AnyColumn
 
+NOT_PRIVATE = "taken from the data, not private: for the owner only"
+"""Opens every list of what was proposed."""
 _WIDTH = 64
 """Characters of a list of values."""
 _OWN = 3
@@ -25,8 +28,8 @@ def emit_checklist(columns: Sequence[AnyColumn], path: str) -> None:
         columns: those that are left as proposed, at least one.
         path: of the schema file.
     """
-    rows = [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns]
-    emit_columns(_HEADINGS, [tuple(map(_printable, row)) for row in rows])
+    emit(NOT_PRIVATE)
+    emit_columns(_HEADINGS, [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns])
     emit_rows(
         "To review, with what is known without the rows:", [*_questions(columns), *_end(path)]
     )
@@ -51,7 +54,7 @@ def _end(path: str) -> list[Row]:
     return [
         ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
         ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-        ("what is left", f"adaptive-qs schema check {path}"),
+        ("what is left", shlex.join(["adaptive-qs", "schema", "check", path])),
     ]
 
 
@@ -117,7 +120,3 @@ def _bins(column: AnyColumn) -> str:
         return words
     more = f" and {len(own) - _OWN:,} more" if len(own) > _OWN else ""
     return f"{words}, own {'bin' if len(own) == 1 else 'bins'}: {', '.join(own[:_OWN])}{more}"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -81,7 +81,7 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
     console = _console(error=False, file=StringIO())
     console.print(Text(title, style="bold"))
     for name, value in rows:
-        line = Text.assemble(f"  {name:<{width}}  ", value)
+        line = Text.assemble(f"  {name:<{width}}  ", _printable(value))
         line.stylize("bold", 0, width + 2)
         console.print(line, soft_wrap=True)
     emit(console.file.getvalue())
@@ -98,7 +98,7 @@ def emit_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(Text(name), overflow="fold")
     table.add_column(Text(names[-1]), justify="right")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(_printable(cell)) for cell in row))
     console = _console(error=False, file=StringIO())
     console.print(table)
     emit(console.file.getvalue())
@@ -148,9 +148,14 @@ def progress_bars() -> Iterator[PhaseProgress]:
         yield report
 
 
+def _printable(text: str) -> str:
+    """Without control characters, which names of files and columns may have."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def _line(prefix: str, text: str, style: str) -> None:
     """One line without control characters: it may quote names of files and columns."""
-    text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    text = _printable(" ".join(text.split()))
     if not sys.stderr.isatty():
         with suppress(OSError):  # a full disk under a log is no reason to stop
             sys.stderr.write(f"{prefix}{text}\n")

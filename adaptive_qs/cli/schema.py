@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,11 +43,11 @@ def init(
     for reason in proposal.reasons:
         warn(f"left out: {reason}")
     warn("taken from the data, not private: replace values and ranges by public knowledge")
+    _deliver(proposal.schema, out)
     if out is not None:
         from adaptive_qs.cli.checklist import emit_checklist
 
         emit_checklist(proposal.schema.columns, str(out))
-    _deliver(proposal.schema, out)
 
 
 @schema_app.command("check")
@@ -65,8 +66,10 @@ def check(
     from adaptive_qs.data.schema import Schema
 
     if is_table_file(schema):
-        mend = f"init {schema} proposes one" if data is None else f"check {data} {schema}"
-        raise InputError(f"{schema}: is a table; the schema comes first: adaptive-qs schema {mend}")
+        names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
+        mend = shlex.join(["adaptive-qs", "schema", *names])
+        proposes = " proposes one" if data is None else ""
+        raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
     loaded = Schema.load(schema)
     for advice in check_schema(loaded):
         warn(advice)
@@ -130,4 +133,5 @@ def _deliver(schema: Schema, out: Path | None) -> None:
         emit(schema.to_json())
         return
     schema.dump(out)
-    note(f"{out}: {len(schema.columns)} columns; next: adaptive-qs schema check {out}")
+    check = shlex.join(["adaptive-qs", "schema", "check", str(out)])
+    note(f"{out}: {len(schema.columns)} columns; next: {check}")

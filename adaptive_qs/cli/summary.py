@@ -76,7 +76,7 @@ class Outcome:
         verb = "is" if len(self.alone) == 1 else "are"
         return (
             f"{self._share_alone()} {verb} independent of all others at this budget: use coarser "
-            "bins, fewer columns or more budget"
+            "bins, fewer values or columns, or more budget"
         )
 
     def lines(self) -> list[Row]:

@@ -14,7 +14,7 @@ TAKEN_FROM_DATA = "Taken from the data: review, not private."
 
 AS_PROPOSED = "As proposed: review."
 """Opens the description of every column of a proposed schema; who has reviewed the column takes the
-sentence out. It is a note to the owner: what counts is `TAKEN_FROM_DATA`."""
+sentence out."""
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
 
@@ -25,8 +25,9 @@ MAX_NAMED = 10
 
 
 def is_unreviewed(schema: Schema) -> bool:
-    """Whether a schema was proposed from the data and nobody has said that it was reviewed."""
-    return TAKEN_FROM_DATA in schema.description
+    """Whether a schema was proposed from the data, and of some part nobody said that it was
+    reviewed: its own description or that of a column still says so."""
+    return TAKEN_FROM_DATA in schema.description or bool(left_as_proposed(schema))
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
@@ -38,10 +39,18 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     if is_unreviewed(schema) and not unreviewed_schema:
         raise SchemaError(
             "the schema was taken from the data, which the privacy promise does not cover: review "
-            f'it and remove "{TAKEN_FROM_DATA}" from its description (adaptive-qs schema check '
-            "lists what is left to do), or give --unreviewed-schema (in Python "
-            "unreviewed_schema=True)"
+            f"it and remove {_marks(schema)} (adaptive-qs schema check lists what is left to do), "
+            "or give --unreviewed-schema (in Python unreviewed_schema=True)"
         )
+
+
+def _marks(schema: Schema) -> str:
+    """What says that the schema was not reviewed, and where it stands."""
+    whole = f'"{TAKEN_FROM_DATA}" from its description'
+    left = len(left_as_proposed(schema))
+    columns = f'"{AS_PROPOSED}" from the description of {left:,} column{"s" if left > 1 else ""}'
+    found = [whole] if TAKEN_FROM_DATA in schema.description else []
+    return " and ".join([*found, columns] if left else found)
 
 
 def left_as_proposed(schema: Schema) -> tuple[AnyColumn, ...]:
@@ -56,7 +65,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
     """
     advice = (
         []
-        if not is_unreviewed(schema)
+        if TAKEN_FROM_DATA not in schema.description
         else [
             "the schema was taken from the data: replace what it reveals by public knowledge, then "
             "take that sentence out of its description"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shlex
 import zipfile
 import zlib
 from functools import cached_property
@@ -198,7 +199,8 @@ def _content_of(path: str | Path) -> Any:
     """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
     if is_table_file(path):
         raise SchemaError(
-            f"{path}: is a table, not a schema: adaptive-qs schema init {path} proposes one"
+            f"{path}: is a table, not a schema: "
+            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
         )
     is_bundle = False
     with contextlib.suppress(OSError, ValueError):  # read_json explains them

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.ranges import RangeColumn
-from adaptive_qs.data.review import TAKEN_FROM_DATA
+from adaptive_qs.data.review import is_unreviewed
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.release.fact import Basis, Fact, Kind
 
@@ -34,7 +34,7 @@ def declared_facts(schema: Schema, learnt: Iterable[str]) -> list[Fact]:
         schema: as released.
         learnt: columns whose values this run paid for; their values are left out here.
     """
-    drafted = TAKEN_FROM_DATA in schema.description
+    drafted = is_unreviewed(schema)
     basis: Basis = "NOT COVERED" if drafted else "declared public"
     names, columns, paid = schema.names, schema.columns, set(learnt)
     known = [c for c in columns if c.name not in paid and not _learnt(c)]

@@ -52,7 +52,13 @@ def test_a_set_that_occurs_twice_counts_once_and_a_weighted_error_is_not_compare
     assert line_of(run, *options).endswith("; 4,900 rows are 100 for each")
 
 
-@pytest.mark.parametrize("rows", ["0", "-5"])
+def test_errors_of_queries_that_count_more_than_a_cell_are_not_compared(run):
+    found = planned(run, "--queries", "hybrid", "--rows", "4900")
+    assert (found["rows_per_cell"], found["relative_rmse"]) == (100, None)
+    assert line_of(run, "--queries", "hybrid", "--rows", "4900").endswith("100 for each")
+
+
+@pytest.mark.parametrize("rows", ["0", "-5", "1" + 320 * "0"])
 def test_a_number_of_rows_that_no_table_has(run, rows):
     said = run(*PLAN, "--rows", rows)
     assert (said.code, said.err) == (

@@ -1,10 +1,12 @@
 """What `schema init` and `schema check` say about a proposal, and a table in a schema's place."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from adaptive_qs.cli.checklist import NOT_PRIVATE
 from adaptive_qs.data.review import AS_PROPOSED, TAKEN_FROM_DATA
 
 CANARY = "c4n4ry"
@@ -78,12 +80,41 @@ def test_check_lists_what_is_left(run):
 
 
 @pytest.mark.usefixtures("proposed")
-def test_marks_of_columns_alone_do_not_refuse_a_run(run):
+def test_marks_of_columns_alone_refuse_a_run(run):
+    """Neither command spends anything on it; plan, which reads no rows, takes it."""
+    content = json.loads(Path("p.json").read_text())
+    for column in content["columns"][1:]:
+        column.pop("description")
+    Path("p.json").write_text(json.dumps({**content, "description": ""}))
+    assert "1 of 7 columns is as proposed" in run("schema", "check", "p.json").err
+    options = ["t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv"]
+    for verb in ("synthesize", "answer"):
+        refused = run(verb, *options)
+        assert refused.code == 2
+        assert f'remove "{AS_PROPOSED}" from the description of 1 column (' in refused.err
+    assert not Path("o.csv").exists()
+    content["columns"][0].pop("description")
+    Path("p.json").write_text(json.dumps({**content, "description": ""}))
+    assert run("synthesize", *options).code == 0
+
+
+@pytest.mark.usefixtures("proposed")
+def test_a_run_under_marks_that_was_asked_for_is_not_called_declared(run):
     content = json.loads(Path("p.json").read_text())
     Path("p.json").write_text(json.dumps({**content, "description": ""}))
-    assert "7 of 7 columns are as proposed" in run("schema", "check", "p.json").err
-    made = run("synthesize", "t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv")
+    options = ["--epsilon", "1", "--release", "r.zip", "--unreviewed-schema"]
+    made = run("synthesize", "t.csv", "--schema", "p.json", *options)
     assert made.code == 0, made
+    assert "taken from the data" in made.err
+    with zipfile.ZipFile("r.zip") as bundle:
+        assert "does not cover what the schema tells" in bundle.read("statement.md").decode()
+
+
+@pytest.mark.usefixtures("proposed")
+def test_lists_are_marked_where_they_are_printed(proposed, run):
+    assert proposed.out.startswith(NOT_PRIVATE + "\n")
+    checked = run("schema", "check", "p.json").out.splitlines()
+    assert checked[1] == NOT_PRIVATE
 
 
 def test_long_lists_keep_their_ends(run):
