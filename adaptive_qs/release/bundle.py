@@ -17,6 +17,7 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.release.alone import alone_among
 from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
 from adaptive_qs.release.fact import total_cost
 from adaptive_qs.release.manifest import Manifest, RoundRecord
@@ -89,6 +90,12 @@ class Bundle:
             raise ValueError("the charges do not add up to what the manifest says")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
+        alone = alone_among(self.workload, self.estimates)
+        if self.manifest.alone is None:  # made before manifests told them
+            manifest = self.manifest.model_copy(update={"alone": alone})
+            object.__setattr__(self, "manifest", manifest)
+        elif self.manifest.alone != alone:
+            raise ValueError("the columns of no measured combination are not those of the manifest")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
         object.__setattr__(self, "estimates", dict(ordered))
 

@@ -38,6 +38,9 @@ class Manifest(Statement):
     """Most cells of the marginals watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1)]
     """Most rows of a table whose number of rows is not asked for."""
+    alone: tuple[str, ...] | None = None
+    """Columns of which no combination was measured, though asked for: in the tables they are
+    independent of all others. None in a statement of a version that did not tell them."""
 
     @property
     def charges_in(self) -> str:

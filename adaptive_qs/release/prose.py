@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from adaptive_qs.release.fact import Fact
+from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.statement import Statement
 
 NAMED = 12
@@ -31,8 +32,9 @@ def statement_page(statement: Statement) -> str:
 def manifest_lines(statement: Statement) -> list[str]:
     """The lines of the page, as Markdown.
 
-    They say what is promised and to whom, what was paid for what, what counts as public, what the
-    promise rests on, and how to check the sums.
+    They say what is promised and to whom, what tables know of how columns depend on each other,
+    what was paid for what, what counts as public, what the promise rests on, and how to check the
+    sums.
     """
     facts = statement.facts
     lines = ["# Privacy statement", ""]
@@ -44,6 +46,8 @@ def manifest_lines(statement: Statement) -> list[str]:
             "",
         ]
     lines += ["## What is promised", "", *_promise(statement), ""]
+    if isinstance(statement, Manifest):
+        lines += ["## What the tables know", "", *_dependence(statement), ""]
     lines += ["## What was paid for", "", *_payments(statement), ""]
     for basis, heading in _HEADINGS:
         found = [fact for fact in facts if fact.basis == basis]
@@ -72,6 +76,22 @@ def _promise(s: Statement) -> list[str]:
         f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
         f"- sampling: {s.sampling_seeds}",
     ]
+
+
+def _dependence(s: Manifest) -> list[str]:
+    lines = [
+        "Which combinations of columns were measured is known: page.html of the release bundle "
+        "lists them. How columns depend on each other that were not measured together comes from "
+        "the model, mostly through columns that were measured with both. Such a relation may be "
+        "wrong in either direction: lost, or there in the tables and not in the private one.",
+    ]
+    if s.alone:
+        lines += [
+            "",
+            "- independent of all other columns in the tables, since no combination with them was "
+            f"measured: {_named(s.alone)}",
+        ]
+    return lines
 
 
 def _payments(s: Statement) -> list[str]:
@@ -133,10 +153,15 @@ def _pairs(content: dict[str, Any]) -> str:
 
 
 def _about(fact: Fact) -> str:
-    names = ", ".join(map(_plain, fact.columns[:NAMED]))
-    if len(fact.columns) > NAMED:
-        names += f" and {len(fact.columns) - NAMED:,} more columns"
+    names = _named(fact.columns)
     return f"{names}: {_plain(fact.fact)}" if names else _plain(fact.fact)
+
+
+def _named(columns: Sequence[str]) -> str:
+    names = ", ".join(map(_plain, columns[:NAMED]))
+    if len(columns) > NAMED:
+        names += f" and {len(columns) - NAMED:,} more columns"
+    return names
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -20,6 +20,7 @@ from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.release.alone import alone_among
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import TABLES, facts_of
 from adaptive_qs.release.manifest import Manifest, RoundRecord
@@ -79,6 +80,7 @@ class Release(Bundle):
             schema_fingerprint=schema.fingerprint,
             ledger=ledger,
             facts=facts_of(events, schema, TABLES),
+            alone=alone_among(workload, result.model.estimates),
         )
         rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
         model = result.model

@@ -30,7 +30,11 @@ def outcome(release, *combinations):
     singles = {c: e for c, e in release.estimates.items() if len(c) < 2}
     some = next(iter(singles.values()))
     cliques = [release.workload.domain.clique(names) for names in combinations]
-    changed = replace(release, estimates={**singles, **dict.fromkeys(cliques, some)})
+    changed = replace(
+        release,
+        manifest=release.manifest.model_copy(update={"alone": None}),
+        estimates={**singles, **dict.fromkeys(cliques, some)},
+    )
     return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None)
 
 

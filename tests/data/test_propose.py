@@ -64,7 +64,7 @@ def test_integers_cut_off_at_the_top(tmp_path, top):
 @pytest.mark.parametrize("end", ["first", "last"])
 @pytest.mark.parametrize(("part", "own"), [(0.013, True), (0.003, False)])
 def test_the_code_that_ends_a_scale_gets_a_bin_of_its_own(tmp_path, end, part, own):
-    """1.3 % of the rows are too few for a peak elsewhere; 0.3 % are within what neighbours hold."""
+    """1.3 % of the rows are too few for a peak elsewhere, 0.3 % also at an end."""
     values = np.random.default_rng(3).integers(10_000, 60_000, 25_000)
     code = 70_000 if end == "last" else 2_000
     values[: int(part * len(values))] = code

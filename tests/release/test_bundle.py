@@ -319,3 +319,21 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
         assert archive.namelist() == MEMBERS
         assert b"could not be made" in archive.read("page.html")
     assert Release.load(tmp_path / "r.zip").sample_table(50, seed=1).num_rows == 50
+
+
+def test_columns_of_no_measured_combination_are_named_wherever_the_promise_is(tmp_path):
+    few = make_release(insecure_seed=1, rho=1e-4)
+    measured = {name for past in few.rounds if len(past.clique) > 1 for name in past.clique}
+    alone = tuple(name for name in few.schema.names[:4] if name not in measured)
+    assert alone
+    assert few.manifest.alone == alone
+    few.save(tmp_path / "r.zip")
+    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+        assert json.loads(archive.read("manifest.json"))["alone"] == list(alone)
+        assert f"measured: {', '.join(alone)}\n" in archive.read("statement.md").decode()
+
+
+def test_bundles_that_named_no_columns_alone_are_read_and_others_checked(saved, release, tmp_path):
+    old = edited(saved, tmp_path / "old.zip", "manifest.json", lambda m: m.pop("alone"))
+    assert Release.load(old).manifest == release.manifest
+    refusal(edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(alone=["day"])))

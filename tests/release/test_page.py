@@ -251,18 +251,24 @@ def test_columns_of_one_value_need_no_measurement():
     assert list(subsets((0, 1)))[-1] not in estimates
 
 
+def changed(bundle, **parts):
+    """A bundle with other parts; its manifest is that of a version that named no columns alone."""
+    manifest = bundle.manifest.model_copy(update={"alone": None})
+    return replace(bundle, manifest=manifest, **parts)
+
+
 def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
     domain = bundle.workload.domain
     several = [n for n, size in zip(domain.names, domain.sizes) if size > 1]
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
-    none = replace(bundle, estimates=singles)
-    assert alone_columns(none) == tuple(several)
+    none = changed(bundle, estimates=singles)
+    assert alone_columns(none) == none.manifest.alone == tuple(several)
     alone = release_page(none)
     assert f"No combination measured with {len(several)} of {len(domain)} columns:" in alone
     listed = alone[alone.index('<details id="alone">') :]
     assert listed[: listed.index("</details>")].count("<li>") == len(several)
     pair = tuple(sorted(map(domain.names.index, several[:2])))
-    one = replace(none, estimates={**singles, pair: next(iter(singles.values()))})
+    one = changed(none, estimates={**singles, pair: next(iter(singles.values()))})
     assert alone_columns(one) == tuple(several[2:])
 
 
@@ -280,7 +286,7 @@ def test_a_column_is_alone_only_if_something_was_asked_that_can_be_lost(bundle, 
     assert [size > 1 for size in domain.sizes] == [True, True, True, False]
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     workload = Workload(domain, dict.fromkeys(asked, 1.0))
-    found = replace(bundle, workload=workload, estimates=singles)
+    found = changed(bundle, workload=workload, estimates=singles)
     assert alone_columns(found) == tuple(domain.names[i] for i in alone)
     assert ("No combination measured with" in release_page(found)) == bool(alone)
 
@@ -290,7 +296,7 @@ def test_a_measured_combination_with_a_column_of_one_code_is_no_company(bundle):
     past = bundle.rounds[0].model_copy(
         update={"clique": bundle.workload.domain.clique_names((1, 3))}
     )
-    found = replace(bundle, estimates=singles, rounds=(past,))
+    found = changed(bundle, estimates=singles, rounds=(past,))
     assert "age" in alone_columns(found)
 
 
