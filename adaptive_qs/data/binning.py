@@ -10,6 +10,8 @@ INTEGER_BINS = 100
 NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Bins proposed for the smallest tables."""
+LEAST_PERIODS = 24
+"""Periods allowed in the smallest tables: two years of months, a day of hours."""
 
 
 def integer_bins(low: int, high: int) -> dict[str, Any]:
@@ -35,3 +37,12 @@ def codes_for(rows: int) -> int:
     Between the two, bins would hardly save codes and would blur the values.
     """
     return bins_for(rows) * 3 // 2
+
+
+def periods_for(rows: int) -> int:
+    """Most days, weeks, months or the like of a column with a date or time in so many rows.
+
+    Each kind of period is three to seven times as long as the next, so what fits has between a
+    quarter of these and all of them: with twice `bins_for` about as many as other columns have bins.
+    """
+    return max(LEAST_PERIODS, 2 * bins_for(rows))

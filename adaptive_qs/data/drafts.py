@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.binning import bins_for, codes_for
+from adaptive_qs.data.binning import bins_for, codes_for, periods_for
 from adaptive_qs.data.moments import EPOCH, Granularity, period_of
 from adaptive_qs.data.orders import in_natural_order
 from adaptive_qs.data.profile import Profile
@@ -28,11 +28,6 @@ MAX_EXACT = 2**53
 """Integers from here on are taken for identifiers."""
 MAX_WITH_DECIMALS = 1e8
 """Numbers below this size are written exactly with up to six decimals."""
-MAX_PERIODS = 800
-"""Dates and times get the finest period with at most this many codes."""
-MAX_HOURS = 1_000
-"""The same for times that are all on the hour."""
-
 Draft = dict[str, Any]
 
 
@@ -116,8 +111,8 @@ def _moments(profile: Profile) -> Draft:
     finest: tuple[Granularity, ...] = ("day", "week", "month", "quarter", "year")
     if not profile.days:
         finest = ("hour", *finest)
+    most = periods_for(profile.filled)
     for unit in finest:
-        most = MAX_HOURS if unit == "hour" and profile.hours else MAX_PERIODS
         if period_of(last, unit) - period_of(first, unit) < most:
             break
     if profile.days:

@@ -47,8 +47,6 @@ class Profile:
     numbers: bool = True
     moments: bool = True
     days: bool = True
-    hours: bool = True
-    """Whether all times are on the hour."""
     low: float = np.inf
     high: float = -np.inf
     first: int = 2**62
@@ -126,7 +124,6 @@ class Profile:
         readable &= (seconds >= _FIRST) & (seconds <= _LAST)
         self.moments = bool(readable.all())
         self.days &= not bool((seconds % 86_400).any())
-        self.hours &= not bool((seconds % 3_600).any())
         self.first = min(self.first, int(seconds.min()))
         self.last = max(self.last, int(seconds.max()))
 

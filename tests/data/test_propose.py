@@ -111,20 +111,29 @@ def test_bins_grow_with_the_fourth_root_of_the_rows(rows, most):
 
 @pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
 def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
+    """Values that keep a code each may be half as many again; one more of them, and there are
+    bins."""
     rng = np.random.default_rng(rows)
     amount = np.round(rng.lognormal(7, 2, rows), 2)
-    table = {
+    values = np.arange(rows)
+    codes = bins_for(rows) * 3 // 2
+    binned = {
         "normal": rng.normal(size=rows),
         "heavy": amount,
         "shared": np.where(rng.random(rows) < 0.5, 0, amount),
         "sentinels": np.where(rng.random(rows) < 0.2, rng.choice([-9, 999_999], rows), amount),
         "heaped": np.round(amount, -3) + rng.choice([0.0, 0.5], rows),
         "days": rng.integers(1, 180, rows),
+        "one more": values % (codes + 1),
+        "one more, apart": values % (codes + 1) * 100,
+        "one more number": values % (codes + 1) / 10,
     }
+    exact = {"as many": values % codes, "as many numbers": values % codes / 10}
     path = tmp_path / "t.csv"
-    pd.DataFrame(table).to_csv(path, index=False)
+    pd.DataFrame(binned | exact).to_csv(path, index=False)
     for column in propose_schema(path).columns:
-        assert column.num_values <= bins_for(rows), column.name
+        most = bins_for(rows) if column.name in binned else codes
+        assert column.num_values <= most, column.name
 
 
 @pytest.mark.parametrize("rows", [2_000, 50_000])
@@ -221,22 +230,36 @@ def test_numbers_may_name_columns(tmp_path, header):
 
 
 @pytest.mark.parametrize(
-    ("start", "periods", "step", "kind", "unit"),
+    ("start", "periods", "step", "repeats", "kind", "unit"),
     [
-        ("2020-01-01", 700, "D", "date", "day"),
-        ("2020-01-01", 1_500, "D", "date", "week"),
-        ("2000-01-01", 9_000, "D", "date", "month"),
-        ("2020-01-01", 900, "h", "datetime", "hour"),
-        ("2020-01-01 00:30", 500, "D", "datetime", "day"),
-        ("2020-01-01", 9_000, "h", "datetime", "day"),
+        ("2020-01-01", 24, "D", 1, "date", "day"),
+        ("2020-01-01", 25, "D", 1, "date", "week"),
+        ("2020-01-01", 60, "D", 1_100, "date", "day"),  # 66,000 rows: up to 64 periods
+        ("2020-01-01", 365, "D", 1, "date", "month"),
+        ("2020-01-01", 365, "D", 200, "date", "week"),
+        ("2010-01-01", 2_191, "D", 1, "date", "quarter"),
+        ("1920-01-01", 30_000, "D", 1, "date", "year"),
+        ("2020-01-01", 24, "h", 1, "datetime", "hour"),
+        ("2020-01-01", 25, "h", 1, "datetime", "day"),
+        ("2020-01-01 00:30", 365, "D", 1, "datetime", "month"),
     ],
 )
-def test_granularity(tmp_path, start, periods, step, kind, unit):
-    moments = pd.date_range(start, periods=periods, freq=step)
+def test_granularity(tmp_path, start, periods, step, repeats, kind, unit):
+    moments = pd.date_range(start, periods=periods, freq=step).repeat(repeats)
     pattern = "%Y-%m-%dT%H:%M:%S" if kind == "datetime" else "%Y-%m-%d 00:00:00"
     column, _ = proposed(tmp_path, moments.strftime(pattern))
     assert (column.type, column.granularity) == (kind, unit)
-    assert column.num_values <= 1_000
+
+
+@pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
+@pytest.mark.parametrize("days", [1, 40, 400, 4_000])
+def test_dates_get_the_finest_period_of_which_there_are_few(tmp_path, rows, days):
+    """Twice as many periods as bins at most; a day has 24 hours, and no step is greater."""
+    rng = np.random.default_rng(days)
+    hours = np.append(rng.integers(0, 24 * days, rows - 2), [0, 24 * days - 1])
+    column, _ = proposed(tmp_path, pd.Timestamp("2021-03-01") + pd.to_timedelta(hours, "h"))
+    most = max(24, 2 * bins_for(rows))
+    assert most / 24 <= column.num_values <= most
 
 
 ORDERED = {
