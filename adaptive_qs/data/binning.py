@@ -42,7 +42,7 @@ def codes_for(rows: int) -> int:
 def periods_for(rows: int) -> int:
     """Most days, weeks, months or the like of a column with a date or time in so many rows.
 
-    Each kind of period is three to seven times as long as the next, so what fits has between a
-    quarter of these and all of them: with twice `bins_for` about as many as other columns have bins.
+    Months are four weeks, years four quarters, and so on: what fits is a quarter of these at least
+    as a rule, so that twice `bins_for` makes about as many codes as other columns have.
     """
     return max(LEAST_PERIODS, 2 * bins_for(rows))

@@ -129,10 +129,9 @@ def _(column: NumericColumn, values: pa.Array) -> Codes:
 @_draw.register
 def _(column: NumericColumn, codes: Codes, rng: np.random.Generator) -> pa.Array:
     if column.grid is not None and column.decimals is not None:
-        first, last = np.array(column.grid)
-        return pa.array(
-            rng.integers(first[codes], last[codes], endpoint=True) / 10**column.decimals
-        )
+        first, last = np.array(column.grid) // column.units
+        steps = rng.integers(first[codes], last[codes], endpoint=True)
+        return pa.array(steps * column.units / 10**column.decimals)
     edges = np.array(column.bin_edges)
     low, high = edges[codes], edges[codes + 1]
     share = rng.random(codes.shape)

@@ -17,6 +17,7 @@ from adaptive_qs.data.moments import EPOCH, Granularity, period_of
 from adaptive_qs.data.orders import in_natural_order
 from adaptive_qs.data.profile import Profile
 from adaptive_qs.data.quantiles import propose_edges
+from adaptive_qs.data.steps import Grid, grid_of
 
 MAX_CATEGORIES = 1_000
 """Text columns with more distinct values are left out."""
@@ -80,7 +81,9 @@ def _integers(profile: Profile) -> Draft | str:
         return {"type": "categorical", "values": values, "ordered": True}
     if width <= codes_for(rows):
         return {"type": "integer", "min": low, "max": high}
-    edges = propose_edges(_points(profile), profile.weights, 0, bins_for(rows), codes_for(rows))
+    edges = propose_edges(
+        _points(profile), profile.weights, Grid(0), bins_for(rows), codes_for(rows)
+    )
     starts = [int(edge) for edge in edges[:-1]]
     last = int(np.floor(edges[-1]))
     return {"type": "integer", "min": starts[0], "max": last, "bin_starts": starts}
@@ -89,14 +92,20 @@ def _integers(profile: Profile) -> Draft | str:
 def _numbers(profile: Profile) -> Draft | str:
     low, high = profile.low, profile.high
     exact = 0 < profile.decimals <= 6 and max(abs(low), abs(high)) < MAX_WITH_DECIMALS
-    decimals = profile.decimals if exact else None
+    grid = Grid(profile.decimals if exact else None)
+    if exact and not profile.too_many:  # else some of the numbers are merged with others
+        grid = grid_of(_points(profile), profile.decimals)
     most = bins_for(profile.filled), codes_for(profile.filled)
-    edges = propose_edges(_points(profile), profile.weights, decimals, *most)
+    edges = propose_edges(_points(profile), profile.weights, grid, *most)
     ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
     if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
         return "numbers too large to bin: write the column by hand"
-    draft = {"type": "numeric", "edges": edges}
-    return draft if decimals is None else {**draft, "decimals": decimals}
+    draft: Draft = {"type": "numeric", "edges": edges}
+    if grid.decimals is not None:
+        draft["decimals"] = grid.decimals
+    if grid.multiple > 1:
+        draft["step"] = grid.step
+    return draft
 
 
 def _points(profile: Profile) -> NDArray[np.float64]:

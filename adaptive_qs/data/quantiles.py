@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data.cuts import quantile_cuts
 from adaptive_qs.data.rounding import round_cut, round_end
+from adaptive_qs.data.steps import Grid
 
 PEAK = 3
 """A value is a peak where so many times as many rows share it as share either neighbour."""
@@ -74,7 +75,7 @@ class _Part:
 
 
 def propose_edges(
-    values: Floats, weights: Floats, decimals: int | None, bins: int, codes: int
+    values: Floats, weights: Floats, grid: Grid, bins: int, codes: int
 ) -> tuple[float, ...]:
     """Ends of bins [edge, next edge), the last one closed, that hold all values.
 
@@ -86,34 +87,34 @@ def propose_edges(
     Args:
         values: shape (distinct,), finite and ascending.
         weights: shape (distinct,), rows with each value.
-        decimals: decimal places of all values, or None for values off any grid.
+        grid: where all values lie.
         bins: the most, at least 1.
         codes: the most where every value has a bin of its own.
     """
     atoms = list(range(len(values)))
-    parts = _between(values, weights, atoms, decimals, bins)
+    parts = _between(values, weights, atoms, grid, bins)
     bins_of_few = len(atoms) + sum(part.needed for part in parts)
     if bins_of_few > codes or weights.sum() < ROWS_PER_VALUE * len(values):
-        atoms, parts = _parted(values, weights, decimals, bins)
-    edges = {float(values[i]) for i in atoms} | {_after(float(values[i]), decimals) for i in atoms}
+        atoms, parts = _parted(values, weights, grid, bins)
+    edges = {float(values[i]) for i in atoms} | {grid.after(float(values[i])) for i in atoms}
     for part, count in zip(parts, _divided(parts, bins - len(atoms))):
         if part.values.size:
-            edges.update(_part_edges(part, count - sum(part.gaps), decimals))
+            edges.update(_part_edges(part, count - sum(part.gaps), grid))
     ends = sorted(edges)
-    if decimals is not None and ends[-2:] == [values[-1], _after(float(values[-1]), decimals)]:
-        ends[-1] = ends[-2] + 0.5 * 10.0**-decimals  # closed: keep the next multiple out
+    if grid.decimals is not None and ends[-2:] == [values[-1], grid.after(float(values[-1]))]:
+        ends[-1] = ends[-2] + 0.5 * 10.0**-grid.decimals  # closed: keep the next multiple out
     return tuple(ends)
 
 
 def _parted(
-    values: Floats, weights: Floats, decimals: int | None, bins: int
+    values: Floats, weights: Floats, grid: Grid, bins: int
 ) -> tuple[list[int], list[_Part]]:
     """As many values with bins of their own as fit (indices, ascending), and what is between."""
     deserving = _atoms(values, weights, bins)
     most = CROWDED * weights.sum() / bins
     while True:
         atoms = sorted(deserving)
-        parts = _between(values, weights, atoms, decimals, bins)
+        parts = _between(values, weights, atoms, grid, bins)
         spare = bins - len(atoms)
         fits = sum(part.needed for part in parts) <= spare
         counts = _divided(parts, spare)
@@ -123,13 +124,13 @@ def _parted(
 
 
 def _between(
-    values: Floats, weights: Floats, atoms: Sequence[int], decimals: int | None, bins: int
+    values: Floats, weights: Floats, atoms: Sequence[int], grid: Grid, bins: int
 ) -> list[_Part]:
     return [
         _Part(
             values[before + 1 : after],
             weights[before + 1 : after],
-            _after(float(values[before]), decimals) if before >= 0 else -math.inf,
+            grid.after(float(values[before])) if before >= 0 else -math.inf,
             float(values[after]) if after < len(values) else math.inf,
             1 / bins,
         )
@@ -172,32 +173,25 @@ def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
     return counts
 
 
-def _after(value: float, decimals: int | None) -> float:
-    """The smallest number above the value, on the grid of these decimals if there is one."""
-    if decimals is None:
-        return math.nextafter(value, math.inf)
-    return round(value + 10.0**-decimals, decimals)
-
-
-def _part_edges(part: _Part, bins: int, decimals: int | None) -> Iterator[float]:
+def _part_edges(part: _Part, bins: int, grid: Grid) -> Iterator[float]:
     """Round edges for the values of a part, their own ends included where needed."""
     low, high = float(part.values[0]), float(part.values[-1])
     if low == high:
-        yield from (low, _after(high, decimals))
+        yield from (low, grid.after(high))
         return
     cuts = quantile_cuts(part.values, part.weights, bins)
     first = next((cut for cut in cuts if cut > low), high)
     last = next((cut for cut in reversed(cuts) if cut < high), low)
-    bottom = round_end(low, first - low, decimals, upwards=False)
-    top = round_end(high, high - last, decimals, upwards=True)
+    bottom = grid.from_on(round_end(low, first - low, grid.decimals, upwards=False))
+    top = grid.from_on(round_end(high, high - last, grid.decimals, upwards=True))
     before, after = part.gaps
     if before or part.floor == -math.inf:
         yield bottom if bottom > part.floor else low
     for back, cut, ahead in zip([low, *cuts], cuts, [*cuts[1:], high]):
-        edge = round_cut(cut, ahead / 2 - back / 2, decimals)
+        edge = grid.from_on(round_cut(cut, ahead / 2 - back / 2, grid.decimals))
         if max(bottom, part.floor) < edge < min(top, part.ceiling):
             yield edge
     if after:
-        yield top if high < top < part.ceiling else _after(high, decimals)
+        yield top if high < top < part.ceiling else grid.after(high)
     elif part.ceiling == math.inf:
         yield top

@@ -98,6 +98,8 @@ class NumericColumn(RangeColumn):
     """Ends of the bins, ascending: one more than there are bins."""
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
+    step: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Decoded values are multiples of this number (0.5, 0.05); it needs decimals."""
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
@@ -114,13 +116,24 @@ class NumericColumn(RangeColumn):
 
     @cached_property
     def grid(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """First and last multiple of 10^-decimals inside every bin; None without decimals."""
+        """First and last number that a bin decodes to, in units of 10^-decimals, for every bin.
+
+        None without decimals. All are multiples of `units`.
+        """
         if self.decimals is None:
             return None
-        scaled = [Decimal(repr(edge)).scaleb(self.decimals) for edge in self.bin_edges]
+        each = self.units
+        scaled = [Decimal(repr(edge)).scaleb(self.decimals) / each for edge in self.bin_edges]
         first = [int(edge.to_integral_value(ROUND_CEILING)) for edge in scaled]
         last = [start - 1 for start in first[1:-1]] + [math.floor(scaled[-1])]
-        return tuple(first[:-1]), tuple(last)
+        return tuple(k * each for k in first[:-1]), tuple(k * each for k in last)
+
+    @property
+    def units(self) -> int:
+        """The step in units of 10^-decimals; 1 without a step."""
+        if self.step is None or self.decimals is None:
+            return 1
+        return int(Decimal(repr(self.step)).scaleb(self.decimals))
 
     @property
     def num_values(self) -> int:
@@ -145,10 +158,19 @@ class NumericColumn(RangeColumn):
         edges = self.bin_edges
         if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
             raise ValueError("the edges of the bins must be two or more and ascend")
+        if self.step is not None:
+            self._check_step(self.step)
         if self.decimals is not None and self.grid is not None:
             if max(abs(edges[0]), abs(edges[-1])) * 10**self.decimals >= 2**53:
                 raise ValueError("the range with these decimals exceeds 15 digits: use fewer")
             if any(first > last for first, last in zip(*self.grid)):
-                raise ValueError(
-                    f"a bin holds no number with {self.decimals} decimals: use wider bins"
-                )
+                numbers = f"number with {self.decimals} decimals"
+                if self.step is not None:
+                    numbers = f"multiple of the step {self.step:.9g}"
+                raise ValueError(f"a bin holds no {numbers}: use wider bins")
+
+    def _check_step(self, step: float) -> None:
+        if self.decimals is None:
+            raise ValueError("step is given without decimals: give those of the step")
+        if Decimal(repr(step)).scaleb(self.decimals) % 1:
+            raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")

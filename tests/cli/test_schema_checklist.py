@@ -13,7 +13,7 @@ CANARY = "c4n4ry"
 LINES = {
     "level": ("categorical, ordered", "low, medium, high; missing: ?", "4"),
     "town": ("categorical", f"{CANARY}, x", "2"),
-    "step": ("numeric", "0.5 to 1.5 in 5 bins, own bins: 0.5, 1, 1.5", "5"),
+    "step": ("numeric", "0.5 to 1.5 in 3 bins, own bins: 0.5, 1, 1.5", "3"),
     "count": ("integer", "0 to 9", "10"),
     "spent": ("integer", "0 to 100 in 8 bins, own bin: 0", "8"),
     "flag": ("boolean", "false, true", "2"),

@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import shlex
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -156,6 +158,16 @@ def test_zip_archive(tmp_path):
     refusal(lambda: encode_file(path, AB), "zip archive: unpack it")
 
 
+@pytest.mark.parametrize("name", ["r.zip", "my r"])
+def test_a_release_bundle_in_the_place_of_a_table(tmp_path, name):
+    path = tmp_path / name
+    with zipfile.ZipFile(path, "w") as archive:
+        for member in ("manifest.json", "residuals.npy"):
+            archive.writestr(member, CANARY)
+    hint = f"sample {shlex.quote(str(path))} --out table.csv"
+    refusal(lambda: encode_file(path, AB), str(path), "is a release bundle", hint)
+
+
 @pytest.mark.parametrize(("mark", "label"), [(";", "';'"), ("\t", "tabs"), ("|", "'|'")])
 def test_proposing_from_other_separators(tmp_path, mark, label):
     path = tmp_path / "t.csv"
@@ -231,7 +243,7 @@ def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell)
     assert encode_file(path, schema).num_rows == 2
 
 
-@pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1e30]])
+@pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1.7976931348623157e308]])
 def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": cells, "b": ["a"] * len(cells)}), path)

@@ -98,7 +98,7 @@ def test_a_tiny_minimum_becomes_zero(tmp_path):
 def test_few_numbers_stay_numbers_and_are_kept_exactly(tmp_path, rows):
     values = np.random.default_rng(0).choice([0.25, 0.5, 1.75, -3.0, 10.5], rows)
     column, made = proposed(tmp_path, values)
-    assert (column.type, column.decimals) == ("numeric", 2)
+    assert (column.type, column.decimals, column.step) == ("numeric", 2, 0.25)
     np.testing.assert_array_equal(made, values)
 
 

@@ -9,12 +9,13 @@ import pytest
 from adaptive_qs.data.binning import bins_for, codes_for
 from adaptive_qs.data.propose import propose, propose_schema
 from adaptive_qs.data.quantiles import propose_edges
+from adaptive_qs.data.steps import Grid
 
 
 def edges_of(rows, decimals):
     values, counts = np.unique(rows, return_counts=True)
     limits = bins_for(len(rows)), codes_for(len(rows))
-    return np.array(propose_edges(values, counts.astype(float), decimals, *limits))
+    return np.array(propose_edges(values, counts.astype(float), Grid(decimals), *limits))
 
 
 @pytest.mark.parametrize("seed", range(40))

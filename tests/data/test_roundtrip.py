@@ -78,6 +78,8 @@ def numeric(draw, name):
         low = draw(st.integers(-100, 100)) / 10
         ends = {"min": low, "max": low + draw(st.integers(1, 99)), "bins": draw(st.integers(1, 9))}
         ends["decimals"] = draw(st.none() | st.integers(2, 6))
+        if ends["decimals"] is not None:
+            ends["step"] = draw(st.sampled_from([None, 0.01, 0.04, 0.1]))  # less than any bin
     return NumericColumn(
         name=name, type="numeric", missing=_missing(draw), outside=draw(outside), **ends
     )
