@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations
 
@@ -89,7 +90,9 @@ class Domain:
         names = tuple(names)
         for name in names:
             if name not in self._positions:
-                raise SchemaError(f"attribute {name!r} is not in the schema: check the spelling")
+                raise SchemaError(
+                    f"attribute {name!r} is not in the schema: {_mend(name, self.names)}"
+                )
         clique = tuple(sorted(self._positions[name] for name in names))
         if len(set(clique)) != len(clique):
             raise SchemaError(f"attributes {list(names)!r} name one column twice: remove one")
@@ -106,6 +109,12 @@ class Domain:
     def size(self, clique: Clique) -> int:
         """Number of cells n_γ of the marginal over a clique (exact, never overflows)."""
         return math.prod(self.shape(clique))
+
+
+def _mend(name: str, names: Iterable[str]) -> str:
+    """What to do about a name that is none of these, which are public."""
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else "check the spelling"
 
 
 def subsets(clique: Clique) -> Iterator[Clique]:

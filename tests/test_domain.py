@@ -84,7 +84,12 @@ def test_a_name_declared_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), [(["a", "z"], "'z' is not in the schema"), (["a", "a"], "twice")]
+    ("names", "message"), 
+    [
+        (["a", "z"], "'z' is not in the schema: check the spelling"),
+        (["a", "bb"], "'bb' is not in the schema: did you mean 'b'?"),
+        (["a", "a"], "twice"),
+    ],
 )
 def test_a_clique_of_unknown_or_repeated_names_is_refused(names, message):
     with pytest.raises(SchemaError, match=message):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import narwhals as nw
 import pyarrow as pa
@@ -24,6 +26,7 @@ BATCH_ROWS = 1 << 16
 _PARQUET_MAGIC = b"PAR1"
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _ZIP_MAGIC = b"PK\x03\x04"
+_RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
 
@@ -60,6 +63,11 @@ def open_file(path: str | Path) -> Iterator[Source]:
     magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
     if not magic:
         raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
+    if magic == _ZIP_MAGIC and _is_release(path):
+        raise DataError(
+            f"{path}: is a release bundle, not a table: draw one from it by "
+            f"{shlex.join(['adaptive-qs', 'sample', str(path), '--out', 'table.csv'])}"
+        )
     if magic == _ZIP_MAGIC and path.suffix.lower() == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
     if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
@@ -72,6 +80,15 @@ def open_file(path: str | Path) -> Iterator[Source]:
     with file:
         names = tuple(file.schema_arrow.names)
         yield Source(str(path), names, lambda wanted: _read_parquet(path, file, wanted))
+
+
+def _is_release(path: Path) -> bool:
+    """Whether a zip archive has the members of a release bundle."""
+    try:
+        with ZipFile(path) as archive:
+            return set(archive.namelist()) >= _RELEASE_MEMBERS
+    except (BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
 
 
 def frame_source(table: Any) -> Source:

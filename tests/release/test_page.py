@@ -320,3 +320,11 @@ def test_extreme_runs_have_a_page(columns, rows, rho):
     page = release_page(release.release_)
     assert page.startswith("<!doctype html>")
     assert not re.search(r"\bnan\b|\binf\b", page)
+
+
+def test_noise_is_not_told_as_the_error_of_a_table(page):
+    told = page[page.index('<section aria-labelledby="combinations">') :]
+    assert "Measured: how much noise the measurements hold" in told
+    assert "about the noisy measurements, before a table is made of them" in told
+    assert "expected L1" not in page
+    assert "that were not measured together come from the model" in told

@@ -122,7 +122,7 @@ def partners(bundle: Bundle) -> dict[int, set[int]]:
 def pair_map(
     bundle: Bundle, model: ReferenceModel, total: float, columns: Sequence[int]
 ) -> HeatMap:
-    """Expected error through noise of every measured pair of these columns."""
+    """L1 distance that noise brings into every measured pair of these columns."""
     domain = model.domain
     errors: dict[tuple[int, int], float] = {
         (a, b): expected_l1(model, (a, b), total)
@@ -136,7 +136,7 @@ def pair_map(
         return Cell("") if a == b else sequential_cell(errors.get((min(a, b), max(a, b))), top)
 
     return HeatMap(
-        "Expected L1 error through noise of every measured pair; – was not measured",
+        "L1 of the noise in the measurement of every pair, not the error of a table; – not measured",
         tuple(i + 1 for i in columns),
         tuple(domain.names[i] for i in columns),
         tuple(tuple(cell(a, b) for b in columns) for a in columns),
