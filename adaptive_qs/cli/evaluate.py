@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,8 @@ def _compare(
         seed=seed,
         queries=question.queries,
     )
+    if question.released is not None:
+        result = replace(result, limitations=(*result.limitations, question.released))
     needed = files.report is not None or files.control is not None
     if promised.limitation is not None and needed:
         result = replace(result, limitations=(*result.limitations, promised.limitation))
@@ -142,6 +145,7 @@ def _emit(
             }
         )
         return
-    warn(OWNER_ONLY)
+    if not sys.stdout.isatty():  # whoever reads stderr alone must see it, too
+        warn(OWNER_ONLY)
     emit(OWNER_ONLY)
     show(found, judged, question.promised.promise, seconds, report)

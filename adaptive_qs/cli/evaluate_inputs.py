@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ class Question:
         queries: that matter, where they are others than the cells of these.
         rules: to check.
         promised: of the release behind the synthetic table.
+        released: that the true table looks like a released one; None where it does not.
     """
 
     schema: Schema
@@ -88,6 +90,7 @@ class Question:
     queries: QueryWorkload | None
     rules: list[Rule]
     promised: Promised
+    released: str | None
 
 
 def read_question(
@@ -102,7 +105,8 @@ def read_question(
         rules: as they were written.
 
     Raises:
-        InputError: a file or a rule cannot be read, or does not fit the schema.
+        InputError: a file or a rule cannot be read, or does not fit the schema; the tables are
+            swapped.
     """
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.evaluation.promised import find_promise
@@ -110,6 +114,7 @@ def read_question(
     from adaptive_qs.evaluation.rules import parse_rule
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
+    released = _released(files)
     schema = Schema.load(files.schema)
     if isinstance(spec, Path):
         workload, queries = load_compared(spec, schema.domain())
@@ -121,6 +126,29 @@ def read_question(
         queries,
         [parse_rule(text, schema) for text in rules or ()],
         find_promise(files.release, files.synthetic, schema),
+        released,
+    )
+
+
+def _released(files: Files) -> str | None:
+    """That a privacy statement lies beside the true table, which is for released ones.
+
+    Raises:
+        InputError: and none is known of the synthetic one, so that they seem to be swapped.
+    """
+    from adaptive_qs.release.beside import manifest_path
+
+    statement = manifest_path(files.true)
+    if not exists(statement):
+        return None
+    if files.release is None and not exists(manifest_path(files.synthetic)):
+        raise InputError(
+            f"{files.true}: is a released table, {statement.name} lies beside it, and nothing says "
+            f"so of {files.synthetic}: swap them, the private table comes first"
+        )
+    return (
+        f"the table that was given as the true one is a released one: {statement.name} lies beside "
+        "it, so that errors are those between two releases"
     )
 
 

@@ -16,7 +16,12 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.contingency import MAX_DENSE_CELLS, JointCodes, in_batches
 from adaptive_qs.evaluation.query_parts import PartError, QueryError
-from adaptive_qs.evaluation.query_squares import length_of, row_squares, squared_error
+from adaptive_qs.evaluation.query_squares import (
+    deviation_of_squares,
+    length_of,
+    row_squares,
+    squared_error,
+)
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.workload.families import AXIS_FAMILIES, PAIR_FAMILIES
@@ -38,11 +43,13 @@ class Squares(NamedTuple):
         error: of the synthetic table.
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
+        deviation: standard deviation of what a fresh sample's is.
     """
 
     error: float
     fresh: float
     independent: float
+    deviation: float
 
 
 def load_compared(path: Path, domain: Domain) -> tuple[Workload, QueryWorkload | None]:
@@ -102,7 +109,8 @@ def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
         math.fsum(weight * square for weight, square in zip(part.weights.tolist(), squares))
         for squares in zip(*found)
     )
-    rmse, fresh, independent = (math.sqrt(total / part.num_queries) for total in sums)
+    *squares, deviation = (total / part.num_queries for total in sums)
+    rmse, fresh, independent = map(math.sqrt, squares)
     asked = part.axis.values() if part.joint is None else part.joint
     return PartError(
         tuple(dict.fromkeys(_family(queries) for queries in asked)),
@@ -113,6 +121,7 @@ def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
         rmse,
         fresh,
         independent,
+        deviation,
     )
 
 
@@ -138,7 +147,8 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
     Two samples of n and m rows of one population with shares p have the answers' differences
     Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's own shares make the bracket
     (n − 1)/n as large on average. A table of m rows from the product π of the single columns is
-    Q(p − π) away, and varies by 1/m of the same bracket of π.
+    Q(p − π) away, and varies by 1/m of the same bracket of π. Errors of sets vary together at most,
+    so that their standard deviations may be added up.
     """
     clique, queries = _clique(part, index), part.queries(index)
     n, m = joint.true_rows, joint.rows - joint.true_rows
@@ -155,6 +165,7 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
         squared_error(queries, difference),
         (1 / n + 1 / m) * spread(p) * n / max(n - 1, 1),
         squared_error(queries, p - product) + spread(product) / m,
+        (1 / n + 1 / m) * deviation_of_squares(queries, p),
     )
 
 

@@ -21,6 +21,7 @@ class PartError:
         rmse: of the synthetic table. It is the error that ``plan`` forecasts, divided by the rows.
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
+        deviation: standard deviation of the squared error of a fresh sample, or more.
     """
 
     families: tuple[str, ...]
@@ -31,6 +32,11 @@ class PartError:
     rmse: float
     fresh: float
     independent: float
+    deviation: float = 0.0
+
+    def chance(self, deviations: float) -> float:
+        """How much further than ``fresh`` so many standard deviations take a fresh sample."""
+        return math.sqrt(self.fresh**2 + deviations * self.deviation) - self.fresh
 
     @property
     def title(self) -> str:
@@ -78,6 +84,14 @@ class QueryError:
     def independent(self) -> float:
         """The same expected of independent columns."""
         return self._mean("independent")
+
+    def chance(self, deviations: float) -> float:
+        """How much further than ``fresh`` so many standard deviations take a fresh sample.
+
+        Parts may err together, so their deviations add up.
+        """
+        all_parts = math.fsum(part.queries * part.deviation for part in self.parts) / self.queries
+        return math.sqrt(self.fresh**2 + deviations * all_parts) - self.fresh
 
     def _mean(self, name: str) -> float:
         squares = (part.queries * getattr(part, name) ** 2 for part in self.parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from adaptive_qs.workload.axis_queries import Circular, Range
 from adaptive_qs.workload.queries import Queries
 
 Array = NDArray[np.float64]
+MOST_GRAM, MOST_STEPS = 2_048, 2**28
+"""Rows of a Gram matrix, and multiplications, beyond which the variance of squares is bounded."""
 
 
 def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
@@ -64,3 +67,32 @@ def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
         norms = factor.column_norms().reshape(factor.shape)
         shares = np.tensordot(norms, shares, axes=norms.ndim)
     return float(shares)
+
+
+def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
+    """Standard deviation of Σ (Qd)², where d is normal with the covariance Σ of one sampled row.
+
+    It is √(2 tr(GΣGΣ)) with G = QᵀQ and Σ = diag(p) − ppᵀ, and the trace is
+    pᵀ(G∘G)p − 2 Σ_x p_x (Gp)_x² + (pᵀGp)². Where G is large it is bounded by √2 tr(GΣ), which it is
+    where a single direction makes all of the error.
+
+    Args:
+        queries: as for :func:`squared_error`.
+        shares: p, over the cells of a set of attributes.
+    """
+    rows = [math.prod(factor.shape) for factor in queries]
+    if max(rows) > MOST_GRAM or shares.size * sum(rows) > MOST_STEPS:
+        trace = row_squares(queries, shares) - squared_error(queries, shares)
+        return math.sqrt(2) * max(0.0, trace)
+    grams = [factor.gram() for factor in queries]
+    p = shares.reshape(rows)
+    once, twice = _applied(grams, p), _applied([gram**2 for gram in grams], p)
+    trace = (p * twice).sum() - 2 * (p * once**2).sum() + (p * once).sum() ** 2
+    return math.sqrt(2 * max(0.0, float(trace)))
+
+
+def _applied(matrices: Sequence[Array], table: Array) -> Array:
+    """A Kronecker product of square matrices times a table with an axis for each of them."""
+    for axis, matrix in enumerate(matrices):
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
+    return table

@@ -14,6 +14,7 @@ from adaptive_qs.evaluation.verdict.models import models_sentence
 from adaptive_qs.evaluation.verdict.overall import overall_sentence
 from adaptive_qs.evaluation.verdict.queries import queries_sentence
 from adaptive_qs.evaluation.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.unseen import unseen_sentence
 from adaptive_qs.release.statement import Statement
 
 
@@ -28,6 +29,7 @@ class Verdict:
         queries: how far the workload's queries are off; None where it asks for marginals.
         columns: which single columns are off.
         associations: which are lost.
+        unseen: pairs of values that the true table never has; None where they are few.
         models: what they lose.
         attack: what it gains.
     """
@@ -38,15 +40,15 @@ class Verdict:
     queries: Sentence | None
     columns: Sentence
     associations: Sentence
+    unseen: Sentence | None
     models: Sentence
     attack: Sentence
 
     @property
     def sentences(self) -> list[Sentence]:
         """All of them."""
-        asked = [] if self.queries is None else [self.queries]
-        found = [self.columns, self.associations, self.models, self.attack]
-        return [self.overall, self.marginals, *asked, *found]
+        found = [self.overall, self.marginals, self.queries, self.columns, self.associations]
+        return [s for s in (*found, self.unseen, self.models, self.attack) if s is not None]
 
     @property
     def brief(self) -> list[str]:
@@ -54,6 +56,7 @@ class Verdict:
         asks for is, and the worst of the rest where something is bad."""
         asked = self.queries or self.marginals
         others = [self.attack, self.columns, self.associations, self.models, self.marginals]
+        others += [] if self.unseen is None else [self.unseen]
         bad = [s for g in ("poor", "fair") for s in others if s.grade == g and s is not asked]
         return [s.plain for s in (self.overall, asked, *bad[:1])]
 
@@ -71,14 +74,20 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     dependence = dependence_sentence(found.fates)
     attack = attack_sentence(evaluation.membership, statement)
     copies = copies_sentence(evaluation)
+    queries, unseen = queries_sentence(evaluation), unseen_sentence(evaluation)
     closeness = [("marginals", marginals), ("columns", singles), ("associations", dependence)]
+    if queries is not None and queries.grade != "plain":
+        closeness.insert(0, ("queries", queries))
+    if unseen is not None:
+        closeness.append(("rows", unseen))
     return Verdict(
         copies or overall_sentence(closeness, attack),
         copies is not None,
         marginals,
-        queries_sentence(evaluation),
+        queries,
         singles,
         dependence,
+        unseen,
         models_sentence(evaluation),
         attack,
     )

@@ -11,6 +11,7 @@ from adaptive_qs.evaluation.pair import Margins
 from adaptive_qs.evaluation.verdict import thresholds as limit
 
 Matrix = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 LEAST_ROWS = 4
 """With fewer the variance of χ² is not defined."""
 
@@ -45,6 +46,27 @@ class Chance:
         least = np.where(defined, self._least, 1.0)
         deviation = np.sqrt(self._variance + 4 * v**2 * least / self._rows) / least
         return np.where(defined, deviation, np.inf)
+
+    def effect(self, v: Matrix) -> Matrix:
+        """Cohen's w: V √k, the distance from independence whatever the number of values.
+
+        Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7.
+
+        Args:
+            v: Cramér's V of every pair.
+        """
+        return np.asarray(v * np.sqrt(np.maximum(self._least, 0.0)))
+
+    def present(self, v: Matrix, other: Chance) -> Mask:
+        """Pairs that are associated, and so strongly that another table could not lose it unseen.
+
+        Args:
+            v: Cramér's V of every pair.
+            other: what can be told in the other table.
+        """
+        unseen = np.hypot(self.deviation(v), other.deviation(np.zeros_like(v)))
+        found = self.told & (self.effect(v) >= limit.LEAST_EFFECT)
+        return np.asarray(found & (v**2 > limit.DEVIATIONS * unseen))
 
 
 def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.scale import WorkloadScale
-from adaptive_qs.evaluation.verdict.sentence import Sentence
+from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
+from adaptive_qs.pages.names import combination
 from adaptive_qs.pages.numbers import count, counted, share, significant
 
 GRADES: tuple[tuple[Grade, str], ...] = (("good", "close"), ("fair", "usable"), ("poor", "far"))
@@ -29,9 +30,29 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     of_them = "" if scale.all else f" {len(scale.per_clique):,} of them, with mean error "
     of_them += "" if scale.all else f"{significant(scale.l1)}, give the scale."
     grade, placed = _placed(scale, f"sample of {count(evaluation.pair.synthetic.num_rows)} rows")
+    gone, links = _gone(scale)
+    if gone:
+        placed += f" {gone}"
+        grade = GRADES[1] if grade[0] == "good" else grade
     brief = f"{marginals} differ by {significant(found.mean_l1)} on average."
     return Sentence(
-        *grade, f"{measured}{of_them} A fresh {placed}", brief=f"{brief}{of_them} A fresh {placed}"
+        *grade,
+        f"{measured}{of_them} A fresh {placed}",
+        links,
+        brief=f"{brief}{of_them} A fresh {placed}",
+    )
+
+
+def _gone(scale: WorkloadScale) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Which marginals are as far off as independent columns would be; "" where none is."""
+    gone = scale.gone
+    if not gone or len(scale.per_clique) == 1:
+        return "", ()
+    names, links = named([combination(attributes) for attributes in gone], "errors")
+    verb = "is" if len(gone) == 1 else "are"
+    return (
+        f"{counted(len(gone), 'marginal')} {verb} as far off as independent columns: {names}.",
+        links,
     )
 
 
@@ -61,10 +82,29 @@ def _placed(scale: WorkloadScale, sample: str) -> tuple[tuple[Grade, str], str]:
         text += f": the table is {way_of(position)}."
         good, fair = limit.CLOSE, limit.USABLE
     beyond, doubt = (scale.l1 - scale.fresh) / room, scale.doubt / room
-    if good < beyond <= doubt:
-        told = significant(doubt) if position is None else f"{share(doubt, 2)} of the way"
-        text += f" Chance may explain up to {told}."
+    if position is not None:
+        text += raised_limit(beyond, doubt)
+    elif good < beyond <= doubt:
+        text += (
+            f" Chance may explain as much: the limit of close is {significant(doubt)} above a "
+            f"fresh sample here, instead of {good}."
+        )
     return GRADES[0 if beyond <= max(good, doubt) else 1 if beyond <= fair else 2], text
+
+
+def raised_limit(beyond: float, doubt: float) -> str:
+    """Which limit was used, where what is called close is so because of chance.
+
+    Args:
+        beyond: how far from a fresh sample (0) to independent columns (1).
+        doubt: how far chance may take a fresh sample.
+    """
+    if not limit.CLOSE < beyond <= doubt:
+        return ""
+    return (
+        f" Chance may explain as much: the limit of close is {share(doubt, 2)} of the way here, "
+        f"instead of {share(limit.CLOSE, 2)}."
+    )
 
 
 def way_of(position: float) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.verdict import thresholds as limit
-from adaptive_qs.evaluation.verdict.chance import Chance, Matrix
+from adaptive_qs.evaluation.verdict.chance import Chance, Mask, Matrix
 
-Mask = NDArray[np.bool_]
 MOST_CHANGES = 10
 """Changes that are named."""
 LEAST_CHANGE = 0.01
@@ -35,13 +33,21 @@ class Fate:
 
 @dataclass(frozen=True, eq=False)
 class Associations:
-    """Clear associations of two attributes by their fate; the strongest first.
+    """Associations of two attributes by their fate; the strongest first.
+
+    Every clear one is kept, weaker, stronger or lost.
 
     Attributes:
         clear: their number in the true table.
         kept: how many of them hardly changed.
+        weaker: how many are weaker, but not lost.
+        stronger: how many are stronger.
         lost: those of which little is left.
-        made_up: those that only the synthetic table has.
+        made_up: clear ones that only the synthetic table has.
+        weak: their number in the true table.
+        weak_lost: those of which little is left.
+        weak_made_up: weak ones that only the synthetic table has.
+        alone: attributes that are associated with others in the true table alone.
         rare: pairs that are left out because too few rows of the true table make them.
         told: differences of V, synthetic less true, of shape (columns, columns); 0 where too few
             rows make V in the table in which it is larger.
@@ -51,8 +57,14 @@ class Associations:
 
     clear: int
     kept: int
+    weaker: int
+    stronger: int
     lost: tuple[Fate, ...]
     made_up: tuple[Fate, ...]
+    weak: int
+    weak_lost: tuple[Fate, ...]
+    weak_made_up: tuple[Fate, ...]
+    alone: tuple[str, ...]
     rare: int
     told: Matrix
     changes: tuple[Fate, ...]
@@ -60,11 +72,12 @@ class Associations:
 
 
 def associations(evaluation: Evaluation) -> Associations:
-    """What became of the clear associations, by Cramér's V.
+    """What became of the associations, by Cramér's V.
 
-    An association is clear, lost or made up only where chance does not explain it: V² must exceed
-    0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on some rows,
-    too: those off the most frequent value of both columns.
+    An association is clear, weak, lost or made up only where chance does not explain it: V² must
+    exceed 0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on
+    some rows, too: those off the most frequent value of both columns. Weak ones must be strong
+    enough that their loss could be told.
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v
@@ -86,20 +99,36 @@ def associations(evaluation: Evaluation) -> Associations:
     independent = limit.DEVIATIONS * ours.deviation(np.zeros_like(true))
     strong = np.triu((true >= limit.CLEAR_V) & (true**2 > independent), 1)
     clear = strong & ours.told
-    new = (made >= limit.CLEAR_V) & theirs.told & half_gone(made, true)
+    lost, new = half_gone(true, made), half_gone(made, true)
+    kept = np.abs(made - true) <= limit.KEPT_V
+    present, showing = ours.present(true, theirs), theirs.present(made, ours)
+    faint = np.triu(present & (true < limit.CLEAR_V), 1)
     is_told = np.where(true >= made, ours.told, theirs.told)
     told = np.where(is_told, made - true, 0.0)
     untold = np.triu(~is_told & (np.abs(made - true) >= LEAST_CHANGE), 1)
     return Associations(
-        int(clear.sum()),
-        int((np.abs(made - true) <= limit.KEPT_V)[clear].sum()),
-        fates(clear & half_gone(true, made), true),
-        fates(new, made),
-        int((strong & ~clear).sum()),
-        told,
-        tuple(fate(i, j) for i, j in _largest(told)),
-        int(untold.sum()),
+        clear=int(clear.sum()),
+        kept=int((clear & kept).sum()),
+        weaker=int((clear & ~kept & ~lost & (made < true)).sum()),
+        stronger=int((clear & ~kept & (made > true)).sum()),
+        lost=fates(clear & lost, true),
+        made_up=fates((made >= limit.CLEAR_V) & theirs.told & new, made),
+        weak=int(faint.sum()),
+        weak_lost=fates(faint & lost, true),
+        weak_made_up=fates(showing & (made < limit.CLEAR_V) & new, made),
+        alone=tuple(names[i] for i in _cut_off(present, lost, showing)),
+        rare=int((strong & ~clear).sum()),
+        told=told,
+        changes=tuple(fate(i, j) for i, j in _largest(told)),
+        untold=int(untold.sum()),
     )
+
+
+def _cut_off(present: Mask, lost: Mask, showing: Mask) -> list[int]:
+    """Attributes that lost all of their associations, and have no other ones instead."""
+    others = ~np.eye(len(present), dtype=np.bool_)
+    had, left = present & others, (present & ~lost | showing) & others
+    return [int(i) for i in np.flatnonzero(had.any(axis=1) & ~left.any(axis=1))]
 
 
 def _largest(difference: Matrix) -> list[tuple[int, int]]:

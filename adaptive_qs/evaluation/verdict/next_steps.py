@@ -38,10 +38,16 @@ def next_sentence(found: Findings, judged: Verdict, alone: Sequence[str]) -> Sen
         )
     if judged.marginals.grade == "poor":
         steps.append("coarser columns, a smaller workload or more budget would bring most")
-    lost = found.fates.lost
-    if lost:
+    if found.fates.alone and not alone:
+        names, more = named([quoted(name) for name in found.fates.alone], "cut-off")
         steps.append(
-            f"raise the weight of {combination(lost[0].names)} in the workload if it matters to you"
+            f"give marginals with {names} weight in the workload if what depends on "
+            f"{'it' if len(found.fates.alone) == 1 else 'them'} matters to you"
+        )
+        links += more
+    elif gone := _lost_most(found):
+        steps.append(
+            f"raise the weight of {combination(gone)} in the workload if it matters to you"
         )
     broken = broken_rules(evaluation)
     if broken:
@@ -52,11 +58,20 @@ def next_sentence(found: Findings, judged: Verdict, alone: Sequence[str]) -> Sen
         steps.append("name a target to learn what models lose")
     if evaluation.membership is None:
         steps.append("give a control table to try an attack")
-    if not steps:
+    if not steps and judged.overall.grade in ("good", "plain"):
         steps.append("use the table for what the workload names; check other questions first")
+    elif not steps:
+        steps.append("use the table for nothing that the lines above name as lost or far off")
     text = "; ".join(steps[:MOST_STEPS])
     links = tuple(link for link in links if link[0] in text)
     return Sentence("plain", "next", text[0].upper() + text[1:] + ".", links)
+
+
+def _lost_most(found: Findings) -> tuple[str, ...]:
+    """The columns of the association or marginal whose loss is worst; empty where none is lost."""
+    lost = [*found.fates.lost, *found.fates.weak_lost]
+    marginals = [*(fate.names for fate in lost[:1]), *found.scale.gone]
+    return marginals[0] if marginals else ()
 
 
 def broken_rules(evaluation: Evaluation) -> list[str]:

@@ -15,7 +15,13 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.verdict.fresh import STEP_ERROR, chance_l1, fresh_sample_l1
 from adaptive_qs.evaluation.verdict.independent import independent_l1
-from adaptive_qs.evaluation.verdict.thresholds import FEW, SPARSE
+from adaptive_qs.evaluation.verdict.thresholds import (
+    CLOSE_ALONE,
+    DEVIATIONS,
+    FEW,
+    GONE,
+    SPARSE,
+)
 from adaptive_qs.progress import StepProgress
 
 MOST_CELLS = 2**25
@@ -37,11 +43,21 @@ class Scale:
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
         sparse: share of the true rows in cells with fewer than ``FEW`` of them.
+        chance: how much further than expected a fresh sample may be, by ``DEVIATIONS`` of them:
+            there are many marginals.
     """
 
     fresh: float
     independent: float
     sparse: float
+    chance: float = 0.0
+
+    def is_gone(self, l1: float) -> bool:
+        """Whether an error is that of independent columns, where these are further off than chance
+        takes a fresh sample."""
+        doubt = max(CLOSE_ALONE, self.chance + STEP_ERROR * self.fresh)
+        room, excess = self.independent - self.fresh, l1 - self.fresh
+        return self.sparse <= SPARSE and min(room, excess) > doubt and excess >= GONE * room
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,8 @@ class WorkloadScale:
         all: whether every marginal is among them.
         sparse: mean share of the true rows in cells with few of them.
         chance: how much further than expected a fresh sample may be.
+        gone: attributes of the marginals that are as far off as independent columns would be, the
+            furthest beyond a fresh sample first.
     """
 
     per_clique: Mapping[tuple[str, ...], Scale]
@@ -65,6 +83,7 @@ class WorkloadScale:
     all: bool
     sparse: float = 0.0
     chance: float = 0.0
+    gone: tuple[tuple[str, ...], ...] = ()
 
     @property
     def known(self) -> bool:
@@ -138,7 +157,15 @@ def workload_scale(
         len(chosen) == len(cliques),
         sparse,
         chance_l1(pair.true.num_rows, rows, sparse),
+        _gone(chosen, scales),
     )
+
+
+def _gone(cliques: Sequence[CliqueError], scales: Sequence[Scale]) -> tuple[tuple[str, ...], ...]:
+    """Marginals that are as far off as independent columns would be."""
+    gone = [(c.l1 - s.fresh, c) for c, s in zip(cliques, scales) if s.is_gone(c.l1)]
+    ordered = sorted(gone, key=lambda item: (-item[0], item[1].attributes))
+    return tuple(clique.attributes for _, clique in ordered)
 
 
 def clique_scale(
@@ -151,8 +178,12 @@ def clique_scale(
         singles: shares of the codes of these columns.
         rows: of the synthetic table.
     """
+    sparse = sparse_share(counts)
     return Scale(
-        fresh_sample_l1(counts, rows), independent_l1(counts, singles, rows), sparse_share(counts)
+        fresh_sample_l1(counts, rows),
+        independent_l1(counts, singles, rows),
+        sparse,
+        chance_l1(int(counts.sum()), rows, sparse) * DEVIATIONS / 3,
     )
 
 

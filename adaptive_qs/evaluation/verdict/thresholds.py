@@ -28,14 +28,29 @@ KEPT_V = 0.1
 """Difference of V up to which a clear association is kept."""
 MOST_LOST = 0.25
 """Part of the clear associations beyond which losing them is poor."""
+LEAST_EFFECT = 0.1
+"""Cohen's w from which an association below ``CLEAR_V`` is weak, what he calls a small effect;
+below it is none."""
+WEAK_LOST = 0.1
+"""Part of the weak associations beyond which losing them, or as many more that only the synthetic
+table has, is more than close."""
 LEAST_OFF, LEAST_OFF_PART = 10, 0.005
 """Rows, and part of the rows, that must lie off the most frequent value of both columns: what rests
 on fewer is neither clear nor only in the synthetic table, however large its V."""
 LOST_PART = 0.5
-"""A clear association is lost where less than this part of its V is left."""
+"""An association is lost where less than this part of its V is left."""
 DEVIATIONS = 5
 """Standard deviations by which squares of V must differ; by Cantelli's inequality chance does that
 with probability 1/26 whatever the distribution, and 3e-7 where it is normal."""
+GONE = 0.9
+"""Of the way from the error of a fresh sample to that of independent columns, from which a marginal
+or a part of the queries is as far off as if its columns were independent."""
+UNSEEN = 0.05
+"""Synthetic rows with two values that no true row has together, beyond those of new true rows, from
+which it is said."""
+DOUBTFUL = 3
+"""Standard deviations of a fresh sample's squared error beyond which queries that are no closer
+than those of independent columns are not close; beyond ``DEVIATIONS`` they are far."""
 COPY_FACTOR, COPIED = 2, 0.05
 """Rows may be copied where the share of synthetic rows that equal a true row which occurs once is
 larger than the first times what is expected, by the second. A fresh row equals one with
@@ -68,9 +83,23 @@ DEFINITIONS = (
     f"the true one; always by more than {DEVIATIONS} standard deviations. What rests on fewer than "
     f"{LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most frequent value of either "
     f"column counts nowhere. Losing more than {MOST_LOST:.0%} of the clear ones is poor.",
-    "The first word is never kinder than the worst of the findings on marginals, single columns "
-    "and associations, nor than an attack that gains more than the promise allows; it is “close” "
-    "only where the marginals have a scale.",
+    f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the smaller "
+    f"number of values less one) at least {LEAST_EFFECT}, and V so large that its loss could be "
+    "told from chance. Associations are not close where one column lost all of its own, where more "
+    f"than {WEAK_LOST:.0%} of the weak ones are lost, or where the synthetic table has more than "
+    f"{WEAK_LOST:.0%} of all of them in new weak ones.",
+    f"A marginal is as far off as independent columns from {GONE:.0%} of the way on, if these are "
+    f"further off than a fresh sample by {CLOSE_ALONE} and by what chance may add, here "
+    f"{DEVIATIONS} standard deviations. Where a marginal is, the marginals are not close.",
+    f"Queries of several columns have the limits of marginals, up to {CLOSE:.0%} and {USABLE:.0%} "
+    f"of the way, never below what chance may add: {DEVIATIONS} standard deviations of the squared "
+    "error of a fresh sample. They are not close where a part of them is as far off as independent "
+    f"columns, or where all together are, by more than {DOUBTFUL} standard deviations.",
+    f"Rows with unseen pairs are named where they are {UNSEEN:.0%} of the rows more than new true "
+    f"rows would have, and {DEVIATIONS} standard deviations more.",
+    "The first word is never kinder than the worst of the findings on marginals, queries, single "
+    "columns, associations and unseen pairs, nor than an attack that gains more than the promise "
+    "allows; it is “close” only where the marginals have a scale.",
     f"Rows may be copied where the share of synthetic rows that equal a true row which occurs once "
     f"is {COPIED:.0%} of the rows above {COPY_FACTOR} times what is expected.",
     f"A model's loss is the part of its gain over chance that training on synthetic rows takes "

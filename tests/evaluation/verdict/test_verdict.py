@@ -81,8 +81,9 @@ def test_lost_columns_and_associations_are_named():
     sentence = dependence_sentence(associations(evaluation))
     assert sentence.grade == "poor"
     assert "age × city" in " ".join(combination(f.names) for f in associations(evaluation).lost)
-    assert sentence.text.endswith("and 3 more.")
-    assert sentence.pieces[1:] == [("3 more", "lost"), (".", "")]
+    assert sentence.pieces[1] == ("3 more", "lost")
+    assert sentence.links == (("3 more", "lost"),)
+    assert sentence.text.endswith("come out independent of all other columns.")
 
 
 def off(name, variation, fresh):
@@ -151,15 +152,17 @@ def test_no_closer_than_independence_is_far_though_there_is_no_scale(l1, indepen
     assert ("independent columns by 0.151" in sentence.text) == (independent > 0.103)
 
 
-def test_queries_are_placed_without_a_grade():
+def test_queries_are_placed_and_graded():
     sentence = queries_sentence(made_evaluation(queries=queries()))
     text = sentence.text.replace("\u00a0", " ")
-    assert (sentence.grade, sentence.word) == ("plain", "queries")
+    assert (sentence.grade, sentence.word) == ("fair", "usable")
     assert "400 queries are off by 0.546 % of the rows (27.3 of 5,000; root mean square" in text
     assert "weighted), a fresh sample by about 0.197 %, independent columns by 1.06 %" in text
     assert "41 % of the way" in text  # (0.546 − 0.197)/(1.057 − 0.197)
     near = PartError(("prefix",), 1, 2, 100, False, 0.001, 0.002, 0.001)
-    close = queries_sentence(made_evaluation(queries=QueryError((near,)))).text
+    sentence = queries_sentence(made_evaluation(queries=QueryError((near,))))
+    assert (sentence.grade, sentence.word) == ("plain", "queries")
+    close = sentence.text
     assert close.endswith(": the table is as close as a fresh sample.")
     assert "independent" not in close
     assert queries_sentence(made_evaluation()) is None
