@@ -84,7 +84,7 @@ def test_a_name_declared_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), 
+    ("names", "message"),
     [
         (["a", "z"], "'z' is not in the schema: check the spelling"),
         (["a", "bb"], "'bb' is not in the schema: did you mean 'b'?"),

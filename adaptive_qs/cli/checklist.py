@@ -37,12 +37,13 @@ def emit_checklist(columns: Sequence[AnyColumn], path: str) -> None:
 
 def _questions(columns: Sequence[AnyColumn]) -> list[Row]:
     kinds = {column.type for column in columns}
-    rows: list[Row] = [("column", "may it be shared? If not, list its name under ignore")]
-    rows.append(("computed", "does it follow from others (a sum, a month of a date)? Also ignore"))
+    rows: list[Row] = [
+        ("column", "may it be shared? If not, list its name under ignore"),
+        ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+    ]
     if "categorical" in kinds:
-        rows.append(("values", "could others occur? Of many, keep the frequent ones and catch_all"))
-    if any(column.type == "categorical" and column.ordered for column in columns):
-        rows.append(("order", "is it right?"))
+        rows.append(("values", "could others occur? Add them, or a catch_all, for rare ones, too"))
+        rows.append(("order", "do the values have one? Is it right?"))
     if kinds - {"categorical", "boolean"}:
         rows.append(("range", 'which ends are public? "outside": "clip" moves what is beyond'))
     if kinds & {"integer", "numeric"}:

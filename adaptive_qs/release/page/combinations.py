@@ -136,7 +136,7 @@ def pair_map(
         return Cell("") if a == b else sequential_cell(errors.get((min(a, b), max(a, b))), top)
 
     return HeatMap(
-        "L1 of the noise in the measurement of every pair, not the error of a table; – not measured",
+        "L1 of the noise in every measured pair, not the error of a table; – was not measured",
         tuple(i + 1 for i in columns),
         tuple(domain.names[i] for i in columns),
         tuple(tuple(cell(a, b) for b in columns) for a in columns),
