@@ -23,11 +23,13 @@ PEAK_SHARE = 0.02
 """A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
 bins hold in the average."""
 END_SHARE = 0.005
-"""The first and the last value, where codes that end a scale lie, are peaks from this share on."""
+"""The first and the last value, where codes that end a scale lie, are peaks from this share on.
+Values with as many rows as a bin, and far ones, do not count as ends or neighbours of a peak."""
 CROWDED = 2
 """Values have bins of their own as long as others hold no more than so many times the average."""
 ROWS_PER_VALUE = 5
 """So many rows for each value, and more, show that there are few values."""
+
 Floats = NDArray[np.float64]
 
 
@@ -141,13 +143,21 @@ def _between(
 def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Indices of the values that deserve a bin of their own, those that deserve it most first."""
     average = weights.sum() / bins
-    beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
-    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
-    least[[0, -1]] = END_SHARE * weights.sum()
-    peaks = (weights >= np.maximum(least, 3)) & (weights >= PEAK * beside) & (weights < average)
     full = np.flatnonzero(weights >= max(3, average))
-    most = np.flatnonzero(peaks)
-    chosen = [*_heaviest(weights, full), *_heaviest(weights, most)]
+    far = _far(values, weights)
+    rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
+    others = np.zeros(len(values))
+    others[rest] = weights[rest]
+    beside = np.maximum(np.append(others[1:], 0), np.append(0, others[:-1]))
+    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
+    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
+    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
+    chosen = [*_heaviest(weights, full), *_heaviest(weights, peaks)]
+    return [*far, *(i for i in chosen if i not in far)]
+
+
+def _far(values: Floats, weights: Floats) -> list[int]:
+    """Indices of the last and the first value where they lie far beyond all others."""
     far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
@@ -155,7 +165,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
             far.append(len(values) - 1)
         if weights[0] >= 3 and values[1] - values[0] > extent / 2:
             far.append(0)
-    return [*far, *(i for i in chosen if i not in far)]
+    return far
 
 
 def _heaviest(weights: Floats, indices: NDArray[np.intp]) -> list[int]:

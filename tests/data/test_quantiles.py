@@ -75,3 +75,23 @@ def test_numbers_of_any_size_get_bins_or_a_reason(tmp_path, cells):
         assert all(map(column.declares, cells))
     else:
         assert "too large to bin" in proposal.left_out["x"]
+
+
+@pytest.mark.parametrize("sentinel", [None, 999, -9])
+@pytest.mark.parametrize("rows", [1_000, 50_000])
+def test_an_end_of_the_scale_that_many_share_has_its_bin(rows, sentinel):
+    """1 % at the top code, three times what lies on others near it: half a percent is enough,
+    beside a sentinel, too."""
+    common, rare = np.resize(np.arange(18, 60), rows), np.resize(np.arange(60, 90), rows)
+    ages = np.where(np.arange(rows) < 0.05 * rows, rare, common)
+    ages[-rows // 100 :] = 90
+    if sentinel is not None:
+        ages[rows // 4 : rows // 2] = sentinel
+    edges = edges_of(ages, 0).tolist()
+    assert 90 in edges[:-1]
+    assert edges[edges.index(90) + 1] <= 91
+
+
+def test_an_end_that_few_share_has_none():
+    rows = np.append(np.resize(np.arange(18, 91), 5_000), np.full(50, 90))
+    assert edges_of(rows, 0)[-2] < 90
