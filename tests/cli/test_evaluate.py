@@ -405,3 +405,52 @@ def test_the_error_is_that_of_the_queries_of_the_workload(run):
     assert f"of the rows, over the {number:,} queries of the workload, weighted" in outcome.out
     cells = content(run)["workload_error"]
     assert (cells["rmse_of"], cells["queries"]) == ("cells", 30 + 27 + 90)
+
+
+@pytest.mark.usefixtures("tables")
+def test_swapped_tables_are_refused_where_a_statement_tells_them(run):
+    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "n.csv",
+               "--release", "r.zip")  # fmt: skip
+    assert made.code == 0, made
+    swapped = ["evaluate", "n.csv", "t.csv", "--schema", "s.json"]
+    message = refused(run, swapped, "n.csv: is a released table, n.csv.manifest.json lies beside")
+    assert "swap them, the private table comes first" in message
+    assert not any("released" in text for text in content(run)["limitations"])
+
+    Path("t.csv.manifest.json").write_text(Path("n.csv.manifest.json").read_text())
+    for more in ([], ["--release", "r.zip"]):
+        outcome = run(*swapped, "--json", *more)
+        assert outcome.code == 0, outcome
+        limitations = json.loads(outcome.out)["limitations"]
+        assert any("n.csv.manifest.json lies beside it, so that errors" in t for t in limitations)
+        Path("t.csv.manifest.json").unlink(missing_ok=True)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_terminal_has_the_warning_once(run, monkeypatch):
+    """Redirected, both streams begin with it: whoever reads one of them must see it."""
+    outcome = run(*BASE)
+    assert outcome.err == f"warning: {OWNER_ONLY}\n"
+    assert outcome.out.startswith(f"{OWNER_ONLY}\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = run(*BASE)
+    assert shown.err == ""
+    assert shown.out.count(OWNER_ONLY) == 1
+    assert shown.out.startswith(f"{OWNER_ONLY}\n")
+
+
+def test_lost_seasons_are_not_close(run):
+    """Jobs and ages belong together in both, the days say something of them in the true one."""
+    rng = np.random.default_rng(7)
+    for name, part in (("t.csv", 0.15), ("o.csv", 0.0)):
+        days = rng.integers(0, 9, 20_000)
+        ages = np.where(rng.random(20_000) < part, days, rng.integers(0, 10, 20_000))
+        lines = [f"{'ab'[a % 2]},{a},2020-01-0{d + 1}" for a, d in zip(ages, days)]
+        write(name, lines)
+    told = content(run)["verdict"]
+    assert told[0].startswith("Usable with care")
+    assert "2 marginals are as far off as independent columns: age × day and job × day." in told[1]
+    assert "Of 1 clear association between two columns, 1 kept its strength and none" in told[2]
+    assert "“day” comes out independent of all other columns." in told[2]
+    assert "Of 2 weak associations, 2 are lost: " in told[2]
+    assert run(*BASE).out.splitlines()[1] == "Verdict: usable"

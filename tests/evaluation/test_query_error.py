@@ -6,16 +6,18 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation import query_error as module
+from adaptive_qs.evaluation import query_squares as squares
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.query_error import load_compared, query_error
-from adaptive_qs.evaluation.query_squares import squared_error
+from adaptive_qs.evaluation.query_squares import deviation_of_squares, squared_error
 from adaptive_qs.workload.axis_queries import Circular, Prefix, Range
 from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.matrix_queries import CustomAxis
@@ -168,3 +170,29 @@ def test_sets_that_take_too_much_memory_are_refused_before_anything_is_counted(t
         with pytest.raises(ResourceExceeded, match="on a x b x c take 120 values") as caught:
             query_error(JointCodes(PAIR), queries)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("queries", [*AXIS, *JOINT], ids=identity_of)
+def test_the_deviation_of_squares_is_that_of_a_normal_error(queries, monkeypatch):
+    """√(2 tr(QΣQᵀ)²) of all answers; the bound where Gram matrices are large is never below."""
+    p = np.random.default_rng(2).dirichlet(np.ones(math.prod(queries.shape)))
+    error = queries.matrix() @ (np.diag(p) - np.outer(p, p)) @ queries.matrix().T
+    expected = math.sqrt(2 * (error**2).sum())
+    shares = p.reshape(queries.shape)
+    assert deviation_of_squares((queries,), shares) == pytest.approx(expected, rel=1e-9)
+    monkeypatch.setattr(squares, "MOST_GRAM", 0)
+    bound = deviation_of_squares((queries,), shares)
+    assert bound == pytest.approx(math.sqrt(2) * np.trace(error), rel=1e-9)
+    assert bound >= expected * (1 - 1e-9)
+
+
+def test_the_deviation_of_products_of_queries_is_that_of_drawn_samples():
+    """4,000 draws of 2,000 rows; the spread of a variance is told by its kurtosis, five of it."""
+    rng = np.random.default_rng(3)
+    factors = (Range(4), Prefix(3))
+    p = rng.dirichlet(np.ones(12))
+    drawn = rng.multinomial(2_000, p, 4_000) / 2_000
+    found = np.array([squared_error(factors, (d - p).reshape(4, 3)) for d in drawn])
+    told = deviation_of_squares(factors, p.reshape(4, 3)) / 2_000
+    spread = np.sqrt((stats.kurtosis(found) + 2) / len(found))
+    assert found.var() == pytest.approx(told**2, rel=5 * spread)

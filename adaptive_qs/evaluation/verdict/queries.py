@@ -6,6 +6,7 @@ from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.closeness import GRADES, raised_limit, way_of
+from adaptive_qs.evaluation.verdict.fresh import STEP_ERROR
 from adaptive_qs.evaluation.verdict.scale import LEAST_ROOM
 from adaptive_qs.evaluation.verdict.sentence import Sentence, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
@@ -15,7 +16,9 @@ from adaptive_qs.pages.numbers import counted, share, significant
 def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     """Their root mean squared error beside that of a fresh sample and of independent columns.
 
-    There is no grade where all queries are of single columns, for which independence says nothing.
+    What is no closer than independent columns is far where these are clearly further off than a
+    fresh sample, and usable at best where they hardly are. There is no grade where all queries are
+    of single columns, for which independence says nothing.
     None where the workload asks for marginals.
     """
     asked = evaluation.queries
@@ -56,8 +59,11 @@ def _placed(asked: QueryError) -> tuple[tuple[Grade, str], str]:
     """The grade of the queries together, and the end of the sentence."""
     room, excess = asked.independent - asked.fresh, asked.rmse - asked.fresh
     chance, least = asked.chance(limit.DEVIATIONS), LEAST_ROOM * asked.fresh
-    if asked.joint and excess >= room and excess > max(asked.chance(limit.DOUBTFUL), least):
-        return GRADES[2 if excess > chance else 1], f": the table is {way_of(1)}."
+    deviations = limit.DOUBTFUL if room > STEP_ERROR * asked.fresh else limit.DEVIATIONS
+    if asked.joint and excess >= room and excess > max(asked.chance(deviations), least):
+        return GRADES[2 if min(excess - chance, room - least) > 0 else 1], (
+            f": the table is {way_of(1)}."
+        )
     if room <= max(least, 2 * chance):
         if excess <= 0:
             return GRADES[0], f": the table is {way_of(0)}."

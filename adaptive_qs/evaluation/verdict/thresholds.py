@@ -50,7 +50,8 @@ UNSEEN = 0.05
 which it is said."""
 DOUBTFUL = 3
 """Standard deviations of a fresh sample's squared error beyond which queries that are no closer
-than those of independent columns are not close; beyond ``DEVIATIONS`` they are far."""
+than those of independent columns are not close, if these are further off than a fresh sample at
+all; beyond ``DEVIATIONS`` they are far, if these are clearly so."""
 COPY_FACTOR, COPIED = 2, 0.05
 """Rows may be copied where the share of synthetic rows that equal a true row which occurs once is
 larger than the first times what is expected, by the second. A fresh row equals one with

@@ -8,11 +8,13 @@ import pytest
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.verdict import thresholds, verdict
 from adaptive_qs.evaluation.verdict.closeness import marginals_sentence
 from adaptive_qs.evaluation.verdict.column_pairs import column_pairs
 from adaptive_qs.evaluation.verdict.columns import columns_sentence
 from adaptive_qs.evaluation.verdict.dependence import dependence_sentence
 from adaptive_qs.evaluation.verdict.fates import associations
+from adaptive_qs.evaluation.verdict.findings import findings
 from adaptive_qs.evaluation.verdict.fresh import (
     STEP_ERROR,
     _deviation,
@@ -20,7 +22,7 @@ from adaptive_qs.evaluation.verdict.fresh import (
     fresh_sample_l1,
 )
 from adaptive_qs.evaluation.verdict.independent import independent_l1
-from adaptive_qs.evaluation.verdict.scale import WorkloadScale, sparse_share, workload_scale
+from adaptive_qs.evaluation.verdict.scale import Scale, WorkloadScale, sparse_share, workload_scale
 from adaptive_qs.workload.workload import Workload
 
 from ..report.made import made_evaluation, made_schema
@@ -198,3 +200,58 @@ def test_what_chance_explains_is_close_and_said_where_it_decides():
         sure = marginals_sentence(evaluation, surer)
         assert sure.word == "usable"
         assert "Chance" not in sure.text
+
+
+@pytest.mark.parametrize("word", ["usable", "close"])
+def test_a_marginal_as_far_off_as_independent_columns_is_named(word):
+    """One of 28 is lost: the mean alone is close."""
+    rng = np.random.default_rng(7)
+    schema = coded("abcdefgh", [6] * 8)
+    true, made = (population(rng, 20_000, 6, 0.6, 8) for _ in range(2))
+    for table in (true, made):
+        table[1] = np.where(rng.random(20_000) < 0.4, table[0], rng.integers(0, 6, 20_000))
+        table[2:] = population(rng, 20_000, 6, 0.6, 6)
+    if word == "usable":
+        made[1] = rng.permutation(made[1])
+    sentence, _, scale = judged(schema, true, made, 2)
+    assert scale.position < thresholds.CLOSE
+    assert scale.gone == ((("a", "b"),) if word == "usable" else ())
+    assert sentence.word == word
+    lost = "1 marginal is as far off as independent columns: a × b."
+    assert (lost in sentence.text) == (lost in sentence.plain) == (word == "usable")
+
+
+@pytest.mark.parametrize(
+    ("l1", "scale", "gone"),
+    [(0.29, Scale(0.1, 0.3, 0.0, 0.05), True), (0.27, Scale(0.1, 0.3, 0.0, 0.05), False),
+     (0.29, Scale(0.1, 0.3, 0.0, 0.25), False), (0.29, Scale(0.1, 0.3, 0.6, 0.05), False),
+     (0.119, Scale(0.1, 0.119, 0.0, 0.0), False), (0.4, Scale(0.1, 0.1, 0.0, 0.0), False)],
+)  # fmt: skip
+def test_a_marginal_is_gone_only_where_independence_is_clearly_worse(l1, scale, gone):
+    """Not near enough; chance explains it; few rows in a cell; too small; no dependence to lose."""
+    assert scale.is_gone(l1) == gone
+
+
+@pytest.mark.parametrize("ways", [2, 3])
+@pytest.mark.parametrize(("rows", "other"), [(2_000, 2_000), (20_000, 20_000), (20_000, 4_000)])
+def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
+    """All of them: nothing is told from chance below three to five standard deviations."""
+    rng = np.random.default_rng(12)
+    codes = [2, 3, 4, 5, 8, 12, 3, 2, 6, 4]
+    schema = coded([f"c{k}" for k in range(10)], codes)
+    together = rng.uniform(0.1, 0.6, 10)
+
+    def sample(number):
+        hidden = rng.random(number)
+        return [
+            (np.where(rng.random(number) < part, hidden, rng.random(number)) ** 1.5 * k).astype(int)
+            for k, part in zip(codes, together)
+        ]
+
+    domain = schema.domain()
+    tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
+    evaluation = evaluate(TablePair(*tables), schema, Workload.all_ways(domain, ways))
+    found = findings(evaluation)
+    assert found.fates.weak > 0
+    told = verdict(found, None)
+    assert (told.overall.word, told.brief[2:]) == ("close", [])

@@ -12,6 +12,7 @@ from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks
 from adaptive_qs.evaluation.rules import RuleCheck
+from adaptive_qs.evaluation.unseen import UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.verdict import thresholds, verdict
 from adaptive_qs.evaluation.verdict.attack import attack_sentence
 from adaptive_qs.evaluation.verdict.closeness import marginals_sentence
@@ -166,6 +167,70 @@ def test_queries_are_placed_and_graded():
     assert close.endswith(": the table is as close as a fresh sample.")
     assert "independent" not in close
     assert queries_sentence(made_evaluation()) is None
+
+
+def part(rmse, fresh=0.002, independent=0.01, deviation=0.0, ways=2):
+    return PartError(("range",), ways, 2, 100, False, rmse, fresh, independent, deviation)
+
+
+@pytest.mark.parametrize(
+    ("parts", "grade", "text"),
+    [
+        ([part(0.0025)], "good", "6.2 % of the way"),
+        ([part(0.004)], "fair", "25 % of the way"),
+        ([part(0.004, deviation=3e-6)], "good", "the limit of close is 29 % of the way here"),
+        ([part(0.007)], "poor", "62 % of the way"),
+        ([part(0.012)], "poor", "no closer than independent columns"),
+        ([part(0.012, deviation=4e-5)], "fair", "no closer than independent columns"),
+        ([part(0.012, deviation=8e-5)], "good", "too close for a scale"),
+        ([part(0.0035, independent=0.0022)], "fair", "no closer than independent columns"),
+        ([part(0.0035, independent=0.0015)], "fair", "no closer than independent columns"),
+        ([part(0.0035, independent=0.0015, deviation=2e-6)], "good", "too close for a scale"),
+        ([part(0.0022, independent=0.0022)], "good", "too close for a scale"),
+        ([part(0.003, 0.003, 0.09), part(0.0095)], "fair", "As far off as independent columns: ra"),
+    ],
+)
+def test_queries_no_closer_than_independence_are_never_close(parts, grade, text):
+    """Unless chance takes a fresh sample as far: √(0.002² + 3 · 8e-5) is 0.016."""
+    sentence = queries_sentence(made_evaluation(queries=QueryError(tuple(parts))))
+    assert sentence.grade == grade
+    assert text in sentence.text.replace("\u00a0", " ")
+
+
+def test_a_verdict_on_queries_is_never_kinder_than_they_are():
+    schema = made_schema()
+    same = TablePair(tables(schema).true, tables(schema).true)
+    for error, word in ((0.0025, "close"), (0.012, "far")):
+        evaluation = made_evaluation(schema, v=(0.5, 0.5), l1=0.0, pair=same, ordered=(), rules=(),
+                                     queries=QueryError((part(error),)))  # fmt: skip
+        found = findings(evaluation)
+        judged = verdict(found, None)
+        assert judged.overall.word == word
+        assert f"queries: {word}" in judged.overall.text
+        following = next_sentence(found, judged, ()).text
+        assert ("Use the table for what" in following) == (word == "close")
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "rows", "named"),
+    [(0.219, 0.054, 5_000, True), (0.09, 0.054, 5_000, False), (0.2, 0.1, 200, False),
+     (0.054, 0.219, 5_000, False)],
+)  # fmt: skip
+def test_rows_with_unseen_pairs_are_named_beyond_those_of_new_true_rows(
+    share, expected, rows, named
+):
+    """Five standard deviations of a difference of two shares near 0.15 are 0.18 of 200 rows."""
+    schema = made_schema()
+    unseen = UnseenPairs(share, expected, (UnseenPair(("age", "city"), share),))
+    evaluation = made_evaluation(schema, v=(0.5, 0.5), unseen=unseen, pair=tables(schema, rows))
+    judged = verdict(findings(evaluation), None)
+    assert (judged.unseen is not None) == named
+    assert ("rows: unseen pairs" in judged.overall.text) == named
+    if named:
+        assert judged.unseen.grade == "fair"
+        text = judged.unseen.plain
+        assert "21.9 % of the synthetic rows" in text
+        assert "about 5.40 % of new true rows would: age × city." in text
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -353,3 +418,7 @@ def test_every_threshold_is_defined_for_readers():
         assert f"{value:.0%}" in told
     for value in (thresholds.CLEAR_V, thresholds.KEPT_V, thresholds.CLOSE_ALONE):
         assert str(value) in told
+    for value in (thresholds.WEAK_LOST, thresholds.GONE, thresholds.UNSEEN):
+        assert f"{value:.0%}" in told
+    assert f"at least {thresholds.LEAST_EFFECT}," in told
+    assert f"more than {thresholds.DOUBTFUL} standard" in told
