@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 _NEARER = 4
 """An end of the range moves outwards by less than this part of its bin."""
-_FINEST = 1e-12
+_FINEST = 1e-15
 """Numbers are rounded to a unit of at least this part of them, which keeps their digits apart."""
 _LEAST, _MOST = 1e-290, sys.float_info.max
 """Limits of the units, within the doubles."""

@@ -95,3 +95,9 @@ def test_an_end_of_the_scale_that_many_share_has_its_bin(rows, sentinel):
 def test_an_end_that_few_share_has_none():
     rows = np.append(np.resize(np.arange(18, 91), 5_000), np.full(50, 90))
     assert edges_of(rows, 0)[-2] < 90
+
+
+@pytest.mark.parametrize("first", [0, 10**9, 2**53 - 500])
+def test_large_integers_close_together_get_as_many_bins_as_small_ones(first):
+    rows = first + 7 * np.resize(np.arange(60), 300)
+    assert len(edges_of(rows.astype(float), 0)) - 1 >= bins_for(300) - 1  # rounding may merge two
