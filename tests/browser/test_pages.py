@@ -135,3 +135,24 @@ def test_it_prints(browser, files, name):
     assert re.search(rb"/MediaBox\s*\[0 0 59[45]\.?\d* 84[12]", printed), "A4"
     assert len(printed) > 50_000
     seen.page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(
+    ("value", "whole"), [("Complementary", True), ("1200 to below 1800", True), ("W" * 64, False)]
+)
+def test_values_stay_on_one_line_beside_their_bars_unless_very_long(
+    browser, files, tmp_path, width, value, whole
+):
+    content = (files / "release.html").read_text()
+    changed, number = re.subn(r'(class="value">)city \d+', rf"\g<1>{value}", content)
+    assert number > 1
+    (tmp_path / "values.html").write_text(changed)
+    opened = Seen(browser, tmp_path / "values.html", width)
+    cells = opened.page.locator(".card .value").filter(has_text=value)
+    assert cells.count() == number
+    lines = "e => e.getBoundingClientRect().height / parseFloat(getComputedStyle(e).lineHeight)"
+    assert (cells.first.evaluate(lines) < 1.5) == whole
+    over = "[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth + 1)"
+    assert opened.page.evaluate(f"{over}.length") == 0
+    opened.page.close()
