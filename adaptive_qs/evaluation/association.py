@@ -40,11 +40,13 @@ class Association:
         cramers_v: of the true and of the synthetic table, bias-corrected.
         mutual_information: normalised by the smaller entropy, of the true and of the synthetic
             table.
+        influence: N times the variance of φ² over samples, of the true and of the synthetic table.
     """
 
     names: tuple[str, ...]
     cramers_v: tuple[Matrix, Matrix]
     mutual_information: tuple[Matrix, Matrix]
+    influence: tuple[Matrix, Matrix]
 
     @property
     def cramers_v_difference(self) -> Matrix:
@@ -67,7 +69,7 @@ def association_of(counts: PairCounts) -> Association:
     """The association matrices of two tables whose pairs have been counted."""
     rows = (counts.joint.true_rows, counts.joint.rows - counts.joint.true_rows)
     names = counts.joint.pair.domain.names
-    found: dict[str, list[Matrix]] = {"v": [], "information": []}
+    found: dict[str, list[Matrix]] = {"v": [], "information": [], "influence": []}
     for number, margins, sums in zip(rows, counts.margins, counts.sums):
         values = [int(np.count_nonzero(margin)) for margin in margins]
         entropies = [miller_entropy(margin) for margin in margins]
@@ -76,11 +78,17 @@ def association_of(counts: PairCounts) -> Association:
         for (i, j), pair in sums.items():
             v = cramers_v(pair, number, values[i], values[j])
             information = _shared(pair, number, entropies[i], entropies[j])
-            for matrices, value in zip(found.values(), (v, information)):
+            for matrices, value in zip(found.values(), (v, information, pair.influence)):
                 matrices[-1][i, j] = matrices[-1][j, i] = value
     v_true, v_synthetic = found["v"]
     information_true, information_synthetic = found["information"]
-    return Association(names, (v_true, v_synthetic), (information_true, information_synthetic))
+    influence_true, influence_synthetic = found["influence"]
+    return Association(
+        names,
+        (v_true, v_synthetic),
+        (information_true, information_synthetic),
+        (influence_true, influence_synthetic),
+    )
 
 
 def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:

@@ -25,11 +25,13 @@ class PairSums(NamedTuple):
         squares: Σ n_xy² / (n_x·n_y), which is χ²/N + 1.
         logs: Σ n_xy·log n_xy.
         occupied: cells that are.
+        influence: N times the variance of χ²/N over samples, in the limit of many rows.
     """
 
     squares: float
     logs: float
     occupied: float
+    influence: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +115,34 @@ def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ignore[no-untyped-def]
-    """The sums over occupied cells, whose counts are 0 afterwards; marks rows alone in a cell."""
+    """The sums over occupied cells, whose counts are 0 afterwards; marks rows alone in a cell.
+
+    By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
+    h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
+    """
     squares, logs, occupied = 0.0, 0.0, 0
+    ratio_first, ratio_second = np.zeros(of_first.size), np.zeros(of_second.size)
+    found, ratios = np.empty(cells.size, np.int64), np.empty(cells.size)
     for row in range(cells.size):
         count = counts[cells[row]]
         if count == 0:
             continue
         counts[cells[row]] = 0
-        occupied += 1
         expected = float(of_first[first[row]]) * float(of_second[second[row]])
-        squares += float(count) * float(count) / expected
+        square = float(count) * float(count) / expected
+        squares += square
+        ratio_first[first[row]] += square
+        ratio_second[second[row]] += square
+        found[occupied], ratios[occupied] = row, square / count
+        occupied += 1
         if count > 1:
             logs += count * np.log(float(count))
         elif alone.size:
             alone[row] = True
-    return squares, logs, occupied
+    influence = 0.0
+    for k in range(occupied):
+        i, j = first[found[k]], second[found[k]]
+        moved = 2 * ratios[k] - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
+        count = np.rint(ratios[k] * float(of_first[i]) * float(of_second[j]))
+        influence += count * cells.size * moved * moved
+    return squares, logs, occupied, influence

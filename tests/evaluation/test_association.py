@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import association as scipy_association
 from sklearn.metrics import mutual_info_score
 
+from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import contingency
 from adaptive_qs.evaluation.association import association_of, cramers_v
@@ -119,7 +121,7 @@ def test_independent_columns_have_none_although_the_plug_in_has():
     # φ²·N is nearly χ² with 81 degrees of freedom: standard deviation √162/300; five standard
     # errors of the mean of 200 miss by chance with probability below 1e-6
     assert abs(np.mean(plain)) < 5 * np.sqrt(162) / 300 / np.sqrt(200)
-    assert cramers_v(PairSums(1.2, 0.0, 100), 300, 10, 10) == 0
+    assert cramers_v(PairSums(1.2, 0.0, 100, 0.0), 300, 10, 10) == 0
 
 
 def test_tiny_tables_have_finite_associations():
@@ -153,3 +155,22 @@ def test_many_columns_are_quick_and_small():
         count_pairs(JointCodes(TablePair(table(domain, 50, 1), table(domain, 60, 2))))
     )
     assert found.cramers_v[0].shape == (110, 110)
+
+
+def test_the_influence_of_rows_is_the_variance_of_the_squared_strength():
+    """4,000 tables of 20,000 rows; one cell of a few rows makes it 5 times 4 φ².
+
+    The spread of a variance is told by the kurtosis: five of its standard deviations.
+    """
+    rng = np.random.default_rng(4)
+    p = np.array([[0.004, 0.001, 0.005], [0.004, 0.4, 0.3], [0.001, 0.085, 0.2]])
+    found = []
+    for counts in rng.multinomial(20_000, p.ravel(), 4_000).reshape(-1, 3, 3):
+        expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))
+        found.append((counts**2 / expected).sum() - 1)
+    codes = np.repeat(np.arange(9), np.rint(p.ravel() * 20_000).astype(int))
+    coded = CodedTable.from_codes(Domain.from_sizes({"a": 3, "b": 3}), [codes // 3, codes % 3])
+    (sums,) = count_pairs(JointCodes(TablePair(coded, coded))).sums[0].values()
+    assert sums.influence > 5 * 4 * (sums.squares - 1)
+    spread = np.sqrt((stats.kurtosis(found) + 2) / len(found))
+    assert np.var(found) == pytest.approx(sums.influence / 20_000, rel=5 * spread + 0.02)

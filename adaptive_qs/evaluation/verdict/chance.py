@@ -23,12 +23,14 @@ class Chance:
         told: pairs of which enough rows lie off the most frequent value of both columns.
     """
 
-    def __init__(self, margins: Margins) -> None:
+    def __init__(self, margins: Margins, influence: Matrix) -> None:
+        self._influence = influence  # of independent columns: 4 (r − 1)(c − 1)/N on average
         occupied = [counts[counts > 0] for counts in margins]
         values = np.array([len(counts) for counts in occupied], dtype=np.float64)
         spread = np.array([_is_spread(counts) for counts in occupied], dtype=np.bool_)
         self.told = np.outer(spread, spread)
         self._rows = rows = max(int(margins[0].sum()), 2)
+        self._freedom = np.outer(values - 1, values - 1)
         corrected = values - 1 - (values - 1) ** 2 / (rows - 1)
         self._least = np.minimum.outer(corrected, corrected)
         self._variance = np.maximum(chi_square_variance(occupied), 0.0) / rows**2
@@ -36,15 +38,27 @@ class Chance:
     def deviation(self, v: Matrix) -> Matrix:
         """Standard deviations of V² = φ²/k, k as Bergsma corrects it.
 
-        The variance is that of independent columns and, as for a correlation, 4 φ²/N for the
-        strength of the association.
+        The variance is that of independent columns and that which the strength of the association
+        has: what was found by the delta method, and as for a correlation 4 φ²/N at least. A few
+        rows in a cell that hardly should be occupied make it many times as large.
 
         Args:
             v: Cramér's V of every pair.
         """
+        return self._deviation(v, self._influence)
+
+    @property
+    def independent(self) -> Matrix:
+        """The same where columns are independent."""
+        nothing = np.zeros_like(self._influence)
+        return self._deviation(nothing, nothing)
+
+    def _deviation(self, v: Matrix, influence: Matrix) -> Matrix:
         defined = self._least > 0
         least = np.where(defined, self._least, 1.0)
-        deviation = np.sqrt(self._variance + 4 * v**2 * least / self._rows) / least
+        more = influence - 4 * self._freedom / self._rows
+        strength = np.maximum(more, 4 * v**2 * least) / self._rows
+        deviation = np.sqrt(self._variance + strength) / least
         return np.where(defined, deviation, np.inf)
 
     def effect(self, v: Matrix) -> Matrix:
@@ -64,7 +78,7 @@ class Chance:
             v: Cramér's V of every pair.
             other: what can be told in the other table.
         """
-        unseen = np.hypot(self.deviation(v), other.deviation(np.zeros_like(v)))
+        unseen = np.hypot(self.deviation(v), other.independent)
         found = self.told & (self.effect(v) >= limit.LEAST_EFFECT)
         return np.asarray(found & (v**2 > limit.DEVIATIONS * unseen))
 

@@ -81,7 +81,7 @@ def associations(evaluation: Evaluation) -> Associations:
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v
-    ours, theirs = map(Chance, evaluation.pair.margins)
+    ours, theirs = map(Chance, evaluation.pair.margins, evaluation.association.influence)
     spread = np.hypot(ours.deviation(true), theirs.deviation(made))
 
     def half_gone(more: Matrix, less: Matrix) -> Mask:
@@ -96,7 +96,7 @@ def associations(evaluation: Evaluation) -> Associations:
     def fate(i: int, j: int) -> Fate:
         return Fate((names[i], names[j]), float(true[i, j]), float(made[i, j]))
 
-    independent = limit.DEVIATIONS * ours.deviation(np.zeros_like(true))
+    independent = limit.DEVIATIONS * ours.independent
     strong = np.triu((true >= limit.CLEAR_V) & (true**2 > independent), 1)
     clear = strong & ours.told
     lost, new = half_gone(true, made), half_gone(made, true)

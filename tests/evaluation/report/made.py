@@ -93,7 +93,10 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), **changes):
             TotalVariation(k, 6, 5, 0.04321 * k, 0.2, domain.names[:k]) for k in (1, 2, 3)
         ),
         "association": Association(
-            domain.names, tuple(matrix(n, x) for x in v), (matrix(n, 0.3), matrix(n, 0.2))
+            domain.names,
+            tuple(matrix(n, x) for x in v),
+            (matrix(n, 0.3), matrix(n, 0.2)),
+            (np.zeros((n, n)), np.zeros((n, n))),
         ),
         "ordered": tuple(
             OrderedError(a.name, 0.011, 0.022, 0.033, 0.044, -0.055)
