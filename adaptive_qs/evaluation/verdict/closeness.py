@@ -5,7 +5,7 @@ from __future__ import annotations
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.scale import WorkloadScale
-from adaptive_qs.evaluation.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.names import combination
 from adaptive_qs.pages.numbers import count, counted, share, significant
@@ -48,7 +48,7 @@ def _gone(scale: WorkloadScale) -> tuple[str, tuple[tuple[str, str], ...]]:
     gone = scale.gone
     if not gone or len(scale.per_clique) == 1:
         return "", ()
-    names, links = named([combination(attributes) for attributes in gone], "errors")
+    names, links = named([combination(attributes) for attributes in gone], "errors", FEW_NAMED)
     verb = "is" if len(gone) == 1 else "are"
     return (
         f"{counted(len(gone), 'marginal')} {verb} as far off as independent columns: {names}.",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.fates import Associations, Fate
-from adaptive_qs.evaluation.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, named
 from adaptive_qs.pages.names import combination, quoted
 from adaptive_qs.pages.numbers import counted, decimals
 
@@ -32,12 +32,11 @@ def dependence_sentence(found: Associations) -> Sentence:
 def _clear(found: Associations) -> Part:
     if not found.clear:
         return "No two columns of the true table depend clearly on each other.", ()
-    counts = [f"{found.kept:,} kept {'its' if found.kept == 1 else 'their'} strength"]
-    for number, word in ((found.weaker, "weaker"), (found.stronger, "stronger")):
-        if number:
-            counts.append(f"{number:,} {_are(number)} {word}")
-    start = f"Of {counted(found.clear, 'clear association')} between two columns, "
-    start += ", ".join(counts)
+    start = (
+        f"Of {counted(found.clear, 'clear association')} between two columns, {found.kept:,} kept "
+        f"{'its' if found.kept == 1 else 'their'} strength, {found.weaker:,} became weaker, "
+        f"{found.stronger:,} stronger"
+    )
     if not found.lost:
         return f"{start} and none is lost.", ()
     names, links = named([combination(f.names) for f in found.lost], "lost")
@@ -56,7 +55,7 @@ def _weak(found: Associations) -> Part:
     number = len(found.weak_lost)
     if not number:
         return "", ()
-    names, links = named(_sized(found.weak_lost), "weak-lost")
+    names, links = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
     start = f"Of {counted(found.weak, 'weak association')}, {number:,} {_are(number)} lost"
     return f"{start}: {names}.", links
 

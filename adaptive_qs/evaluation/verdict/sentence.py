@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.names import listed
 
-NAMED = 3
-"""Most names in a sentence; the rest are counted, and listed further down."""
+NAMED, FEW_NAMED = 3, 2
+"""Most names in a list, and in one of several of a sentence; the rest are counted, and listed
+further down."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class Sentence:
         return [piece for piece in [(rest, ""), *reversed(found)] if piece[0]]
 
 
-def named(names: Sequence[str], anchor: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def named(
+    names: Sequence[str], anchor: str, most: int = NAMED
+) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The first names and how many more, and the link from that to the list of all."""
-    more = len(names) - NAMED
+    more = len(names) - most
     links = ((f"{more:,} more", anchor),) if more > 0 else ()
-    return listed(names, NAMED), links
+    return listed(names, most), links

@@ -162,7 +162,7 @@ def test_the_fates_of_clear_associations_add_up(synthetic):
     found = associations(made_evaluation(v=(0.5, synthetic)))
     assert found.kept + found.weaker + found.stronger + len(found.lost) == found.clear == 6
     text = dependence_sentence(found).text
-    number = re.compile(r"(\d+) (?:kept|are weaker|are stronger|are lost)")
+    number = re.compile(r"(\d+) (?:kept|became weaker|stronger|are lost)")
     assert sum(map(int, number.findall(text.split(".")[0]))) == 6
 
 

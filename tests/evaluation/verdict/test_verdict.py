@@ -275,7 +275,7 @@ def test_nothing_lost_is_said_too():
     assert columns_sentence(evaluation, column_pairs(evaluation.pair)).word == "kept"
     sentence = dependence_sentence(associations(evaluation))
     assert (sentence.grade, sentence.word) == ("good", "kept")
-    assert "6 kept their strength and none is lost" in sentence.text
+    assert "6 kept their strength, 0 became weaker, 0 stronger and none is lost" in sentence.text
 
 
 def test_associations_that_only_the_synthetic_table_has_are_named():
