@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from multiprocessing import util
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ Preparation = Callable[[], None]
 
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload([f"{__package__}.warm"])
+util.get_temp_dir()  # made now: tests move temporary files to paths too long for a socket
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # where children find this module
 
