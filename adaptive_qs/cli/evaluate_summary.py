@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.verdict.findings import Findings
 
 WORST_SHOWN = 10
-LARGE_SHIFT = 0.5
-"""Standard deviations by which a mean has moved far: a medium effect after Cohen (1988)."""
 
 
 def show(
@@ -161,6 +159,8 @@ def _associations(association: Association, fates: Associations) -> None:
 
 
 def _ordered(evaluation: Evaluation) -> None:
+    from adaptive_qs.evaluation.verdict.columns import moved_means
+
     worst = sorted(evaluation.ordered, key=lambda error: -error.range_max)[:WORST_SHOWN]
     if worst:
         emit_figures(
@@ -177,9 +177,7 @@ def _ordered(evaluation: Evaluation) -> None:
                 for error in worst
             ],
         )
-    moved = sorted(evaluation.ordered, key=lambda error: -abs(error.mean_shift))[:WORST_SHOWN]
-    moved = [error for error in moved if abs(error.mean_shift) >= LARGE_SHIFT]
-    if moved:
+    if moved := moved_means(evaluation)[:WORST_SHOWN]:
         emit_figures(
             ["means that moved most", "largest range", "mean shift"],
             [

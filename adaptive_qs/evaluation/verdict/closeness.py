@@ -8,7 +8,7 @@ from adaptive_qs.evaluation.verdict.scale import WorkloadScale
 from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.names import combination
-from adaptive_qs.pages.numbers import count, counted, share, significant
+from adaptive_qs.pages.numbers import counted, share, significant
 
 GRADES: tuple[tuple[Grade, str], ...] = (("good", "close"), ("fair", "usable"), ("poor", "far"))
 
@@ -20,8 +20,9 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     marginals = f"The workload's {number}"
     if evaluation.queries is not None:
         marginals = f"The {number} of the workload's columns"
+    marginals += " differs" if len(found.per_clique) == 1 else " differ"
     measured = (
-        f"{marginals} differ by {significant(found.mean_l1)} on average (L1: 0 is equal, 2 has "
+        f"{marginals} by {significant(found.mean_l1)} on average (L1: 0 is equal, 2 has "
         f"nothing in common): {share(found.mean_l1 / 2)} of the rows would have to move to "
         "another cell."
     )
@@ -29,12 +30,14 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         return Sentence("plain", "no scale", f"{measured} They are too large for a comparison.")
     of_them = "" if scale.all else f" {len(scale.per_clique):,} of them, with mean error "
     of_them += "" if scale.all else f"{significant(scale.l1)}, give the scale."
-    grade, placed = _placed(scale, f"sample of {count(evaluation.pair.synthetic.num_rows)} rows")
+    grade, placed = _placed(
+        scale, f"sample of {counted(evaluation.pair.synthetic.num_rows, 'row')}"
+    )
     gone, links = _gone(scale)
     if gone:
         placed += f" {gone}"
         grade = GRADES[1] if grade[0] == "good" else grade
-    brief = f"{marginals} differ by {significant(found.mean_l1)} on average."
+    brief = f"{marginals} by {significant(found.mean_l1)} on average."
     return Sentence(
         *grade,
         f"{measured}{of_them} A fresh {placed}",
@@ -63,7 +66,7 @@ def _placed(scale: WorkloadScale, sample: str) -> tuple[tuple[Grade, str], str]:
         text += (
             f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {limit.FEW} "
             "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
-            "once (--ways 2), coarser bins or more rows would tell more."
+            "once, coarser bins or more rows would tell more."
         )
         return ("plain", "no scale"), text
     position = scale.position

@@ -41,13 +41,13 @@ def next_sentence(found: Findings, judged: Verdict, alone: Sequence[str]) -> Sen
     if found.fates.alone and not alone:
         names, more = named([quoted(name) for name in found.fates.alone], "cut-off")
         steps.append(
-            f"give marginals with {names} weight in the workload if what depends on "
-            f"{'it' if len(found.fates.alone) == 1 else 'them'} matters to you"
+            f"where what depends on {names} matters, give coarser codes, fewer columns, or a "
+            "workload of little else"
         )
         links += more
     elif gone := _lost_most(found):
         steps.append(
-            f"raise the weight of {combination(gone)} in the workload if it matters to you"
+            f"where {combination(gone)} matters, give coarser codes, or a workload of little else"
         )
     broken = broken_rules(evaluation)
     if broken:

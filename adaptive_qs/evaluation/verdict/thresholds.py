@@ -20,8 +20,8 @@ such cells, chance decides most of every error and there is no scale."""
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is named."""
 LARGE_SHIFT = 0.5
-"""Standard deviations by which the mean of an ordered column must move to be named, beyond three of
-what chance moves it: √(1/n + 1/m)."""
+"""Standard deviations by which the mean of an ordered column must move to be named (a medium effect
+after Cohen 1988), beyond three of what chance moves it: √(1/n + 1/m)."""
 CLEAR_V = 0.2
 """Cramér's V of the true table from which an association is clear."""
 KEPT_V = 0.1

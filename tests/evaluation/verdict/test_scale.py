@@ -105,6 +105,17 @@ def test_the_scale_is_of_the_marginals_that_were_evaluated():
     assert set(scale.per_clique) == {c.attributes for c in evaluation.workload.per_clique}
 
 
+def test_every_so_many_th_marginal_gives_the_scale_where_there_are_too_many(monkeypatch):
+    evaluation = made_evaluation()
+    cliques = evaluation.workload.per_clique
+    monkeypatch.setattr("adaptive_qs.evaluation.verdict.scale.MOST_MARGINALS", len(cliques) - 1)
+    scale = workload_scale(evaluation)
+    assert not scale.all
+    assert list(scale.per_clique) == [c.attributes for c in cliques[::2]]
+    some = f"{len(cliques[::2]):,} of them, with mean error "
+    assert some in marginals_sentence(evaluation, scale).text
+
+
 def population(rng, rows, codes, together, columns=3):
     hidden = rng.integers(0, codes, rows)
     return [
