@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_rows
+from adaptive_qs.pages.names import first_of
 
 if TYPE_CHECKING:
     from adaptive_qs.data.any_column import AnyColumn
@@ -122,5 +123,4 @@ def _bins(column: AnyColumn) -> str:
     words = f" in {counted(column.num_values, 'bin')}"
     if not own:
         return words
-    more = f" and {len(own) - _OWN:,} more" if len(own) > _OWN else ""
-    return f"{words}, own {'bin' if len(own) == 1 else 'bins'}: {', '.join(own[:_OWN])}{more}"
+    return f"{words}, own {'bin' if len(own) == 1 else 'bins'}: {first_of(own, _OWN)}"

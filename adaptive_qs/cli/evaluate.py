@@ -104,12 +104,10 @@ def _compare(
         seed=seed,
         queries=question.queries,
     )
-    if question.released is not None:
-        result = replace(result, limitations=(*result.limitations, question.released))
     needed = files.report is not None or files.control is not None
-    if promised.limitation is not None and needed:
-        result = replace(result, limitations=(*result.limitations, promised.limitation))
-    return findings(result, workers, clock.steps("verdict"))
+    said = [question.released, promised.limitation if needed else None]
+    limitations = (*result.limitations, *(text for text in said if text is not None))
+    return findings(replace(result, limitations=limitations), workers, clock.steps("verdict"))
 
 
 def _write_report(found: Findings, question: Question, files: Files, report: Path) -> None:

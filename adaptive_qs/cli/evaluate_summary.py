@@ -140,7 +140,7 @@ def _associations(association: Association, fates: Associations) -> None:
         for name, (mean, largest) in summaries
     ]
     if fates.untold:
-        pairs = counted(fates.untold, "pair", "pairs")
+        pairs = counted(fates.untold, "pair")
         lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
     emit_rows("Associations of two columns, from 0 to 1: how far they differ", lines)
     if fates.changes:

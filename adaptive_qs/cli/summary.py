@@ -6,12 +6,12 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted
+from adaptive_qs.pages.names import first_of
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.session import Closing
@@ -61,7 +61,7 @@ class Outcome:
             "alone": list(self.alone),
         }
 
-    @cached_property
+    @property
     def alone(self) -> tuple[str, ...]:
         """Columns whose combinations were asked for and none was measured."""
         from adaptive_qs.release.alone import alone_columns
@@ -107,8 +107,7 @@ class Outcome:
         alone = self.alone
         if not alone:
             return []
-        more = f" and {len(alone) - 6:,} more" if len(alone) > 6 else ""
-        shown = f"{', '.join(alone[:6])}{more}: no combination measured"
+        shown = f"{first_of(alone, 6)}: no combination measured"
         return [("alone", f"{self._share_alone()}: {shown}")]
 
     def _share_alone(self) -> str:

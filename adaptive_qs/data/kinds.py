@@ -6,7 +6,8 @@ import contextlib
 from pathlib import Path
 
 _ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".xlsx", ".xls")
-_PARQUET_MAGIC = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
+"""First bytes of Parquet files."""
 
 
 def is_table_file(path: str | Path) -> bool:
@@ -16,5 +17,5 @@ def is_table_file(path: str | Path) -> bool:
             if str(path).lower().endswith(_ENDINGS):
                 return True
             with open(path, "rb") as file:
-                return file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+                return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
     return False

@@ -17,13 +17,13 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.data.csv_blocks import RowTooLong, as_continuation, one_ahead, row_blocks
+from adaptive_qs.data.kinds import PARQUET_MAGIC
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.textfile import CheckedText, open_text, read_header, unreadable
 from adaptive_qs.errors import DataError
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
-_PARQUET_MAGIC = b"PAR1"
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _ZIP_MAGIC = b"PK\x03\x04"
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
@@ -72,7 +72,7 @@ def open_file(path: str | Path) -> Iterator[Source]:
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
     if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
         raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
-    if magic != _PARQUET_MAGIC and path.suffix.lower() not in (".parquet", ".pq"):
+    if magic != PARQUET_MAGIC and path.suffix.lower() not in (".parquet", ".pq"):
         names = read_header(path)
         yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
         return
@@ -256,4 +256,4 @@ def _damaged(path: Path) -> DataError:
 
 def _magic(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(len(_PARQUET_MAGIC))
+        return file.read(len(PARQUET_MAGIC))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from adaptive_qs.data.categories import CategoricalColumn
 from adaptive_qs.data.schema import AnyColumn, Schema
 from adaptive_qs.errors import SchemaError
+from adaptive_qs.pages.names import first_of
 
 TAKEN_FROM_DATA = "Taken from the data: review, not private."
 """Opens the description of every proposed schema; who has reviewed it takes the sentence out."""
@@ -73,7 +73,8 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
     )
     left = left_as_proposed(schema)
     if left:
-        some, verb = _named([repr(c.name) for c in left]), "is" if len(left) == 1 else "are"
+        some = first_of([repr(column.name) for column in left], MAX_NAMED)
+        verb = "is" if len(left) == 1 else "are"
         advice.append(
             f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed ({some}): take "
             f'"{AS_PROPOSED}" out of the description of each that was reviewed'
@@ -83,7 +84,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         for line in _column_advice(column):
             named.setdefault(line, []).append(repr(column.name))
     for line, names in named.items():
-        some = _named(names)
+        some = first_of(names, MAX_NAMED)
         advice.append(f"column {some} {line}" if len(names) == 1 else f"each of {some} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
@@ -91,11 +92,6 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         both = " and ".join(repr(column.name) for column in largest)
         advice.append(f"columns {both} have {cells} cells together: use wider bins")
     return tuple(advice)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _column_advice(column: AnyColumn) -> list[str]:

@@ -122,7 +122,7 @@ def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ign
     """
     squares, logs, occupied = 0.0, 0.0, 0
     ratio_first, ratio_second = np.zeros(of_first.size), np.zeros(of_second.size)
-    found, ratios = np.empty(cells.size, np.int64), np.empty(cells.size)
+    found, times = np.empty(cells.size, np.int64), np.empty(cells.size)
     for row in range(cells.size):
         count = counts[cells[row]]
         if count == 0:
@@ -133,7 +133,7 @@ def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ign
         squares += square
         ratio_first[first[row]] += square
         ratio_second[second[row]] += square
-        found[occupied], ratios[occupied] = row, square / count
+        found[occupied], times[occupied] = row, count
         occupied += 1
         if count > 1:
             logs += count * np.log(float(count))
@@ -142,7 +142,7 @@ def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ign
     influence = 0.0
     for k in range(occupied):
         i, j = first[found[k]], second[found[k]]
-        moved = 2 * ratios[k] - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
-        count = np.rint(ratios[k] * float(of_first[i]) * float(of_second[j]))
-        influence += count * cells.size * moved * moved
+        ratio = times[k] / (float(of_first[i]) * float(of_second[j]))
+        moved = 2 * ratio - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
+        influence += times[k] * cells.size * moved * moved
     return squares, logs, occupied, influence

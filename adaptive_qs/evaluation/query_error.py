@@ -156,7 +156,8 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
     # Whole multiples of 1/(n m): equal tables differ by 0 exactly.
     difference = (true * m - synthetic * n) / (float(n) * float(m))
     p = true / n
-    product = reduce(np.multiply.outer, [_margin(p, axis) for axis in range(p.ndim)])
+    singles = joint.pair.margins[0]
+    product = reduce(np.multiply.outer, [singles[i] / n for i in clique])
 
     def spread(shares: Array) -> float:
         return max(0.0, row_squares(queries, shares) - squared_error(queries, shares))
@@ -184,11 +185,6 @@ def _counts(joint: JointCodes, clique: Clique) -> tuple[Counts, Counts]:
         for part in np.split(cells, [joint.true_rows])
     )
     return true, synthetic
-
-
-def _margin(shares: Array, axis: int) -> Array:
-    others: Array = shares.sum(axis=tuple(k for k in range(shares.ndim) if k != axis))
-    return others
 
 
 def _sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:

@@ -36,6 +36,12 @@ def combination(names: Sequence[str]) -> str:
     return " × ".join(short(name) for name in names)
 
 
+def first_of(items: Sequence[str], most: int) -> str:
+    """All items, or the first few and how many more: "a, b, c" or "a, b and 3 more"."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
 def listed(items: Sequence[str], most: int = 5) -> str:
     """The first few, and how many more: "a, b and 3 more"."""
     shown = list(items[:most])

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 def alone_columns(bundle: Bundle) -> tuple[str, ...]:
-    """The columns of :func:`alone_among` for the marginals that a release measured."""
-    return alone_among(bundle.workload, bundle.estimates)
+    """The columns of :func:`alone_among` for the marginals that a release measured.
+
+    Every bundle has them in its manifest, checked or filled in where it is made.
+    """
+    return bundle.manifest.alone or ()
 
 
 def alone_among(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

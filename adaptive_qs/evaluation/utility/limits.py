@@ -9,6 +9,7 @@ from adaptive_qs.evaluation.attack.overlap import Overlap
 from adaptive_qs.evaluation.utility.scores import Spread
 from adaptive_qs.evaluation.utility.settings import UtilitySettings
 from adaptive_qs.evaluation.utility.splits import TEST_SHARE, Sample, Split
+from adaptive_qs.pages.names import first_of
 
 BELOW_CHANCE = 0.45
 """A propensity below this comes from rows that both tables share."""
@@ -59,9 +60,7 @@ def of_determining(columns: tuple[str, ...]) -> tuple[str, ...]:
     """A sentence where single columns (nearly) determine the target."""
     if not columns:
         return ()
-    named = ", ".join(repr(name) for name in columns[:MOST_NAMED])
-    more = len(columns) - MOST_NAMED
-    named += f" and {more} more" if more > 0 else ""
+    named = first_of([repr(name) for name in columns], MOST_NAMED)
     verb = "determines" if len(columns) == 1 else "each determine"
     return (
         f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table kept "

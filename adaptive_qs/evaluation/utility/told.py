@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.evaluation.entropy import miller_entropy
 from adaptive_qs.evaluation.utility.target import Codes, Target
 
 NEARLY_DETERMINED = 0.9
@@ -21,12 +22,12 @@ def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
     Miller and Madow's bias.
     """
     labels, rows = _some(true, target)
-    entropy = _entropy(np.bincount(labels))
+    entropy = miller_entropy(np.bincount(labels))
     told = []
     for i in _others(true, target):
         other = np.unique(true.columns[i][rows], return_inverse=True)[1]
-        joint = _entropy(np.bincount(other * target.classes + labels))
-        information = entropy + _entropy(np.bincount(other)) - joint
+        joint = miller_entropy(np.bincount(other * target.classes + labels))
+        information = entropy + miller_entropy(np.bincount(other)) - joint
         told.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
     return np.array(told)
 
@@ -64,10 +65,3 @@ def _some(true: CodedTable, target: Target) -> tuple[Codes, Codes]:
 
 def _others(true: CodedTable, target: Target) -> list[int]:
     return [i for i in range(len(true.domain)) if i != target.attribute]
-
-
-def _entropy(counts: Codes) -> float:
-    """Entropy in nats, with Miller and Madow's correction (1955)."""
-    occupied = counts[counts > 0]
-    shares = occupied / occupied.sum()
-    return float(-(shares * np.log(shares)).sum() + (len(occupied) - 1) / (2 * occupied.sum()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.scale import WorkloadScale
-from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, named
+from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, are, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.names import combination
 from adaptive_qs.pages.numbers import counted, share, significant
@@ -52,11 +52,8 @@ def _gone(scale: WorkloadScale) -> tuple[str, tuple[tuple[str, str], ...]]:
     if not gone or len(scale.per_clique) == 1:
         return "", ()
     names, links = named([combination(attributes) for attributes in gone], "errors", FEW_NAMED)
-    verb = "is" if len(gone) == 1 else "are"
-    return (
-        f"{counted(len(gone), 'marginal')} {verb} as far off as independent columns: {names}.",
-        links,
-    )
+    number = f"{counted(len(gone), 'marginal')} {are(len(gone))}"
+    return f"{number} as far off as independent columns: {names}.", links
 
 
 def _placed(scale: WorkloadScale, sample: str) -> tuple[tuple[Grade, str], str]:

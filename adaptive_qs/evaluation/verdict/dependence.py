@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.fates import Associations, Fate
-from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, named
+from adaptive_qs.evaluation.verdict.sentence import FEW_NAMED, Sentence, are, named
 from adaptive_qs.pages.names import combination, quoted
 from adaptive_qs.pages.numbers import counted, decimals
 
@@ -40,7 +40,7 @@ def _clear(found: Associations) -> Part:
     if not found.lost:
         return f"{start} and none is lost.", ()
     names, links = named([combination(f.names) for f in found.lost], "lost")
-    return f"{start} and {len(found.lost):,} {_are(len(found.lost))} lost: {names}.", links
+    return f"{start} and {len(found.lost):,} {are(len(found.lost))} lost: {names}.", links
 
 
 def _alone(found: Associations) -> Part:
@@ -56,7 +56,7 @@ def _weak(found: Associations) -> Part:
     if not number:
         return "", ()
     names, links = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
-    start = f"Of {counted(found.weak, 'weak association')}, {number:,} {_are(number)} lost"
+    start = f"Of {counted(found.weak, 'weak association')}, {number:,} {are(number)} lost"
     return f"{start}: {names}.", links
 
 
@@ -81,7 +81,3 @@ def _sized(fates: Sequence[Fate]) -> list[str]:
     return [
         f"{combination(f.names)} (V {decimals(f.true)}, now {decimals(f.synthetic)})" for f in fates
     ]
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"

@@ -58,8 +58,8 @@ def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
     return min(2.0, full * nearer**slope)
 
 
-def chance_l1(true_rows: int, rows: int, sparse: float) -> float:
-    """How much further than expected a fresh sample may be by chance: three standard deviations.
+def chance_l1(true_rows: int, rows: int, sparse: float, deviations: float = 3) -> float:
+    """How much further than expected a fresh sample may be by chance.
 
     The difference of the shares of a cell has variance p (1/n + 1/m) at most. Its absolute value
     has 1 − 2/π of that where the cell is well filled, and up to all of it where it holds few rows;
@@ -69,9 +69,10 @@ def chance_l1(true_rows: int, rows: int, sparse: float) -> float:
         true_rows: n.
         rows: m.
         sparse: share of the rows in cells with few of them.
+        deviations: standard deviations that it may be.
     """
     part = WELL_FILLED + (1 - WELL_FILLED) * sparse
-    return 3 * math.sqrt(part * (1 / true_rows + 1 / rows))
+    return deviations * math.sqrt(part * (1 / true_rows + 1 / rows))
 
 
 def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:

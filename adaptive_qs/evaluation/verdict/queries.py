@@ -7,8 +7,8 @@ from adaptive_qs.evaluation.query_parts import PartError, QueryError
 from adaptive_qs.evaluation.verdict import thresholds as limit
 from adaptive_qs.evaluation.verdict.closeness import GRADES, raised_limit, way_of
 from adaptive_qs.evaluation.verdict.fresh import STEP_ERROR
-from adaptive_qs.evaluation.verdict.scale import LEAST_ROOM
-from adaptive_qs.evaluation.verdict.sentence import Sentence, named
+from adaptive_qs.evaluation.verdict.scale import LEAST_ROOM, like_independent
+from adaptive_qs.evaluation.verdict.sentence import Sentence, are, named
 from adaptive_qs.evaluation.verdict.thresholds import Grade
 from adaptive_qs.pages.numbers import counted, share, significant
 
@@ -27,7 +27,7 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     rows = evaluation.pair.true.num_rows
     number = counted(asked.queries, "query", "queries")
     text = (
-        f"The workload's {number} {'is' if asked.queries == 1 else 'are'} off by "
+        f"The workload's {number} {are(asked.queries)} off by "
         f"{share(asked.rmse)} of the rows ({significant(asked.rmse * rows)} of {rows:,}; root mean "
         f"square{', weighted' if asked.weighted else ''}), a fresh sample by about "
         f"{share(asked.fresh)}"
@@ -50,9 +50,8 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
 
 def is_gone(part: PartError) -> bool:
     """Whether queries are as far off as those of independent columns, and a fresh sample is not."""
-    room, excess = part.independent - part.fresh, part.rmse - part.fresh
     doubt = max(LEAST_ROOM * part.fresh, part.chance(limit.DEVIATIONS))
-    return part.ways > 1 and min(room, excess) > doubt and excess >= limit.GONE * room
+    return part.ways > 1 and like_independent(part.rmse, part.fresh, part.independent, doubt)
 
 
 def _placed(asked: QueryError) -> tuple[tuple[Grade, str], str]:

@@ -35,6 +35,19 @@ LEAST_ROOM = 0.25
 it: five times the error of the estimate."""
 
 
+def like_independent(error: float, fresh: float, independent: float, doubt: float) -> bool:
+    """Whether an error is that of independent columns.
+
+    Args:
+        error: of the synthetic table.
+        fresh: of a fresh sample.
+        independent: of independent columns.
+        doubt: how much further than a fresh sample both must be.
+    """
+    room, excess = independent - fresh, error - fresh
+    return min(room, excess) > doubt and excess >= GONE * room
+
+
 @dataclass(frozen=True)
 class Scale:
     """Two errors to compare with, for one marginal; L1 distances between 0 and 2.
@@ -56,8 +69,7 @@ class Scale:
         """Whether an error is that of independent columns, where these are further off than chance
         takes a fresh sample."""
         doubt = max(CLOSE_ALONE, self.chance + STEP_ERROR * self.fresh)
-        room, excess = self.independent - self.fresh, l1 - self.fresh
-        return self.sparse <= SPARSE and min(room, excess) > doubt and excess >= GONE * room
+        return self.sparse <= SPARSE and like_independent(l1, self.fresh, self.independent, doubt)
 
 
 @dataclass(frozen=True)
@@ -183,7 +195,7 @@ def clique_scale(
         fresh_sample_l1(counts, rows),
         independent_l1(counts, singles, rows),
         sparse,
-        chance_l1(int(counts.sum()), rows, sparse) * DEVIATIONS / 3,
+        chance_l1(int(counts.sum()), rows, sparse, DEVIATIONS),
     )
 
 

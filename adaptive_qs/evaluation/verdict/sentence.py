@@ -54,3 +54,8 @@ def named(
     more = len(names) - most
     links = ((f"{more:,} more", anchor),) if more > 0 else ()
     return listed(names, most), links
+
+
+def are(number: int) -> str:
+    """The verb for so many things."""
+    return "is" if number == 1 else "are"
