@@ -22,13 +22,14 @@ Mask = NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def normalise(values: pa.Array) -> pa.Array | None:
-    """Cells as string (stripped), int64, float64, bool or timestamp; None for other types.
+    """Cells as string (stripped), int64, uint64, float64, bool or timestamp; None for other types.
 
-    NaN becomes null.
+    NaN becomes null. Timestamps keep their time zone.
     """
     kind = values.type
     if pa.types.is_null(kind):
@@ -46,14 +47,28 @@ def normalise(values: pa.Array) -> pa.Array | None:
     if pa.types.is_date(kind):
         return values.cast(pa.timestamp("ms"))
     if pa.types.is_timestamp(kind):
-        return values.cast(pa.timestamp(kind.unit))  # without a time zone: in UTC
+        return values
     if pa.types.is_boolean(kind):
         return values
     return None
 
 
 def as_text(values: pa.Array) -> pa.StringArray:
-    """Normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601."""
+    """Normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601.
+
+    Whole numbers are written alike whether they come as integers or as numbers, as long as a
+    double holds them exactly; moments are in UTC, without a time of day at midnight and without
+    parts of a second that are 0.
+    """
+    if pa.types.is_float64(values.type):
+        whole = pc.and_(
+            pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), _EXACT_INTEGERS)
+        )
+        integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
+        return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+    if pa.types.is_timestamp(values.type):
+        text = values.cast(pa.timestamp(values.type.unit)).cast(pa.string())
+        return pc.replace_substring_regex(text, r"(\.0+|( 00:00:00)(\.0+)?)$", "")
     return values.cast(pa.string())
 
 
@@ -97,13 +112,25 @@ def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
     return true.astype(np.int64), true | _is_in(words, FALSE_WORDS)
 
 
-def as_seconds(values: pa.Array, date_format: str | None) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as whole seconds since 1970, in UTC where they carry a time zone."""
+def as_seconds(
+    values: pa.Array, date_format: str | None, wall_clock: bool
+) -> tuple[NDArray[np.int64], Mask]:
+    """Cells as whole seconds since 1970.
+
+    Args:
+        values: normalised cells.
+        date_format: how texts are written, as in strptime; ISO 8601 without it.
+        wall_clock: of cells with a time zone, whether to take what the clock there shows; in UTC
+            otherwise.
+    """
     if pa.types.is_timestamp(values.type):
+        if values.type.tz is not None:
+            values = pc.local_timestamp(values) if wall_clock else values
+            values = values.cast(pa.timestamp(values.type.unit))
         ticks, readable = _filled(values.cast(pa.int64()), np.int64(0))
         return ticks // _TICKS_PER_SECOND[values.type.unit], readable
     moments = [
-        None if text is None else read_moment(text, date_format)
+        None if text is None else read_moment(text, date_format, wall_clock)
         for text in as_text(values).to_pylist()
     ]
     return _filled(pa.array(moments, pa.int64()), np.int64(0))

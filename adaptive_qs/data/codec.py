@@ -140,7 +140,7 @@ def _(column: NumericColumn, codes: Codes, rng: np.random.Generator) -> pa.Array
 
 @_read.register
 def _(column: MomentColumn, values: pa.Array) -> Codes:
-    seconds, readable = cells.as_seconds(values, column.format)
+    seconds, readable = cells.as_seconds(values, column.format, column.wall_clock)
     first, last = column.span
     inside = np.clip(seconds, first, last)
     codes = periods_of(inside, column.granularity) - column.period(column.min)

@@ -116,7 +116,7 @@ def _points(profile: Profile) -> NDArray[np.float64]:
 
 
 def _moments(profile: Profile) -> Draft:
-    first, last = (EPOCH + dt.timedelta(seconds=s) for s in (profile.first, profile.last))
+    first, last = (EPOCH + dt.timedelta(seconds=s) for s in profile.span)
     finest: tuple[Granularity, ...] = ("day", "week", "month", "quarter", "year")
     if not profile.days:
         finest = ("hour", *finest)

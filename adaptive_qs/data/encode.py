@@ -14,12 +14,15 @@ from adaptive_qs.data import cells
 from adaptive_qs.data.categories import CategoricalColumn
 from adaptive_qs.data.codec import EMPTY, UNREADABLE, read_codes
 from adaptive_qs.data.column import ColumnBase
-from adaptive_qs.data.readers import Source, check_names, frame_source, open_file
+from adaptive_qs.data.objects import MixedCells
+from adaptive_qs.data.readers import Cells, Source, check_names, frame_source, open_file
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable, code_dtype
 from adaptive_qs.errors import DataError
 from adaptive_qs.progress import StepProgress
+
+_NONE = pa.array([], pa.string())
 
 CheckRows = Callable[[int], None]
 """Told how many rows have come, before they are encoded; it raises where they are too many."""
@@ -88,9 +91,7 @@ def _joined(part: list[NDArray[Any]]) -> NDArray[Any]:
     return codes
 
 
-def encode_chunk(
-    column: ColumnBase, values: pa.Array | pa.ChunkedArray, label: str
-) -> list[NDArray[Any]]:
+def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
     """The codes of some cells, in as many arrays as there are chunks.
 
     Raises:
@@ -108,31 +109,39 @@ def encode_chunk(
     return [codes.astype(code_dtype(column.size))]
 
 
-def _codes(column: ColumnBase, values: pa.Array, label: str) -> NDArray[np.int64]:
+def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDArray[np.int64]:
     """Codes of every cell, by way of the distinct ones."""
-    distinct, indices = distinct_cells(column, values, label)
-    return read_codes(column, distinct)[indices]
+    parts, indices = distinct_cells(column, values, label)
+    return np.concatenate([read_codes(column, part) for part in parts])[indices]
 
 
 def distinct_cells(
-    column: ColumnBase, values: pa.Array, label: str
-) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The distinct cells, normalised and followed by null, and which of them every row has.
+    column: ColumnBase, values: pa.Array | MixedCells, label: str
+) -> tuple[list[pa.Array], NDArray[np.int64]]:
+    """The distinct cells, normalised, and which of them every row has.
+
+    Returns:
+        An array for each type that the cells come in, with null as the very last cell, and for
+        each row which cell of all these arrays together it has.
 
     Raises:
         DataError: cells of this type are not supported.
     """
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    distinct = cells.normalise(values.dictionary)
-    if distinct is None:
+    mixed = MixedCells.of(values)
+    *parts, last = [_normalised(column, part, label) for part in mixed.parts or (_NONE,)]
+    parts.append(pa.concat_arrays([last, pa.nulls(1, last.type)]))
+    null = sum(map(len, parts)) - 1
+    return parts, np.where(mixed.indices < 0, null, mixed.indices)
+
+
+def _normalised(column: ColumnBase, values: pa.Array, label: str) -> pa.Array:
+    normalised = cells.normalise(values)
+    if normalised is None:
         raise DataError(
-            f"{label}: column {column.name!r} has the type {values.type.value_type}: "
-            "convert it to text, numbers, booleans, dates or times"
+            f"{label}: column {column.name!r} has cells of a type that cannot be read: convert "
+            "them to text, numbers, booleans, dates or times"
         )
-    with_null = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
-    indices = values.indices.cast(pa.int64()).fill_null(len(distinct)).to_numpy()
-    return with_null, indices
+    return normalised
 
 
 def _mend(column: ColumnBase, refusal: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from adaptive_qs.data.objects import MixedCells, frame_cells
+from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
 
@@ -32,7 +35,7 @@ def table_bytes(source: Any) -> Iterator[bytes]:
         for column in source.columns:
             yield np.ascontiguousarray(column, dtype="<u4").tobytes()
     else:
-        yield from _arrow_bytes(_arrow(source))
+        yield from _frame_bytes(source)
 
 
 @contextmanager
@@ -70,22 +73,32 @@ def _file_bytes(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path}: {reason}: check the path") from None
 
 
-def _arrow(source: Any) -> pa.Table:
-    if isinstance(source, pa.Table):
-        return source
-    try:
-        return nw.from_native(source, eager_only=True).to_arrow()
-    except Exception:  # noqa: BLE001  (the message may quote a cell)
-        pass
-    raise DataError("the table cannot be recognised later: write it to a file and name that")
-
-
-def _arrow_bytes(table: pa.Table) -> Iterator[bytes]:
+def _frame_bytes(source: Any) -> Iterator[bytes]:
     """Names, types and values; not how the columns are cut into chunks."""
-    for name, column in zip(table.column_names, table.columns):
-        yield repr((name, str(column.type), len(column))).encode()
-        for start in range(0, len(column), SLICE_ROWS):
-            yield from _slice_bytes(column.slice(start, SLICE_ROWS))
+    frame = redacted(lambda: nw.from_native(source, eager_only=True), _unrecognisable)
+    for place, name in enumerate(frame.columns):
+        yield repr((str(name), len(frame))).encode()
+        for start in range(0, len(frame), SLICE_ROWS):
+            series = frame[start : start + SLICE_ROWS, place]
+            yield from redacted(partial(_cell_bytes, series), _unrecognisable)
+
+
+def _unrecognisable(_: Exception) -> DataError:
+    return DataError("the table cannot be recognised later: write it to a file and name that")
+
+
+def _cell_bytes(series: Any) -> list[bytes]:
+    values = frame_cells(series)
+    pieces = []
+    if isinstance(values, MixedCells):
+        pieces.append(values.indices.tobytes())
+        parts = [pa.chunked_array([part]) for part in values.parts]
+    else:
+        parts = [pa.chunked_array([values]) if isinstance(values, pa.Array) else values]
+    for part in parts:
+        pieces.append(repr((str(part.type), len(part))).encode())
+        pieces.extend(_slice_bytes(part))
+    return pieces
 
 
 def _slice_bytes(column: pa.ChunkedArray) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from adaptive_qs.data.ranges import RangeColumn
 
@@ -41,12 +41,20 @@ def period_of(moment: dt.date, granularity: Granularity) -> int:
             return seconds_of(moment) // 60
 
 
-def read_moment(text: str, date_format: str | None) -> int | None:
-    """Seconds since 1970 of a cell in ISO 8601 or in a strptime format, or None."""
+def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
+    """Seconds since 1970 of a cell in ISO 8601 or in a strptime format, or None.
+
+    Args:
+        text: the cell.
+        date_format: how it is written, as in strptime; ISO 8601 without it.
+        wall_clock: whether to drop its time zone; the moment is brought to UTC otherwise.
+    """
     try:
         if date_format is None:
-            return seconds_of(dt.datetime.fromisoformat(text))
-        return seconds_of(dt.datetime.strptime(text, date_format))
+            moment = dt.datetime.fromisoformat(text)
+        else:
+            moment = dt.datetime.strptime(text, date_format)
+        return seconds_of(moment.replace(tzinfo=None) if wall_clock else moment)
     except (ValueError, OverflowError, re.error):  # a format may name a directive twice
         return None
 
@@ -59,6 +67,9 @@ class MomentColumn(RangeColumn):
     granularity: Granularity
     format: str | None = None
     """How cells are written, in the letters of strptime; ISO 8601 when absent."""
+
+    wall_clock: ClassVar[bool] = False
+    """Whether cells with a time zone count by their own clock instead of in UTC."""
 
     @property
     def num_values(self) -> int:
@@ -76,7 +87,7 @@ class MomentColumn(RangeColumn):
 
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a moment in the range."""
-        seconds = read_moment(text, self.format)
+        seconds = read_moment(text, self.format, self.wall_clock)
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
     def _check_values(self) -> None:
@@ -87,7 +98,7 @@ class MomentColumn(RangeColumn):
             return
         for moment in (self.min, self.max):
             text = moment.strftime(self.format)
-            seconds = read_moment(text, self.format)
+            seconds = read_moment(text, self.format, self.wall_clock)
             if (
                 seconds is None
                 or not self.span[0] <= seconds <= self.span[1]
@@ -100,8 +111,9 @@ class MomentColumn(RangeColumn):
 
 
 class DateColumn(MomentColumn):
-    """Calendar dates; a time of day in the data is dropped."""
+    """Calendar dates; a time of day in the data is dropped, and a time zone with it."""
 
+    wall_clock: ClassVar[bool] = True
     type: Literal["date"]
     min: dt.date
     """First day."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.data import cells
 from adaptive_qs.data.moments import seconds_of
+from adaptive_qs.data.objects import MixedCells
 
 MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 NUMERIC_MARKERS = (*MARKERS, "N")
@@ -49,8 +50,10 @@ class Profile:
     days: bool = True
     low: float = np.inf
     high: float = -np.inf
-    first: int = 2**62
-    last: int = -(2**62)
+    spans: dict[bool, tuple[int, int]] = field(
+        default_factory=lambda: dict.fromkeys((True, False), (2**62, -(2**62)))
+    )
+    """First and last moment, by the clock that the cells name and in UTC."""
     decimals: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
@@ -59,13 +62,19 @@ class Profile:
     filled: int = 0
     """Rows whose cell is no marker."""
 
-    def update(self, values: pa.Array) -> None:
+    def update(self, values: pa.Array | MixedCells) -> None:
         """Take in one chunk of cells."""
         self.rows += len(values)
-        self.nulls |= values.null_count > 0
-        if not pa.types.is_dictionary(values.type):
-            values = values.dictionary_encode()
-        distinct = cells.normalise(values.dictionary)
+        mixed = MixedCells.of(values)
+        self.nulls |= bool((mixed.indices < 0).any())
+        weights = np.bincount(mixed.indices + 1, minlength=1 + sum(map(len, mixed.parts)))[1:]
+        ends = np.cumsum([len(part) for part in mixed.parts])[:-1]
+        for part, rows in zip(mixed.parts, np.split(weights, ends)):
+            self._update_distinct(part, rows)
+
+    def _update_distinct(self, values: pa.Array, weights: NDArray[np.int64]) -> None:
+        """Distinct cells of one type, and how many rows have each."""
+        distinct = cells.normalise(values)
         if distinct is None:
             self.too_many = True
             return
@@ -76,9 +85,7 @@ class Profile:
         self.too_many |= len(self.texts) >= _MAX_DISTINCT
         marker = cells.is_marker(distinct, NUMERIC_MARKERS, numeric=False)
         kept = ~marker & distinct.is_valid().to_numpy(zero_copy_only=False)
-        distinct = distinct.filter(pa.array(kept))
-        indices = values.indices.drop_null().cast(pa.int64()).to_numpy()
-        weights = np.bincount(indices, minlength=len(kept))[kept]
+        distinct, weights = distinct.filter(pa.array(kept)), weights[kept]
         self.filled += int(weights.sum())
         if len(distinct):
             self._update_numbers(distinct, weights)
@@ -120,12 +127,19 @@ class Profile:
         if not dated:
             self.moments = False
             return
-        seconds, readable = cells.as_seconds(distinct, None)
-        readable &= (seconds >= _FIRST) & (seconds <= _LAST)
-        self.moments = bool(readable.all())
-        self.days &= not bool((seconds % 86_400).any())
-        self.first = min(self.first, int(seconds.min()))
-        self.last = max(self.last, int(seconds.max()))
+        for wall_clock, span in self.spans.items():
+            seconds, readable = cells.as_seconds(distinct, None, wall_clock)
+            readable &= (seconds >= _FIRST) & (seconds <= _LAST)
+            self.moments &= bool(readable.all())
+            self.days &= not (wall_clock and bool((seconds % 86_400).any()))
+            first, last = span
+            self.spans[wall_clock] = min(first, int(seconds.min())), max(last, int(seconds.max()))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last moment, in seconds since 1970: of whole days by the clock that the cells
+        name, otherwise in UTC."""
+        return self.spans[self.days]
 
     @property
     def markers(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile, ZipFile
 
 import narwhals as nw
@@ -18,23 +18,29 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.data.csv_blocks import RowTooLong, as_continuation, one_ahead, row_blocks
 from adaptive_qs.data.kinds import PARQUET_MAGIC
+from adaptive_qs.data.objects import MixedCells, frame_cells
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.textfile import CheckedText, open_text, read_header, unreadable
 from adaptive_qs.errors import DataError
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
+FRAME_ROWS = 1 << 20
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _ZIP_MAGIC = b"PK\x03\x04"
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
 
+Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
+"""Some cells of one column: of one type, or each of its own."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some rows of the wanted columns, and how far the reading has come."""
 
-    columns: tuple[pa.Array | pa.ChunkedArray, ...]
+    columns: tuple[Cells, ...]
     done: int
     total: int
 
@@ -92,7 +98,10 @@ def _is_release(path: Path) -> bool:
 
 
 def frame_source(table: Any) -> Source:
-    """A pandas, polars or pyarrow table as a source, one chunk of whole columns.
+    """A pandas, polars or pyarrow table as a source.
+
+    No type is inferred: a column has the type that it came with, and in a column of Python objects
+    each cell has its own.
 
     Raises:
         DataError: it is not such a table.
@@ -108,8 +117,10 @@ def frame_source(table: Any) -> Source:
 
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)
-        columns = tuple(_frame_column(frame, names.index(name), name) for name in wanted)
-        yield Chunk(columns, rows, rows)
+        for start in range(0, rows, FRAME_ROWS):
+            part = frame[start : start + FRAME_ROWS]
+            columns = tuple(_frame_column(part, names.index(name), name) for name in wanted)
+            yield Chunk(columns, start + len(part), rows)
 
     return Source("table", names, read)
 
@@ -218,20 +229,9 @@ def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> It
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
 
 
-def _frame_column(frame: nw.DataFrame, index: int, name: str) -> pa.Array | pa.ChunkedArray:
-    series = frame[:, index]
-    try:
-        return series.to_arrow()
-    except Exception:  # noqa: BLE001  (mixed Python objects; the message quotes them)
-        pass
+def _frame_column(frame: nw.DataFrame, index: int, name: str) -> Cells:
     return redacted(
-        lambda: pa.array(
-            [
-                None if empty else str(cell)
-                for cell, empty in zip(series.to_list(), series.is_null().to_list())
-            ],
-            pa.string(),
-        ),
+        lambda: frame_cells(frame[:, index]),
         lambda _: DataError(f"table: column {name!r} cannot be read: write it as text"),
     )
 

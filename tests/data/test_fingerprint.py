@@ -51,6 +51,12 @@ def test_frames_are_recognised():
     assert digest(pl.concat([frame[:1], frame[1:]])) == digest(frame)
     frame = pd.DataFrame({"x": [1.0, np.nan], "c": pd.Categorical(["a", "b"])})
     assert digest(frame.copy()) == digest(frame)
+    mixed = pd.DataFrame({"m": ["a", True, None, 3, "a"]})
+    assert digest(mixed.copy()) == digest(mixed)
+    for place, other in enumerate(["b", False, "a", 4, 3]):
+        changed = mixed.copy()
+        changed.loc[place, "m"] = other
+        assert digest(changed) != digest(mixed)
 
 
 @pytest.mark.parametrize(

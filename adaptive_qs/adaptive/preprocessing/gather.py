@@ -25,7 +25,7 @@ from adaptive_qs.data.private import (
     PrivateIntegerColumn,
     PrivateNumericColumn,
 )
-from adaptive_qs.data.readers import Source, check_names, frame_source, open_file
+from adaptive_qs.data.readers import Cells, Source, check_names, frame_source, open_file
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError, ResourceExceeded
@@ -115,23 +115,24 @@ class _Collector:
     def num_bytes(self) -> int:
         return self._number_bytes + self.texts.num_bytes
 
-    def add(self, values: pa.Array | pa.ChunkedArray, label: str) -> None:
+    def add(self, values: Cells, label: str) -> None:
         """Take the values of a chunk that are not missing, or refuse one as encoding would."""
         for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             (codes,) = encode_chunk(self._probe, part, label)
-            distinct, indices = distinct_cells(self.column, part, label)
-            self._take(distinct, indices[codes == 0])
+            parts, indices = distinct_cells(self.column, part, label)
+            self._take(parts, indices[codes == 0])
 
-    def _take(self, distinct: pa.Array, indices: NDArray[np.int64]) -> None:
+    def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
         if isinstance(self.column, PrivateIntegerColumn | PrivateNumericColumn):
             whole = isinstance(self.column, PrivateIntegerColumn)
             read = cells.as_integers if whole else cells.as_numbers
-            numbers = np.clip(read(distinct)[0][indices], *self.column.span)
+            distinct = np.concatenate([read(part)[0] for part in parts])
+            numbers = np.clip(distinct[indices], *self.column.span)
             self.numbers.append(numbers)
             self._number_bytes += numbers.nbytes
         else:
-            counts = np.bincount(indices, minlength=len(distinct))
-            self.texts.add(cells.as_text(distinct), counts)
+            distinct = pa.concat_arrays([cells.as_text(part) for part in parts])
+            self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))
 
 
 @contextmanager

@@ -1,0 +1,263 @@
+"""A cell of a data frame is read by itself: whatever stands in other rows, its code is the same."""
+
+import datetime as dt
+import decimal
+import itertools
+import uuid
+import zoneinfo
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from adaptive_qs import Synthesizer, answer
+from adaptive_qs.data import readers
+from adaptive_qs.data.encode import encode_table
+from adaptive_qs.data.objects import object_cells
+from adaptive_qs.data.schema import Schema
+from adaptive_qs.errors import DataError
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+CELLS = {
+    "text": "unknown",
+    "digits": "39",
+    "half a pair": "a\ud800",
+    "true": True,
+    "numpy true": np.bool_(True),
+    "integer": 1,
+    "numpy integer": np.int16(1),
+    "long integer": 10_000_000_000,
+    "longer than 64 bits": 10**30,
+    "whole number": 39.0,
+    "long whole number": 1e10,
+    "number": 0.7,
+    "single precision": np.float32(0.7),
+    "decimal": decimal.Decimal("39.00"),
+    "date": dt.date(2020, 6, 15),
+    "moment": dt.datetime(2020, 6, 15, 12),
+    "midnight in Berlin": dt.datetime(2020, 6, 15, tzinfo=BERLIN),
+    "midnight in Berlin, 1890": dt.datetime(1890, 6, 15, tzinfo=BERLIN),
+    "midnight of pandas": pd.Timestamp("2020-06-15", tz="Asia/Kolkata"),
+    "midnight, fixed offset": dt.datetime(
+        2020, 6, 15, tzinfo=dt.timezone(dt.timedelta(hours=-9.5))
+    ),
+    "numpy moment": np.datetime64("2020-06-15"),
+    "none": None,
+    "nan": float("nan"),
+    "NaT": pd.NaT,
+    "NA": pd.NA,
+    "decimal nan": decimal.Decimal("nan"),
+}
+COLUMNS = {
+    "words": {
+        "type": "categorical",
+        "values": ["true", "39", "1", "10000000000", "2020-06-15"],
+        "catch_all": "rest",
+        "missing": ["?"],
+    },
+    "Python's words": {
+        "type": "categorical", "values": ["True", "False"], "catch_all": "rest", "missing": ["?"]
+    },
+    "listed integers": {
+        "type": "categorical", "values": [39, 1, 10**10], "catch_all": -1, "missing": ["?"]
+    },
+    "integer": {"type": "integer", "min": -5, "max": 50, "outside": "missing", "missing": ["?"]},
+    "numeric": {"type": "numeric", "edges": [0, 0.7, 1, 50], "outside": "missing",
+                "missing": ["?"]},
+    "boolean": {"type": "boolean", "outside": "missing", "missing": ["?"]},
+    "date": {"type": "date", "min": "1890-06-10", "max": "2020-12-31", "outside": "missing",
+             "missing": ["?"]},
+    "written date": {"type": "date", "min": "2020-01-01", "max": "2020-12-31",
+                     "format": "%d.%m.%Y", "outside": "missing", "missing": ["?"]},
+    "datetime": {"type": "datetime", "min": "1890-06-10T00:00:00", "max": "2020-12-31T00:00:00",
+                 "outside": "missing", "missing": ["?"]},
+}  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in COLUMNS.items()]})
+
+
+def objects(cells):
+    """Cells that numpy shall not look into."""
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    return column
+
+
+def codes(values):
+    """The codes of the same cells under every column, shape (columns, rows)."""
+    frame = pd.DataFrame(dict.fromkeys(COLUMNS, pd.Series(values)))
+    return np.array(encode_table(frame, SCHEMA).columns)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What every cell is read as in a table of its own."""
+    return {name: codes(pd.Series(objects([cell]), dtype=object)) for name, cell in CELLS.items()}
+
+
+@pytest.mark.parametrize("neighbour", CELLS)
+def test_a_cell_of_another_type_changes_no_other(alone, neighbour):
+    names = [name for name in CELLS if name != neighbour]
+    read = codes(pd.Series(objects([CELLS[n] for n in (*names, neighbour)]), dtype=object))
+    np.testing.assert_array_equal(read, np.hstack([alone[n] for n in (*names, neighbour)]))
+    for name in names:
+        pair = codes(pd.Series(objects([CELLS[name], CELLS[neighbour]] * 2), dtype=object))
+        np.testing.assert_array_equal(pair, np.hstack([alone[name], alone[neighbour]] * 2))
+
+
+def test_categories_are_read_like_cells(alone):
+    unusual = "half a pair", "longer than 64 bits"
+    names = [n for n, cell in CELLS.items() if not pd.isna(cell) and n not in unusual]
+    for name, other in itertools.product(names, ["text", "number", "midnight of pandas"]):
+        index = pd.Index(objects([CELLS[name], CELLS[other]]), dtype=object)
+        if index.is_unique:
+            column = pd.Categorical.from_codes([0, 1, -1], index)
+            expected = np.hstack([alone[name], alone[other], alone["none"]])
+            np.testing.assert_array_equal(codes(column), expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "dtypes"),
+    [
+        (["text", "digits"], ["str", "string", "category"]),
+        (["true", "true"], [bool, "boolean", "category"]),
+        (["integer", "long integer"], ["int64", "Int64", float, "Float64", "category"]),
+        (["whole number", "number"], ["float64", "Float64", "category"]),
+        (["date", "date"], ["datetime64[s]", "datetime64[ns]"]),
+        (["moment", "date"], ["datetime64[ms]"]),
+        (["midnight in Berlin"], ["datetime64[ns, Europe/Berlin]"]),
+        (["midnight, fixed offset"], ["datetime64[us, UTC-09:30]"]),
+    ],
+)
+def test_a_column_of_one_type_is_read_like_its_cells(alone, names, dtypes):
+    cells = [CELLS[name] for name in names]
+    for dtype in dtypes:
+        column = pd.Series(cells, dtype=dtype)
+        expected = np.hstack([alone[name] for name in names])
+        np.testing.assert_array_equal(codes(column), expected)
+        if dtype not in (bool, "int64"):
+            expected = np.hstack([expected, alone["none"]])
+            np.testing.assert_array_equal(codes(pd.Series([*cells, None], dtype=dtype)), expected)
+
+
+def test_what_the_cells_are_read_as(alone):
+    def read(column, *names):
+        row = list(COLUMNS).index(column)
+        return [int(alone[name][row, 0]) for name in names]
+
+    assert read("words", "true", "numpy true", "digits", "whole number", "decimal") == [
+        0, 0, 1, 1, 1
+    ]  # fmt: skip
+    assert read("words", "integer", "long integer", "long whole number") == [2, 3, 3]
+    assert read("words", "date", "numpy moment", "moment", "text", "none") == [4, 4, 5, 5, 6]
+    assert read("Python's words", "true", "text") == [0, 2]
+    assert read("listed integers", "digits", "integer", "long whole number", "text") == [0, 1, 2, 3]
+    assert read("integer", "integer", "decimal", "number", "nan", "NA") == [6, 44, 56, 56, 56]
+    assert read("numeric", "single precision", "number", "digits", "NaT") == [1, 1, 2, 3]
+    assert read("boolean", "true", "integer", "text", "decimal nan") == [1, 1, 2, 2]
+    assert read("integer", "longer than 64 bits") == [56]
+    day = (dt.date(2020, 6, 15) - dt.date(1890, 6, 10)).days
+    names = [name for name in CELLS if name.startswith(("midnight", "date", "moment"))]
+    expected = [5 if name.endswith("1890") else day for name in names]
+    assert read("date", *names) == expected
+    assert read("written date", "date", "midnight in Berlin") == [166, 166]
+    hours = read("datetime", "date", "midnight in Berlin", "midnight, fixed offset")
+    assert np.diff(hours).tolist() == [-2, 11]
+
+
+@pytest.mark.parametrize("cell", [b"x", ["x"], {"x": 1}, uuid.UUID(int=7), dt.timedelta(1),
+                                  np.timedelta64(1, "s"), dt.time(1), 1j])  # fmt: skip
+def test_other_objects_are_refused_and_not_quoted(cell):
+    for values in ([cell], ["a", cell, 1]):
+        frame = pd.DataFrame({"words": pd.Series(objects(values), dtype=object)})
+        schema = Schema.parse({"version": 1, "columns": [{"name": "words", **COLUMNS["words"]}]})
+        with pytest.raises(DataError) as caught:
+            encode_table(frame, schema)
+        assert str(caught.value) == (
+            "table: column 'words' has cells of a type that cannot be read: convert them to text, "
+            "numbers, booleans, dates or times"
+        )
+
+
+def test_objects_of_polars(alone):
+    names = ["text", "integer", "none", "midnight in Berlin"]
+    column = pl.Series("x", [CELLS[name] for name in names], dtype=pl.Object)
+    frame = pl.DataFrame(dict.fromkeys(COLUMNS, column))
+    read = np.array(encode_table(frame, SCHEMA).columns)
+    np.testing.assert_array_equal(read, np.hstack([alone[name] for name in names]))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_blocks_of_frames(alone, monkeypatch, rows):
+    monkeypatch.setattr(readers, "FRAME_ROWS", rows)
+    read = codes(pd.Series(objects(list(CELLS.values())), dtype=object))
+    np.testing.assert_array_equal(read, np.hstack([alone[name] for name in CELLS]))
+
+
+def test_text_alone_and_beside_others_is_the_same_array():
+    texts = ["b", "a", None, "b", float("nan"), pd.NA]
+    plain = object_cells(objects(texts))
+    mixed = object_cells(objects([*texts, 1]))
+    (strings, _) = mixed.parts
+    assert [None if i < 0 else strings[i].as_py() for i in mixed.indices[:-1]] == plain.to_pylist()
+
+
+FLAGS = {
+    "version": 1,
+    "columns": [
+        {"name": "flag", "type": "categorical", "values": ["true", "false"], "catch_all": "other"}
+    ],
+}
+LONG = {
+    "version": 1,
+    "columns": [
+        {"name": "flag", "type": "categorical", "values": ["10000000000", "20000000000"],
+         "catch_all": "other", "missing": ["?"]}
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "cells", "more"),
+    [
+        (FLAGS, [True, False], "unknown"),
+        (FLAGS, [True, False], 1),
+        (FLAGS, [True, False], 0.5),
+        (FLAGS, [True, False], dt.date(2020, 1, 1)),
+        (FLAGS, ["true", "false"], 2),
+        (LONG, [10_000_000_000, 20_000_000_000], None),
+        (LONG, [10_000_000_000, 20_000_000_000], "x"),
+        (LONG, [10_000_000_000, 20_000_000_000], 0.5),
+    ],
+)
+def test_one_row_moves_one_count(schema, cells, more, tmp_path):
+    """Through both doors, with next to no noise: a single row must not re-code the others."""
+    for values in ([*cells * 1000], [*cells * 1000, more]):
+        frame = pd.DataFrame({"flag": values})
+        with pytest.warns(UserWarning, match="insecure_seed"):
+            answers = answer(frame, schema, 1, cost=1e4, insecure_seed=1)
+        estimates = answers.to_pandas()["estimate"]
+        added = len(values) - 2000
+        assert np.round(estimates[:2]).tolist() == [1000, 1000]
+        assert np.round(estimates[2:].sum()) == added
+    with pytest.warns(UserWarning, match="insecure_seed"):
+        model = Synthesizer(rho=100.0, workload=1, insecure_seed=1, workers=1).fit(
+            frame, schema=schema
+        )
+    counts = model.sample(seed=1)["flag"].astype(str).value_counts()
+    assert np.abs(counts[schema["columns"][0]["values"]] - 1000).max() <= 2  # what fitting rounds
+
+
+@pytest.mark.parametrize("kind", ["pandas", "text"])
+def test_dates_with_a_time_zone_stay_on_their_day(kind):
+    moments = pd.Series(["2020-06-15 00:00", "2020-01-01 23:59"]).astype("datetime64[ns]")
+    zoned = moments.dt.tz_localize("Europe/Berlin")
+    column = zoned if kind == "pandas" else zoned.map(lambda moment: moment.isoformat())
+    day = {"name": "d", "type": "date", "min": "2020-01-01", "max": "2020-12-31"}
+    schema = {"version": 1, "columns": [day]}
+    frame = pd.DataFrame({"d": pd.concat([column] * 1500)})
+    with pytest.warns(UserWarning, match="insecure_seed"):
+        answers = answer(frame, schema, 1, cost=1e4, insecure_seed=1).to_pandas()
+    filled = answers[np.round(answers["estimate"]) > 0]
+    assert filled["query"].tolist() == ["d = 2020-01-01", "d = 2020-06-15"]
+    assert np.round(filled["estimate"]).tolist() == [1500, 1500]
