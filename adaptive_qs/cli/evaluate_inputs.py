@@ -112,7 +112,7 @@ def read_question(
     from adaptive_qs.evaluation.promised import find_promise
     from adaptive_qs.evaluation.query_error import load_compared
     from adaptive_qs.evaluation.rules import parse_rule
-    from adaptive_qs.synthesizer.pipeline import resolve_workload
+    from adaptive_qs.workload.file import resolve_workload
 
     released = _released(files)
     schema = Schema.load(files.schema)

@@ -21,8 +21,9 @@ from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
 from adaptive_qs.synthesizer.job import Job
-from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN, WorkloadSpec
+from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
 from adaptive_qs.synthesizer.resources import check_sample_rows
+from adaptive_qs.workload.file import WorkloadSpec
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]
@@ -171,8 +172,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         workers = plan_workers(self.workers)
         rows = self.release_.num_rows
         if num_rows is not None:
-            check_rows(num_rows)
-            rows = num_rows
+            rows = num_rows = check_rows(num_rows)
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
         if self._kind == "codes":
             return self.release_.sample(num_rows, seed, workers, self.progress)
