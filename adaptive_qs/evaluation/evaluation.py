@@ -78,7 +78,7 @@ class Evaluation:
     queries: QueryError | None = None
 
 
-def evaluate(
+def compare(
     pair: TablePair,
     schema: Schema,
     workload: Workload,

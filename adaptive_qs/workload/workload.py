@@ -34,8 +34,8 @@ def ways_of(ways: Any) -> tuple[int, ...]:
     if not known or len(known) < len(numbers):
         empty = ", which is empty" if several and not numbers else ""
         raise WorkloadError(
-            f"workload is {shown(ways)}{empty}: give a number of ways, several, a workload file or its "
-            "content, or a workload"
+            f"workload is {shown(ways)}{empty}: give ways, a workload file or its content, or a "
+            "workload"
         )
     return known
 
