@@ -131,14 +131,19 @@ class Schema(BaseModel):
         """
         return cls.parse(_content_of(path), str(path))
 
-    def dump(self, path: str | Path) -> None:
+    def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
 
-        Raises:
-            InputError: the file cannot be written.
-        """
-        from adaptive_qs.data.files import atomic_writer
+        Args:
+            path: of the file.
+            force: replace a file that exists.
 
+        Raises:
+            InputError: the file exists, or cannot be written.
+        """
+        from adaptive_qs.data.files import atomic_writer, check_new
+
+        check_new(path, force)
         with atomic_writer(path) as file:
             file.write(self.to_json().encode())
 

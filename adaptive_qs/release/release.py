@@ -31,7 +31,7 @@ from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.workload.workload import Workload
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release(Bundle):
     """Everything that one run released: safe to share, reloadable, and sampled at no cost."""
 

@@ -17,6 +17,7 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
 from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.release.beside import of_interrupted_run
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
@@ -179,15 +180,20 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         table = self.release_.sample_table(num_rows, seed, workers, self.progress)
         return to_kind(table, self._kind)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.
 
+        Args:
+            path: of the bundle.
+            force: replace a file that exists; a resumed run replaces what it had written itself.
+
         Raises:
-            InputError: the file cannot be written.
+            InputError: the file exists, or cannot be written.
             NotFittedError: there is nothing to save.
         """
         check_is_fitted(self, "release_")
-        self.release_.save(path)
+        mine = self.resume and of_interrupted_run(path, self.ledger)
+        self.release_.save(path, force or mine)
         if self._session is not None:
             self._session.finish()
 
