@@ -45,10 +45,9 @@ def double(text: Any) -> float:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number") from None
     digits = [int(c) for c in str(text).lower().partition("e")[0] if c.isdecimal()]
-    became = "0" if any(digits) and not number else "inf" if digits and math.isinf(number) else None
-    if became is not None:
+    if (any(digits) and not number) or (digits and math.isinf(number)):
         raise typer.BadParameter(
-            f"{text} is {became} as a double: give a number from 1e-307 to 1e308"
+            f"{text} is {number or 0:g} as a double: give a number from 1e-307 to 1e308"
         )
     return number
 

@@ -159,6 +159,14 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
     def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
         """A synthetic table of the kind that was fitted (pandas for files and after `load`).
 
+        Columns that came as categories come back as categories: the values that the schema lists,
+        in its order, ordered where it says so. Columns that came in a nullable type of pandas
+        (Int64, boolean, string, ...) or in Arrow's come back in that of their declared type.
+        Nothing else is taken from the private table: the categories of its own may be values of
+        rows, and whether a plain column is int64, float64 or object is what pandas made of all its
+        cells. What pandas or the caller inferred before the program saw the table, such as the
+        nullable types that ``convert_dtypes`` gives, lies outside the promise.
+
         Args:
             num_rows: rows wanted; None takes the noisy number of rows.
             seed: the same seed gives the same table on the same kind of machine with the same
@@ -175,10 +183,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         if num_rows is not None:
             rows = num_rows = check_rows(num_rows)
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
-        if self._kind == "codes":
+        if self._kind.library == "codes":
             return self.release_.sample(num_rows, seed, workers, self.progress)
         table = self.release_.sample_table(num_rows, seed, workers, self.progress)
-        return to_kind(table, self._kind)
+        return to_kind(table, self._kind, self.schema_)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.
@@ -216,7 +224,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             workload=release.workload,
             reference=str(manifest.settings.get("reference", "product")),
         )
-        loaded._kind = "pandas"
+        loaded._kind = Kind("pandas")
         loaded.seconds_ = {}
         loaded._set_release(release)
         return loaded
