@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from adaptive_qs.data.schema import Schema as Schema
     from adaptive_qs.data.table import CodedTable as CodedTable
     from adaptive_qs.domain import Domain as Domain
+    from adaptive_qs.evaluation.api import evaluate as evaluate
     from adaptive_qs.evaluation.evaluation import Evaluation as Evaluation
-    from adaptive_qs.evaluation.evaluation import evaluate as evaluate
     from adaptive_qs.evaluation.marginals import workload_error as workload_error
     from adaptive_qs.evaluation.pair import TablePair as TablePair
     from adaptive_qs.release.release import Release as Release
@@ -35,7 +35,7 @@ _HOMES = {
     "TablePair": "adaptive_qs.evaluation.pair",
     "Workload": "adaptive_qs.workload.workload",
     "answer": "adaptive_qs.answering.api",
-    "evaluate": "adaptive_qs.evaluation.evaluation",
+    "evaluate": "adaptive_qs.evaluation.api",
     "plan": "adaptive_qs.answering.api",
     "workload_error": "adaptive_qs.evaluation.marginals",
 }
@@ -69,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "__version__"])
+    return list(__all__)

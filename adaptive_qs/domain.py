@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations
 
+from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import SchemaError
 
 Clique = tuple[int, ...]
@@ -34,10 +35,12 @@ class Attribute:
     ordered: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or self.size < 1:
+        size = as_integer(self.size)
+        if size is None or size < 1:
             raise SchemaError(
-                f"attribute {self.name!r} has size {self.size!r}: give a positive integer"
+                f"attribute {self.name!r} has size {shown(self.size)}: give a positive integer"
             )
+        object.__setattr__(self, "size", size)
 
 
 @dataclass(frozen=True)

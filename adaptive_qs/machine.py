@@ -10,6 +10,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from adaptive_qs.arguments import as_integer, positive_integer, shown
 from adaptive_qs.errors import InputError, ResourceExceeded
 
 MEMORY_SHARE = 0.75
@@ -36,7 +37,7 @@ def memory_bytes(ceiling: int | str | None) -> int:
         return int(MEMORY_SHARE * _machine_bytes())
     size = _parsed(ceiling)
     if size < 1:
-        raise InputError(f"max-memory is {ceiling!r}: give a size such as 3GB")
+        raise InputError(f"max-memory is {shown(ceiling)}: give a size such as 3GB")
     return size
 
 
@@ -68,11 +69,10 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
         return len(usable(0)) if usable else os.cpu_count() or 1
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InputError(f"{name} is {workers!r}: give a positive integer")
-    if workers > MOST_WORKERS:
-        raise InputError(f"{name} is {workers:,}: give at most {MOST_WORKERS:,}")
-    return workers
+    threads = positive_integer(name, workers)
+    if threads > MOST_WORKERS:
+        raise InputError(f"{name} is {threads:,}: give at most {MOST_WORKERS:,}")
+    return threads
 
 
 @cache
@@ -84,8 +84,9 @@ def linear_algebra() -> ThreadpoolController:
 
 
 def _parsed(ceiling: Any) -> int:
-    if isinstance(ceiling, int) and not isinstance(ceiling, bool):
-        return ceiling
+    size = as_integer(ceiling)
+    if size is not None:
+        return size
     parts = _SIZE.fullmatch(ceiling.strip()) if isinstance(ceiling, str) else None
     return int(float(parts[1]) * _UNITS[parts[2].upper()]) if parts else 0
 

@@ -79,7 +79,7 @@ def artefacts(rows, folder, ledger, monkeypatch, mechanisms):
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     model = Synthesizer(rho=0.2, max_memory="1GB", workers=1, ledger=ledger)
     fitted = model.fit(frame, schema=SCHEMA)
-    fitted.save(folder / "r.zip")
+    fitted.save(folder / "r.zip", force=True)
     return (folder / "r.zip").read_bytes(), fitted.sample(seed=1).to_csv(), entries(ledger)
 
 
@@ -99,7 +99,7 @@ def answered(rows, folder, ledger, monkeypatch, mechanisms):
     monkeypatch.setattr("adaptive_qs.answering.job.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     options = {"rho": 0.2, "max_memory": "1GB", "jobs": 1, "ledger": ledger}
-    answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv")
+    answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv", force=True)
     return {path.name: path.read_bytes() for path in folder.iterdir()}, entries(ledger)
 
 

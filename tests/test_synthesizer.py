@@ -1,10 +1,13 @@
 """The Python API: scikit-learn's conventions, kinds of tables, and what is checked when."""
 
+import ast
 import json
 import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -320,8 +323,38 @@ def test_import_is_light():
 
 
 def test_public_names():
-    assert set(adaptive_qs.__all__) <= set(dir(adaptive_qs))
     for name in adaptive_qs.__all__:
         assert getattr(adaptive_qs, name).__doc__
     with pytest.raises(AttributeError):
         adaptive_qs.nothing  # noqa: B018
+    assert adaptive_qs.__version__.count(".") == 2
+
+
+def test_dir_shows_the_public_names_alone_before_and_after_their_use():
+    code = (
+        "import sys, rlcompleter, typing, adaptive_qs\n"
+        "assert dir(adaptive_qs) == sorted(adaptive_qs.__all__)\n"
+        "assert 'pandas' not in sys.modules\n"
+        "from adaptive_qs import *\n"
+        "assert evaluate is adaptive_qs.evaluate and callable(plan)\n"
+        "import adaptive_qs.cli\n"
+        "assert dir(adaptive_qs) == sorted(adaptive_qs.__all__)\n"
+        "complete = rlcompleter.Completer({'adaptive_qs': adaptive_qs}).complete\n"
+        "found = [complete('adaptive_qs.', i) for i in range(len(adaptive_qs.__all__) + 1)]\n"
+        "shown = {name.rstrip('()').removeprefix('adaptive_qs.') for name in found if name}\n"
+        "assert shown == set(adaptive_qs.__all__), shown\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_type_checkers_see_the_names_that_are_there():
+    tree = ast.parse(Path(adaptive_qs.__file__).read_text())
+    (checked,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imported = {
+        name.asname: (statement.module, name.name)
+        for statement in checked.body
+        for name in statement.names
+    }
+    assert set(imported) == set(adaptive_qs.__all__)
+    for name, (module, real) in imported.items():
+        assert getattr(adaptive_qs, name) is getattr(import_module(module), real)

@@ -16,8 +16,9 @@ from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.batches import write_batches
 from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.files import check_new
 from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamped
+from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamp_path, stamped
 from adaptive_qs.data.writers import check_table_path
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
@@ -25,7 +26,12 @@ from adaptive_qs.ledger.session import Closing, Session
 from adaptive_qs.privacy.budget import Ledger, float_above
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.beside import with_manifest, write_manifest
+from adaptive_qs.release.beside import (
+    manifest_path,
+    of_interrupted_run,
+    with_manifest,
+    write_manifest,
+)
 from adaptive_qs.release.statement import LedgerEntry
 
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
@@ -59,6 +65,7 @@ class Answers:
         begin: Callable[[], Mechanisms],
         insecure: bool,
         clock: PhaseClock,
+        resumed: str | Path | None = None,
     ) -> None:
         """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
@@ -72,6 +79,7 @@ class Answers:
         self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
+        self._resumed = resumed
 
     @property
     def closed(self) -> Closing | None:
@@ -95,6 +103,15 @@ class Answers:
 
     def __len__(self) -> int:
         return self.plan.queries
+
+    def __repr__(self) -> str:
+        read = "reading them spends the budget, once" if self._counter is not None else "read"
+        stamp = ", NOT PRIVATE" if self.insecure else ""
+        return (
+            f"<Answers to {self.plan.queries:,} queries by {self.plan.choice.name}, "
+            f"epsilon {self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
+            f"{self.plan.rmse:.4g} rows{stamp}: {read}>"
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches with intervals of 95 % confidence."""
@@ -134,20 +151,29 @@ class Answers:
                 frame.attrs[STAMP_KEY.decode()] = self.stamp
             return frame
 
-    def write(self, path: str | Path, confidence: float = 0.95) -> int:
+    def write(self, path: str | Path, confidence: float = 0.95, force: bool = False) -> int:
         """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
         A file beside it says where it is not private.
 
+        Args:
+            path: of the file; its suffix tells the format.
+            confidence: as for :meth:`batches`.
+            force: replace files that exist, at the path or beside it; a resumed run replaces
+                what it had written itself.
+
         Returns:
             Number of answers.
 
         Raises:
-            InputError: the path cannot be written or has another suffix, with nothing spent; or
-                as for :meth:`batches`.
+            InputError: a file exists, cannot be written or has another suffix, with nothing spent;
+                or as for :meth:`batches`.
         """
         check_table_path(path)
+        mine = of_interrupted_run(path, self._resumed)
+        for file in (path, stamp_path(path), manifest_path(path)):
+            check_new(file, force or mine)
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
                 batches = self._stated(self.batches(confidence), path, confidence)

@@ -152,7 +152,10 @@ def answer(
     clock = PhaseClock(progress)
     limits = BatchLimits.of(described.widest_domain(), max_memory, jobs)
     planner = Planner.of(workload, mechanism, gap, limits, bases, clock)
-    job = BatchJob(described, planner, target, learning, session, entropy, insecure_seed, clock)
+    resumed = ledger if resume else None
+    job = BatchJob(
+        described, planner, target, learning, session, entropy, insecure_seed, clock, resumed
+    )
     return job.answers(data)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from adaptive_qs.adaptive.preprocessing.resolve import gather_private, learn_schema
@@ -40,6 +41,7 @@ class BatchJob:
         entropy: where the noise comes from.
         insecure_seed: of the noise, if it has one.
         clock: told about the phases.
+        resumed: ledger of an interrupted run that this one goes on with.
     """
 
     schema: Schema
@@ -50,6 +52,7 @@ class BatchJob:
     entropy: EntropySource
     insecure_seed: int | None
     clock: PhaseClock
+    resumed: str | Path | None = None
 
     @cached_property
     def widest(self) -> BatchPlan:
@@ -87,8 +90,9 @@ class BatchJob:
         counter = MarginalCounter(table)
         insecure = self.entropy.insecure
         return Answers(
-            planned, self.target, schema, counter, self.session, begin, insecure, self.clock
-        )
+            planned, self.target, schema, counter, self.session, begin, insecure, self.clock,
+            self.resumed,
+        )  # fmt: skip
 
     def _begin(self) -> Mechanisms:
         request = request_of(

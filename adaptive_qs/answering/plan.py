@@ -38,6 +38,13 @@ class BatchPlan:
     choice: MechanismChoice
     seconds: float
 
+    def __repr__(self) -> str:
+        return (
+            f"<BatchPlan of {self.queries:,} queries by {self.choice.name}, epsilon "
+            f"{self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
+            f"{self.rmse:.4g} rows>"
+        )
+
     @property
     def mechanism(self) -> Mechanism:
         """What is measured."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, Self
 
 from adaptive_qs.answering.measure import check_noise, grid_bits
@@ -14,6 +13,7 @@ from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.run import divide_units
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.answering.workloads import QuerySource, resolve_queries
+from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.progress import PhaseProgress
@@ -60,9 +60,10 @@ class Planner:
         Raises:
             InputError: it is not a positive number.
         """
-        if isinstance(gap, bool) or not isinstance(gap, Real) or not 0 < float(gap) < math.inf:
-            raise InputError(f"gap is {gap!r}: give a positive number such as {DEFAULT_GAP:g}")
-        return cls(workload, mechanism, float(gap), limits, bases, progress)
+        known = as_number(gap)
+        if known is None or not 0 < known < math.inf:
+            raise InputError(f"gap is {shown(gap)}: give a positive number such as {DEFAULT_GAP:g}")
+        return cls(workload, mechanism, known, limits, bases, progress)
 
     def plan(self, domain: Domain, target: BatchTarget) -> BatchPlan:
         """Choose what to measure.

@@ -6,7 +6,6 @@ Rows come in one order: by part of the workload, attribute set, and query.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy.special import ndtri
 
 from adaptive_qs.answering.run import SetAnswers
 from adaptive_qs.answering.texts import QueryTexts
+from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 
@@ -82,10 +82,12 @@ def interval_factor(confidence: Any) -> float:
     Raises:
         InputError: the confidence is not a number between 0 and 1.
     """
-    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    if not number or not 0 < float(confidence) < 1:
-        raise InputError(f"confidence is {confidence!r}: give a number between 0 and 1, as 0.95")
-    return float(ndtri((1 + float(confidence)) / 2))
+    chance = as_number(confidence)
+    if chance is None or not 0 < chance < 1:
+        raise InputError(
+            f"confidence is {shown(confidence)}: give a number between 0 and 1, as 0.95"
+        )
+    return float(ndtri((1 + chance) / 2))
 
 
 def _check_finite(name: str, answers: SetAnswers) -> None:

@@ -13,6 +13,7 @@ from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.file import WorkloadFile, load_query_workload
 from adaptive_qs.workload.matrix_queries import Custom
 from adaptive_qs.workload.query_workload import QueryWorkload
+from adaptive_qs.workload.workload import ways_of
 
 QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
 """All marginals of so many attributes, a workload file or its content, or a workload; None is the
@@ -36,13 +37,7 @@ def resolve_queries(source: QuerySource, domain: Domain) -> QueryWorkload:
         return load_query_workload(source, domain)
     if isinstance(source, Mapping):
         return WorkloadFile.parse(source).query_workload(domain)
-    ways = [source] if isinstance(source, int) else source
-    ways = list(ways) if isinstance(ways, Iterable) else []
-    if not ways or not all(type(k) is int for k in ways):
-        raise WorkloadError(
-            f"workload is {source!r}: give ways, a workload file or a QueryWorkload"
-        )
-    return all_ways_queries(domain, ways)
+    return all_ways_queries(domain, ways_of(source))
 
 
 def check_learnable(workload: QueryWorkload, schema: Schema) -> None:

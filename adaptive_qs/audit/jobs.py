@@ -121,7 +121,7 @@ class Synthesis:
             PhaseClock(),
         )
         path = folder / "release.zip"
-        release.save(path)
+        release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
             artefacts["sampled table"] = _bytes(release.sample_table(seed=1))

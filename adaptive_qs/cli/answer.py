@@ -14,7 +14,6 @@ from adaptive_qs.cli.artefacts import (
     check_distinct,
     check_table,
     companions,
-    of_interrupted_run,
 )
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
 from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
@@ -79,6 +78,8 @@ def answer(
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
     check_distinct(beside(out), [data, schema, workload, *companions(ledger)])
+    from adaptive_qs.release.beside import of_interrupted_run
+
     check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
 
     from adaptive_qs.answering import api
@@ -115,7 +116,7 @@ def answer(
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)
-        rows = answers.write(out, confidence)
+        rows = answers.write(out, confidence, force=True)
     if as_json:
         emit_json(_json(answers, out, rows, confidence))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,34 +41,10 @@ def check_file(path: Path, force: bool) -> None:
     Raises:
         InputError: it cannot be written, or it exists and ``force`` is not set.
     """
-    from adaptive_qs.data.files import check_writable
+    from adaptive_qs.data.files import check_new, check_writable
 
     check_writable(path)
-    _refuse_existing(path, force)
-
-
-def of_interrupted_run(output: Path, ledger: Path | None) -> bool:
-    """Whether an output says that it comes from a run that is still open in this ledger.
-
-    Args:
-        output: a bundle, or a table with its statement beside it.
-        ledger: None for none.
-
-    Raises:
-        LedgerError: the ledger cannot be used.
-    """
-    from adaptive_qs.ledger.book import LedgerBook
-    from adaptive_qs.release.beside import manifest_path, read_place
-
-    beside_it = manifest_path(output)
-    release = beside_it if exists(beside_it) else output
-    if ledger is None or not exists(release):
-        return False
-    try:
-        place = read_place(release)
-    except InputError:
-        return False
-    return place is not None and LedgerBook(ledger).is_open(place.ledger, place.run)
+    check_new(path, force, "--force")
 
 
 def companions(ledger: Path | None) -> list[Path]:
@@ -112,8 +87,3 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     with with_manifest(path), stamped(path, release.manifest.stamp):
         write_manifest(release.manifest, path, sampling=sampling, charges=charges)
         write_table(table, path, release.schema)
-
-
-def _refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already: add --force to replace it, or give another path")

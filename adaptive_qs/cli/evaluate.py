@@ -86,7 +86,7 @@ def _compare(
     clock: PhaseClock,
 ) -> Findings:
     """Read the tables, measure everything, and find what it means."""
-    from adaptive_qs.evaluation.evaluation import evaluate as compare
+    from adaptive_qs.evaluation.evaluation import compare
     from adaptive_qs.evaluation.verdict.findings import findings
 
     promised = question.promised

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
     from adaptive_qs.clock import PhaseClock
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.promised import Promised
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.evaluation.utility.settings import UtilitySettings
-    from adaptive_qs.progress import StepProgress
     from adaptive_qs.workload.query_workload import QueryWorkload
     from adaptive_qs.workload.workload import Workload
-
-_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
-"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +106,12 @@ def read_question(
     """
     from adaptive_qs.data.schema import Schema
     from adaptive_qs.evaluation.promised import find_promise
-    from adaptive_qs.evaluation.query_error import load_compared
+    from adaptive_qs.evaluation.query_error import resolve_compared
     from adaptive_qs.evaluation.rules import parse_rule
-    from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     released = _released(files)
     schema = Schema.load(files.schema)
-    if isinstance(spec, Path):
-        workload, queries = load_compared(spec, schema.domain())
-    else:
-        workload, queries = resolve_workload(spec, schema.domain()), None
+    workload, queries = resolve_compared(spec, schema.domain())
     return Question(
         schema,
         workload,
@@ -160,16 +152,13 @@ def read_tables(
     Raises:
         DataError: one cannot be read, has no rows, or does not fit the schema.
     """
-    from adaptive_qs.data.encode import encode_file
-    from adaptive_qs.evaluation.pair import TablePair
+    from adaptive_qs.evaluation.pair import TablePair, read_compared
 
-    pair = TablePair(
-        encode_file(files.true, schema, clock.steps("read")),
-        _read_synthetic(files.synthetic, schema, clock.steps("read")),
-    )
+    clock.start("read")
+    pair = TablePair.of(files.true, files.synthetic, schema, clock)
     if files.control is None:
         return pair, None
-    return pair, encode_file(files.control, schema, clock.steps("read"))
+    return pair, read_compared(files.control, schema, "control", clock)
 
 
 def model_settings(
@@ -186,22 +175,3 @@ def model_settings(
     if no_models and target is not None:
         raise InputError("both --no-models and --target were given: give one of them")
     return None if no_models or (target is None and report is None) else settings
-
-
-def _read_synthetic(path: Path, schema: Schema, progress: StepProgress) -> CodedTable:
-    """The codes of a table that another tool may have made.
-
-    Raises:
-        DataError: it cannot be read, or does not fit the schema.
-    """
-    from adaptive_qs.data.encode import encode_file
-
-    try:
-        return encode_file(path, schema, progress)
-    except DataError as error:
-        if not any(said in str(error) for said in _OF_ANOTHER_TOOL):
-            raise
-        raise DataError(
-            f"{error}; a table of another tool must be brought to the schema first: round its "
-            "numbers, and clip them to the declared range"
-        ) from None

@@ -31,6 +31,7 @@ DiscoveryDelta = Annotated[
         metavar="D",
         help="Part of delta set aside for runs that discover the values of columns. (Default: 0.)",
         show_default=False,
+        parser=options.double,
     ),
 ]
 TotalEpsilon = Annotated[
@@ -40,12 +41,17 @@ TotalEpsilon = Annotated[
         metavar="E",
         help="Privacy loss of all runs together; give it or --rho.",
         show_default=False,
+        parser=options.double,
     ),
 ]
 TotalRho = Annotated[
     float | None,
     typer.Option(
-        "--rho", metavar="R", help="The total in zCDP, instead of --epsilon.", show_default=False
+        "--rho",
+        metavar="R",
+        help="The total in zCDP, instead of --epsilon.",
+        show_default=False,
+        parser=options.double,
     ),
 ]
 RunNumber = Annotated[

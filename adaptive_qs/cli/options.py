@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,14 @@ from adaptive_qs.errors import AdaptiveQsError, InputError
 _BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
 
 
-def option(name: str, metavar: str | None, text: str, panel: str | None, default: str = "") -> Any:
+def option(
+    name: str,
+    metavar: str | None,
+    text: str,
+    panel: str | None,
+    default: str = "",
+    parser: Callable[[Any], Any] | None = None,
+) -> Any:
     """An option whose default, where there is one to tell, is said in words."""
     return typer.Option(
         name,
@@ -22,7 +30,31 @@ def option(name: str, metavar: str | None, text: str, panel: str | None, default
         help=f"{text} (Default: {default}.)" if default else text,
         rich_help_panel=panel,
         show_default=False,
+        parser=parser,
     )
+
+
+def double(text: Any) -> float:
+    """A number as it was written, or a default.
+
+    Raises:
+        typer.BadParameter: it is no number, or no double is near it: what it became is said.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+    digits = [int(c) for c in str(text).lower().partition("e")[0] if c.isdecimal()]
+    if (any(digits) and not number) or (digits and math.isinf(number)):
+        raise typer.BadParameter(
+            f"{text} is {number or 0:g} as a double: give a number from 1e-307 to 1e308"
+        )
+    return number
+
+
+def number_option(name: str, metavar: str, text: str, panel: str | None, default: str = "") -> Any:
+    """An option that takes a real number."""
+    return option(name, metavar, text, panel, default, parser=double)
 
 
 _SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
@@ -66,7 +98,7 @@ Mechanism = Annotated[
 ]
 Gap = Annotated[
     float | None,
-    option(
+    number_option(
         "--gap",
         "G",
         "Stop solving where the squared error is proven to be within this part of the least.",
@@ -100,21 +132,22 @@ DemoAnswer = Annotated[
 
 Epsilon = Annotated[
     float | None,
-    option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
+    number_option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
 ]
 Delta = Annotated[
     float | None,
-    option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
+    number_option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
 ]
 Rho = Annotated[
-    float | None, option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
+    float | None, number_option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
 ]
 Cost = Annotated[
-    float | None, option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET)
+    float | None,
+    number_option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET),
 ]
 LearningShare = Annotated[
     float,
-    option(
+    number_option(
         "--learning-share",
         "P",
         "Part of the budget for the bins and values that the schema leaves to be learnt.",
@@ -178,7 +211,7 @@ AnswersOut = Annotated[
 ]
 Confidence = Annotated[
     float,
-    option(
+    number_option(
         "--confidence",
         "P",
         "Probability with which an interval holds the true answer.",

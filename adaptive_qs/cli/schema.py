@@ -132,6 +132,6 @@ def _deliver(schema: Schema, out: Path | None) -> None:
     if out is None:
         emit(schema.to_json())
         return
-    schema.dump(out)
+    schema.dump(out, force=True)  # checked by _check_out
     check = shlex.join(["adaptive-qs", "schema", "check", str(out)])
     note(f"{out}: {len(schema.columns)} columns; next: {check}")

@@ -14,7 +14,6 @@ from adaptive_qs.cli.artefacts import (
     check_file,
     check_table,
     companions,
-    of_interrupted_run,
     write_stamped,
 )
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
@@ -75,6 +74,8 @@ def synthesize(
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
     check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger)])
+    from adaptive_qs.release.beside import of_interrupted_run
+
     if out is not None:
         check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
     if release is not None:
@@ -119,7 +120,7 @@ def synthesize(
             with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")
-                    released.save(release)
+                    released.save(release, force=True)  # checked before anything was spent
                     receipt.release = release
                 made = released.num_rows
                 if out is not None:

@@ -67,6 +67,23 @@ def check_writable(path: str | Path) -> None:
     temporary.unlink(missing_ok=True)
 
 
+def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
+    """Refuse to replace a file that nobody said may be replaced.
+
+    Args:
+        path: to be written.
+        force: whether it may be.
+        option: what says so, in the caller's words.
+
+    Raises:
+        InputError: there is something at the path, and ``force`` is not set.
+    """
+    if not force and os.path.exists(path):  # never raises, unlike Path.exists
+        raise InputError(
+            f"{path}: exists already: add {option} to replace it, or give another path"
+        )
+
+
 def _temporary(target: Path) -> tuple[int, Path]:
     """A new empty file beside the target and its handle, with the permissions of any new file."""
     try:

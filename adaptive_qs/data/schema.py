@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.data.any_column import VARIANTS, AnyColumn, Column
 from adaptive_qs.data.column import Text
 from adaptive_qs.data.kinds import is_table_file
@@ -117,7 +118,7 @@ class Schema(BaseModel):
                 ],
             }
         try:
-            return cls.model_validate_json(json.dumps(content, default=str), strict=True)
+            return cls.model_validate_json(json.dumps(content, default=_plain), strict=True)
         except ValidationError as error:
             _refuse(error, content, source)
 
@@ -130,14 +131,19 @@ class Schema(BaseModel):
         """
         return cls.parse(_content_of(path), str(path))
 
-    def dump(self, path: str | Path) -> None:
+    def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
 
-        Raises:
-            InputError: the file cannot be written.
-        """
-        from adaptive_qs.data.files import atomic_writer
+        Args:
+            path: of the file.
+            force: replace a file that exists.
 
+        Raises:
+            InputError: the file exists, or cannot be written.
+        """
+        from adaptive_qs.data.files import atomic_writer, check_new
+
+        check_new(path, force)
         with atomic_writer(path) as file:
             file.write(self.to_json().encode())
 
@@ -167,8 +173,16 @@ def is_domain_sizes(content: Any) -> bool:
         and bool(content)
         and "columns" not in content
         and content.keys() != {"version"}
-        and all(type(size) is int and size > 0 for size in content.values())
+        and all((as_integer(size) or 0) > 0 for size in content.values())
     )
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python that JSON lacks: NumPy's numbers as numbers, a date as its text."""
+    try:
+        return plain_json(value)
+    except TypeError:
+        return str(value)
 
 
 def _content(schema: Schema) -> dict[str, Any]:

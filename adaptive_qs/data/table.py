@@ -70,6 +70,10 @@ class CodedTable:
             compact.append(np.ascontiguousarray(codes, dtype=code_dtype(attribute.size)))
         return cls(domain, (*compact, *arrays[len(compact) :]))
 
+    def __repr__(self) -> str:
+        """The public part: neither codes nor their number."""
+        return f"<CodedTable of {len(self.domain)} columns>"
+
     @property
     def num_rows(self) -> int:
         """Number of rows. Private: never print or release it."""

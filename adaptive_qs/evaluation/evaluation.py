@@ -77,8 +77,14 @@ class Evaluation:
     unseen: UnseenPairs | None = None
     queries: QueryError | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"<Evaluation, owner only: mean L1 error {self.workload.mean_l1:.4g} and largest "
+            f"{self.workload.max_l1:.4g} over {len(self.workload.per_clique):,} marginals>"
+        )
 
-def evaluate(
+
+def compare(
     pair: TablePair,
     schema: Schema,
     workload: Workload,

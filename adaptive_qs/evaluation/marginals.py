@@ -20,6 +20,7 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.distances import Distances, marginal_distances, root_mean_square
 from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.machine import plan_workers
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.workload.workload import Workload
 
@@ -120,10 +121,12 @@ def workload_error(
 
     Raises:
         DataError: the tables and the workload have different domains, or a table has no rows.
+        InputError: workers is no positive integer.
     """
+    threads = plan_workers(workers)
     pair = TablePair(true, synthetic)
     check_domain(pair, workload.domain)
-    found = marginal_distances(JointCodes(pair), workload.cliques, workers, progress)
+    found = marginal_distances(JointCodes(pair), workload.cliques, threads, progress)
     return workload_distance(workload, found)
 
 

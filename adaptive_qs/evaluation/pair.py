@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.encode import encode_file, encode_table
+from adaptive_qs.data.inputs import read_table
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError
+from adaptive_qs.progress import PhaseProgress
 
 Margins = tuple[NDArray[np.int64], ...]
 """The rows of every code, one array for each attribute."""
@@ -43,13 +45,19 @@ class TablePair:
             raise DataError("a table has no rows: give two with at least one")
 
     @classmethod
-    def of(cls, true: Any, synthetic: Any, schema: Schema) -> Self:
-        """The pair of two files (CSV or Parquet) or data frames (pandas, polars, pyarrow).
+    def of(
+        cls, true: Any, synthetic: Any, schema: Schema, progress: PhaseProgress | None = None
+    ) -> Self:
+        """The pair of two files (CSV or Parquet), data frames (pandas, polars, pyarrow) or coded
+        tables.
 
         Raises:
             DataError: one of them is missing, has no rows, or does not fit the schema.
         """
-        return cls(*(_encoded(table, schema) for table in (true, synthetic)))
+        return cls(
+            read_compared(true, schema, "true", progress),
+            read_compared(synthetic, schema, "synthetic", progress),
+        )
 
     @property
     def domain(self) -> Domain:
@@ -62,10 +70,38 @@ class TablePair:
         return _margins(self.true), _margins(self.synthetic)
 
 
-def _encoded(table: Any, schema: Schema) -> CodedTable:
-    if isinstance(table, str | Path):
-        return encode_file(table, schema)
-    return encode_table(table, schema)
+def read_compared(
+    table: Any, schema: Schema, role: str, progress: PhaseProgress | None = None
+) -> CodedTable:
+    """The codes of one of the tables that are compared.
+
+    Args:
+        table: a path, a data frame or a coded table.
+        schema: of it.
+        role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
+        progress: told about the phase "read".
+
+    Raises:
+        DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
+            may come from another tool: the message then says how to bring it to the schema.
+    """
+    steps = None if progress is None else partial(progress, "read")
+    try:
+        return read_table(table, schema, steps)
+    except DataError as error:
+        said = str(error)
+        if not isinstance(table, str | Path):
+            said = re.sub(r"^(the )?((coded )?table)", rf"the {role} \2", said)
+        if role == "synthetic" and any(refusal in said for refusal in _OF_ANOTHER_TOOL):
+            said += (
+                "; a table of another tool must be brought to the schema first: round its numbers, "
+                "and clip them to the declared range"
+            )
+        raise DataError(said) from None
+
+
+_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
+"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
 
 
 def _margins(table: CodedTable) -> Margins:

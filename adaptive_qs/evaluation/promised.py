@@ -38,7 +38,9 @@ class Promised:
         return self.release.manifest if isinstance(self.release, Bundle) else self.release
 
 
-def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promised:
+def find_promise(
+    release: str | Path | Bundle | None, synthetic: str | Path | None, schema: Schema
+) -> Promised:
     """The promise of a release bundle, or else of the statement beside the synthetic table.
 
     The promise is that of what was spent, which may be less than the budget. Where part of δ was
@@ -47,23 +49,25 @@ def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promi
     whose schema was taken from the data: its promise does not cover what that tells.
 
     Args:
-        release: the bundle, if one was named.
-        synthetic: the table.
+        release: the bundle or its path, if one was named.
+        synthetic: path of the table; None where it is no file.
         schema: of it, as it is compared.
 
     Raises:
         InputError: the bundle cannot be read, or was made with another schema.
     """
     if release is not None:
-        bundle = Bundle.load(release)
+        bundle = release if isinstance(release, Bundle) else Bundle.load(release)
+        label = "the release" if isinstance(release, Bundle) else str(release)
         if bundle.manifest.schema_fingerprint != schema.fingerprint:
             raise InputError(
-                f"{release}: was made with another schema: name the release that the synthetic "
+                f"{label}: was made with another schema: name the release that the synthetic "
                 "table comes from, and give it as --schema, too"
             )
-        return _promised(bundle, bundle.manifest, release.name)
-    beside = manifest_path(synthetic)
-    if not exists(beside):
+        name = label if isinstance(release, Bundle) else Path(release).name
+        return _promised(bundle, bundle.manifest, name)
+    beside = None if synthetic is None else manifest_path(synthetic)
+    if beside is None or not exists(beside):
         return Promised(
             None,
             None,

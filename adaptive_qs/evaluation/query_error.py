@@ -26,7 +26,7 @@ from adaptive_qs.jsonfile import read_json
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.workload.families import AXIS_FAMILIES, PAIR_FAMILIES
 from adaptive_qs.workload.family_spec import family_names
-from adaptive_qs.workload.file import WorkloadFile
+from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_workload
 from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
 from adaptive_qs.workload.random_queries import Random
@@ -52,25 +52,57 @@ class Squares(NamedTuple):
     deviation: float
 
 
-def load_compared(path: Path, domain: Domain) -> tuple[Workload, QueryWorkload | None]:
-    """The marginals of a workload file's sets of attributes, and its queries.
+ComparedSource = WorkloadSpec | QueryWorkload
+"""What a caller may give as the workload of a comparison: marginals or queries."""
+
+
+def resolve_compared(
+    source: ComparedSource, domain: Domain
+) -> tuple[Workload, QueryWorkload | None]:
+    """The marginals of a workload's sets of attributes, and its queries.
 
     Marginals have the sum of the weights of the parts that name them. The queries are None where
-    the file asks for nothing but the cells of marginals.
+    nothing is asked for but the cells of marginals.
+
+    Args:
+        source: a number of ways, several, a workload file or its parsed content, a workload of
+            marginals or of queries; None for all 2-way marginals.
+        domain: of the tables.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain.
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
-    file = WorkloadFile.parse(read_json(path, WorkloadError), str(path))
+    if isinstance(source, str | Path):
+        content = read_json(source, WorkloadError)
+        return _compared(WorkloadFile.parse(content, str(source)), domain, str(source))
+    if isinstance(source, Mapping):
+        return _compared(WorkloadFile.parse(source), domain)
+    if not isinstance(source, QueryWorkload):
+        return resolve_workload(source, domain), None
+    if source.domain != domain:
+        raise WorkloadError("the workload is over other attributes: build it on this schema")
+    families = {_family(q) for p in source.parts for q in p.joint or p.axis.values()}
+    return _marginals_of(source), None if families == {"marginal"} else source
+
+
+def _compared(
+    file: WorkloadFile, domain: Domain, path: str | None = None
+) -> tuple[Workload, QueryWorkload | None]:
+    label = "workload" if path is None else path
     if all(name == "marginal" for part in file.parts for name in family_names(part.queries)):
-        return file.workload(domain, str(path)), None
-    queries = file.query_workload(domain, str(path), path.parent)
+        return file.workload(domain, label), None
+    folder = None if path is None else Path(path).parent
+    queries = file.query_workload(domain, label, folder)
+    return _marginals_of(queries), queries
+
+
+def _marginals_of(queries: QueryWorkload) -> Workload:
     weights: dict[Clique, float] = {}
     for part, index in _sets(queries):
         clique = _clique(part, index)
         weights[clique] = weights.get(clique, 0.0) + float(part.weights[index])
-    return Workload(domain, weights), queries
+    return Workload(queries.domain, weights)
 
 
 def query_error(

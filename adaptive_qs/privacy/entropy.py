@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.arguments import natural_number
 
 Words = NDArray[np.uint64]
 
@@ -62,10 +62,8 @@ class InsecureSeed:
 
     def __init__(self, seed: int) -> None:
         """The stream of ``seed``, from its start."""
-        if not isinstance(seed, int) or seed < 0:
-            raise InputError(f"insecure seed is {seed!r}: give a non-negative integer")
-        self._seed = seed
-        self._generator = np.random.Philox(seed)
+        self._seed = natural_number("insecure seed", seed)
+        self._generator = np.random.Philox(self._seed)
 
     def begin(self, release: int) -> None:
         """Go to the start of the release's own stream."""

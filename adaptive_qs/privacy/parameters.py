@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
+from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import float_below
 
@@ -20,9 +20,9 @@ def positive_number(name: str, value: Any) -> float:
     Raises:
         InputError: it is no positive finite number.
     """
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{name} is {value!r}: give a positive finite number")
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
+        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
     return number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -12,6 +13,7 @@ from zipfile import is_zipfile
 from adaptive_qs.data.files import atomic_writer
 from adaptive_qs.errors import InputError
 from adaptive_qs.jsonfile import read_json
+from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.statement import LedgerEntry, Statement
 
@@ -70,3 +72,24 @@ def read_place(path: str | Path) -> LedgerEntry | None:
     except ValueError:
         pass
     raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")
+
+
+def of_interrupted_run(output: str | Path, ledger: str | Path | None) -> bool:
+    """Whether an output says that it comes from a run that is still open in this ledger.
+
+    Args:
+        output: a bundle, or a table with its statement beside it.
+        ledger: None for none.
+
+    Raises:
+        LedgerError: the ledger cannot be used.
+    """
+    beside = manifest_path(output)
+    release = beside if exists(beside) else output
+    if ledger is None or not exists(release):
+        return False
+    try:
+        place = read_place(release)
+    except InputError:
+        return False
+    return place is not None and LedgerBook(ledger).is_open(place.ledger, place.run)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from adaptive_qs.data.files import check_new
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import AdaptiveQsError, InputError
@@ -58,7 +59,7 @@ class _Record(BaseModel):
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
     """Noisy residuals, how they came about and what was paid; no private data.
 
@@ -103,12 +104,26 @@ class Bundle:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
         return ReferenceModel(self.workload.domain, self.reference, self.estimates)
 
-    def save(self, path: str | Path) -> None:
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        stamp = ", NOT PRIVATE" if manifest.insecure else ""
+        return (
+            f"<{type(self).__name__}: {len(self.workload.domain)} columns, {len(self.estimates):,} "
+            f"residuals measured, epsilon {manifest.epsilon:g}, delta {manifest.delta:g}, "
+            f"rho {manifest.rho_spent:g} spent{stamp}>"
+        )
+
+    def save(self, path: str | Path, force: bool = False) -> None:
         """Write one zip of JSON and npy; the same release gives the same bytes.
 
+        Args:
+            path: of the bundle.
+            force: replace a file that exists.
+
         Raises:
-            InputError: the file cannot be written.
+            InputError: the file exists, or cannot be written.
         """
+        check_new(path, force)
         domain = self.workload.domain
         measured = tuple(
             _Measured(attributes=domain.clique_names(clique), precision=estimate.precision)

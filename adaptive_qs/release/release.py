@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, Round
+from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.data.decode import decode
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError
+from adaptive_qs.machine import plan_workers
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -30,7 +31,7 @@ from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.workload.workload import Workload
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release(Bundle):
     """Everything that one run released: safe to share, reloadable, and sampled at no cost."""
 
@@ -114,11 +115,12 @@ class Release(Bundle):
             progress: told about each phase.
 
         Raises:
-            InputError: num_rows is not positive, or the seed is negative.
+            InputError: num_rows or workers is not positive, or the seed is negative.
         """
         if num_rows is not None:
-            check_rows(num_rows)
+            num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
+        threads = plan_workers(workers)
         domain = self.workload.domain
         rows = synthesise_rows(
             self.model(),
@@ -127,7 +129,7 @@ class Release(Bundle):
             self.num_rows if num_rows is None else num_rows,
             seed,
             SynthesisSettings(watched_cells=self.manifest.watched_cells),
-            workers,
+            threads,
             progress,
         )
         return CodedTable.from_codes(domain, rows.T)
@@ -149,24 +151,13 @@ class Release(Bundle):
         return table.replace_schema_metadata({STAMP_KEY: self.manifest.stamp})
 
 
-def check_rows(num_rows: int) -> None:
-    """Refuse a number of rows that no table can have.
+def check_rows(num_rows: int) -> int:
+    """The number of rows of a table that is asked for.
 
     Raises:
         InputError: it is not a positive integer.
     """
-    if isinstance(num_rows, bool) or not isinstance(num_rows, int) or num_rows < 1:
-        raise InputError(f"the number of rows is {num_rows!r}: give a positive integer")
-
-
-def check_seed(seed: int | None) -> None:
-    """Refuse a sampling seed that is neither None nor a non-negative integer.
-
-    Raises:
-        InputError: it is not.
-    """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise InputError(f"the seed is {seed!r}: give a non-negative integer")
+    return positive_integer("the number of rows", num_rows)
 
 
 def chosen_seed(seed: int | None) -> int:
@@ -175,8 +166,7 @@ def chosen_seed(seed: int | None) -> int:
     Raises:
         InputError: it is negative or no integer.
     """
-    check_seed(seed)
-    return secrets.randbits(63) if seed is None else seed
+    return secrets.randbits(63) if seed is None else natural_number("the seed", seed)
 
 
 def _round_record(past: Round, domain: Domain) -> RoundRecord:

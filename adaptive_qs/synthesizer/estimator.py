@@ -17,12 +17,14 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
 from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.release.beside import of_interrupted_run
 from adaptive_qs.release.manifest import RoundRecord
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.synthesizer.frames import Kind, kind_of, to_kind
 from adaptive_qs.synthesizer.job import Job
-from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN, WorkloadSpec
+from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
 from adaptive_qs.synthesizer.resources import check_sample_rows
+from adaptive_qs.workload.file import WorkloadSpec
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]
@@ -157,6 +159,14 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
     def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
         """A synthetic table of the kind that was fitted (pandas for files and after `load`).
 
+        Columns that came as categories come back as categories: the values that the schema lists,
+        in its order, ordered where it says so. Columns that came in a nullable type of pandas
+        (Int64, boolean, string, ...) or in Arrow's come back in that of their declared type.
+        Nothing else is taken from the private table: the categories of its own may be values of
+        rows, and whether a plain column is int64, float64 or object is what pandas made of all its
+        cells. What pandas or the caller inferred before the program saw the table, such as the
+        nullable types that ``convert_dtypes`` gives, lies outside the promise.
+
         Args:
             num_rows: rows wanted; None takes the noisy number of rows.
             seed: the same seed gives the same table on the same kind of machine with the same
@@ -171,23 +181,27 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         workers = plan_workers(self.workers)
         rows = self.release_.num_rows
         if num_rows is not None:
-            check_rows(num_rows)
-            rows = num_rows
+            rows = num_rows = check_rows(num_rows)
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
-        if self._kind == "codes":
+        if self._kind.library == "codes":
             return self.release_.sample(num_rows, seed, workers, self.progress)
         table = self.release_.sample_table(num_rows, seed, workers, self.progress)
-        return to_kind(table, self._kind)
+        return to_kind(table, self._kind, self.schema_)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.
 
+        Args:
+            path: of the bundle.
+            force: replace a file that exists; a resumed run replaces what it had written itself.
+
         Raises:
-            InputError: the file cannot be written.
+            InputError: the file exists, or cannot be written.
             NotFittedError: there is nothing to save.
         """
         check_is_fitted(self, "release_")
-        self.release_.save(path)
+        mine = self.resume and of_interrupted_run(path, self.ledger)
+        self.release_.save(path, force or mine)
         if self._session is not None:
             self._session.finish()
 
@@ -210,7 +224,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             workload=release.workload,
             reference=str(manifest.settings.get("reference", "product")),
         )
-        loaded._kind = "pandas"
+        loaded._kind = Kind("pandas")
         loaded.seconds_ = {}
         loaded._set_release(release)
         return loaded

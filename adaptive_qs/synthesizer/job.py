@@ -24,10 +24,11 @@ from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
-from adaptive_qs.synthesizer.pipeline import RunSettings, WorkloadSpec, measure, resolve_workload
+from adaptive_qs.synthesizer.pipeline import RunSettings, measure
 from adaptive_qs.synthesizer.request import request_of
 from adaptive_qs.synthesizer.resources import RunPlan, plan_run
 from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.workload.file import WorkloadSpec, resolve_workload
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from adaptive_qs.adaptive.loop import LoopSettings, Round, run_loop
+from adaptive_qs.arguments import shown
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, SpentNote, WorkloadError
+from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
 from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
@@ -22,11 +20,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.synthesizer.resources import RunPlan
 from adaptive_qs.synthesizer.target import PrivacyTarget
-from adaptive_qs.workload.file import load_workload
 from adaptive_qs.workload.workload import Workload
-
-WorkloadSpec = None | int | Iterable[int] | str | Path | Workload
-"""All marginals of so many attributes, a workload file, or a workload; None is the default."""
 
 LOOP_STEPS = 1_000
 """Steps in which the loop reports its progress: thousandths of the budget."""
@@ -51,8 +45,8 @@ class RunSettings:
     insecure_seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.reference not in ("product", "uniform"):
-            raise InputError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
+        if not (isinstance(self.reference, str) and self.reference in ("product", "uniform")):
+            raise InputError(f"reference is {shown(self.reference)}: give 'product' or 'uniform'")
         self.entropy()
 
     @property
@@ -67,27 +61,6 @@ class RunSettings:
             InputError: the seed is not a non-negative integer.
         """
         return SystemEntropy() if self.insecure_seed is None else InsecureSeed(self.insecure_seed)
-
-
-def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
-    """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
-
-    Raises:
-        WorkloadError: the file or the number of ways does not fit the domain.
-        ResourceExceeded: too many marginals.
-    """
-    if spec is None:
-        return Workload.all_ways(domain, min(2, len(domain)))
-    if isinstance(spec, Workload):
-        if spec.domain != domain:
-            raise WorkloadError("the workload is over other attributes: build it on this schema")
-        return spec
-    if isinstance(spec, str | Path):
-        return load_workload(spec, domain)
-    ways = [spec] if isinstance(spec, int) else list(spec)
-    if not ways or not all(type(k) is int for k in ways):
-        raise WorkloadError(f"workload is {spec!r}: give ways, a workload file or a Workload")
-    return Workload.all_ways(domain, ways)
 
 
 def measure(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from adaptive_qs.ledger.wording import cost_text
 from adaptive_qs.release.environment import package_version
-from adaptive_qs.synthesizer.pipeline import resolve_workload
 from adaptive_qs.workload.digest import workload_digest
+from adaptive_qs.workload.file import resolve_workload
 
 if TYPE_CHECKING:
     from adaptive_qs.synthesizer.job import Job

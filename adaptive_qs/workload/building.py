@@ -20,7 +20,7 @@ from adaptive_qs.workload.family_spec import (
 )
 from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import CliqueArray, QueryPart, QueryWorkload
-from adaptive_qs.workload.workload import MAX_CLIQUES
+from adaptive_qs.workload.workload import MAX_CLIQUES, ways_of
 
 
 def all_ways_queries(
@@ -34,8 +34,8 @@ def all_ways_queries(
         ResourceExceeded: more sets than ``MAX_CLIQUES``.
     """
     maker = QueryMaker(domain, None)
-    degrees = (ways,) if isinstance(ways, int) else tuple(ways)
-    parts = (make_part(maker, domain, sets, family, 1.0) for sets in all_sets(domain, degrees))
+    sets = all_sets(domain, ways_of(ways))
+    parts = (make_part(maker, domain, some, family, 1.0) for some in sets)
     return QueryWorkload(domain, tuple(parts))
 
 

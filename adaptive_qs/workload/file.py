@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -18,7 +19,13 @@ from adaptive_qs.workload.building import all_sets, listed_sets, make_part
 from adaptive_qs.workload.families import QueryMaker
 from adaptive_qs.workload.family_spec import QuerySpec, family_names
 from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
-from adaptive_qs.workload.workload import LEAST_WEIGHT, MAX_CLIQUES, MOST_WEIGHT, Workload
+from adaptive_qs.workload.workload import (
+    LEAST_WEIGHT,
+    MAX_CLIQUES,
+    MOST_WEIGHT,
+    Workload,
+    ways_of,
+)
 
 Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -64,7 +71,11 @@ class WorkloadFile(BaseModel):
             WorkloadError: it is not one; the message names ``source``, the part and the mend.
         """
         try:
-            return cls.model_validate_json(json.dumps(content), strict=True)
+            text = json.dumps(content, default=plain_json)
+        except (TypeError, ValueError, RecursionError):
+            raise WorkloadError(f"{source}: is not what JSON can hold: give parsed JSON") from None
+        try:
+            return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
             _refuse(error, source)
 
@@ -134,6 +145,31 @@ def load_workload(path: str | Path, domain: Domain) -> Workload:
         ResourceExceeded: too many marginals.
     """
     return WorkloadFile.parse(read_json(path, WorkloadError), str(path)).workload(domain, str(path))
+
+
+WorkloadSpec = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Workload
+"""All marginals of so many attributes, a workload file or its parsed content, or a workload; None
+is the default."""
+
+
+def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
+    """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
+
+    Raises:
+        WorkloadError: the file or the number of ways does not fit the domain.
+        ResourceExceeded: too many marginals.
+    """
+    if spec is None:
+        return Workload.all_ways(domain, min(2, len(domain)))
+    if isinstance(spec, Workload):
+        if spec.domain != domain:
+            raise WorkloadError("the workload is over other attributes: build it on this schema")
+        return spec
+    if isinstance(spec, str | Path):
+        return load_workload(spec, domain)
+    if isinstance(spec, Mapping):
+        return WorkloadFile.parse(spec).workload(domain)
+    return Workload.all_ways(domain, ways_of(spec))
 
 
 def load_query_workload(path: str | Path, domain: Domain) -> QueryWorkload:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
+from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.domain import Clique, Domain, downward_closure
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 
@@ -15,6 +17,27 @@ MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
 """Weights beyond these say no more, and their products with errors would leave the floats."""
+
+
+def ways_of(ways: Any) -> tuple[int, ...]:
+    """Numbers of attributes, given as one integer or as several.
+
+    Raises:
+        WorkloadError: it is neither.
+    """
+    one = as_integer(ways)
+    if one is not None:
+        return (one,)
+    several = isinstance(ways, Iterable) and not isinstance(ways, str | bytes | Mapping)
+    numbers = [as_integer(k) for k in ways] if several else []
+    known = tuple(k for k in numbers if k is not None)
+    if not known or len(known) < len(numbers):
+        empty = ", which is empty" if several and not numbers else ""
+        raise WorkloadError(
+            f"workload is {shown(ways)}{empty}: give ways, a workload file or its content, or a "
+            "workload"
+        )
+    return known
 
 
 @dataclass(frozen=True)
@@ -38,10 +61,11 @@ class Workload:
         for clique, weight in self.weights.items():
             if not clique:
                 raise WorkloadError("the workload has a part without attributes: name some")
-            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+            number = as_number(weight)
+            if number is None or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
                 raise WorkloadError(
-                    f"the workload has weight {weight!r}: give a number from {LEAST_WEIGHT:g} to "
-                    f"{MOST_WEIGHT:g}"
+                    f"the workload has weight {shown(weight)}: give a number from "
+                    f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
                 )
 
     @classmethod
@@ -52,9 +76,8 @@ class Workload:
             WorkloadError: a number below 1 or above the number of attributes.
             ResourceExceeded: more marginals than ``MAX_CLIQUES``.
         """
-        degrees = [ways] if isinstance(ways, int) else list(ways)
         weights: dict[Clique, float] = {}
-        for k in degrees:
+        for k in ways_of(ways):
             if not 1 <= k <= len(domain):
                 raise WorkloadError(
                     f"ways is {k}: give a number from 1 to {len(domain)}, the number of attributes"

@@ -232,7 +232,7 @@ def test_files_say_whether_they_are_private(suffix, tmp_path):
     read = pd.read_parquet if suffix == "parquet" else pd.read_csv
     for seed, stamp in ((1, NOT_PRIVATE), (None, PRIVATE)):
         asked = answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed)
-        assert asked.write(path, confidence=0.9) == len(asked) == len(read(path))
+        assert asked.write(path, confidence=0.9, force=True) == len(asked) == len(read(path))
         assert stamp_path(path).exists() == (seed is not None)
         if suffix == "parquet":
             assert pq.read_schema(path).metadata[STAMP_KEY].decode() == stamp

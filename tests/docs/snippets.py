@@ -47,7 +47,7 @@ from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.workload.file import WorkloadFile
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")))
 LANGUAGES = {"sh", "console", "python", "text", "json"}
 LINKED = ("datasets", "docs")
 QUICK_ROWS = 2_000

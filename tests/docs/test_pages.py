@@ -1,6 +1,8 @@
 """Every page of the documentation can be followed by whoever reads it."""
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,22 @@ NOT_RUN = 6
 def test_whoever_follows_a_page_gets_what_it_shows(page, tmp_path):
     with quick_tables():
         read_page(page, tmp_path)
+    assert unignored([path for path in tmp_path.iterdir() if not path.is_symlink()]) == set()
+
+
+def unignored(left: list[Path]) -> set[str]:
+    """Files that git would take up if they lay in a checkout: keys of ledgers must not be."""
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in left}
+    if not names or not (ROOT / ".git").exists():
+        return set()
+    asked = ["git", "check-ignore", "--no-index", *names]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return names - set(done.stdout.splitlines())
+
+
+def test_git_would_take_up_other_files():
+    kept = [Path("adult.ledger.key"), Path("notes.md")]
+    assert unignored(kept) == ({"notes.md"} if (ROOT / ".git").exists() else set())
 
 
 def test_few_blocks_are_not_run():

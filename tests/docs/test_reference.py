@@ -114,6 +114,21 @@ def test_the_page_of_json_output_lists_the_fields_that_are_printed(command, prin
     assert {f for f in unseen if not f.startswith("findings[]")} == set()
 
 
+SECTION = FIELDS.read_text().split("\n## What depends on the rows\n")[1].split("\n## ")[0]
+OWNER_ONLY = re.findall(r"^\| (`.+?) \| (.+) \|$", SECTION, re.M)
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_the_page_says_of_every_command_which_fields_depend_on_the_rows(command):
+    (said,) = [text for names, text in OWNER_ONLY if f"`{command}`" in names]
+    fields = re.findall(r"`(.+?)`", said)
+    assert set(fields) <= set(documented(command))
+    assert said.startswith("nothing") or fields or said == "everything"
+    if command in ("synthesize", "answer"):
+        measured = [f for f in documented(command) if re.search("second|memory|time", f)]
+        assert fields == measured != []
+
+
 def test_every_command_with_json_output_is_on_the_page():
     with_json = {
         name.strip() for name, c in COMMANDS.items() if any("--json" in p.opts for p in c.params)

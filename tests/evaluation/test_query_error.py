@@ -16,7 +16,7 @@ from adaptive_qs.evaluation import query_squares as squares
 from adaptive_qs.evaluation.contingency import JointCodes
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.query_error import load_compared, query_error
+from adaptive_qs.evaluation.query_error import query_error, resolve_compared
 from adaptive_qs.evaluation.query_squares import deviation_of_squares, squared_error
 from adaptive_qs.workload.axis_queries import Circular, Prefix, Range
 from adaptive_qs.workload.building import all_ways_queries
@@ -43,7 +43,7 @@ PARTS = [
 def loaded(tmp_path, parts, domain=DOMAIN):
     path = tmp_path / "w.json"
     path.write_text(json.dumps({"version": 1, "parts": parts}))
-    return load_compared(path, domain)
+    return resolve_compared(path, domain)
 
 
 def share(coded, clique):

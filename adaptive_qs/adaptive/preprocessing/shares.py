@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.data.private import PrivateCategoricalColumn, PrivateColumn
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
@@ -35,11 +36,14 @@ def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHAR
     Raises:
         InputError: the share is out of range, or values are to be discovered with a δ of 0.
     """
-    if not 0 < share < 1:
-        raise InputError(f"preprocessing share is {share!r}: give a part of the budget in (0, 1)")
+    part = as_number(share)
+    if part is None or not 0 < part < 1:
+        raise InputError(
+            f"learning share is {shown(share)}: give a part of the budget above 0 and below 1"
+        )
     if not schema.private_columns:
         return Cost()
-    cost = Cost(int(budget.rho_units * Fraction(share)), budget.delta_units)
+    cost = Cost(int(budget.rho_units * Fraction(part)), budget.delta_units)
     column_costs(schema, cost)
     return cost
 

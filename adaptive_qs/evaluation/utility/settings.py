@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import InputError
 
 MAX_REPEATS = 100
@@ -33,9 +34,14 @@ class UtilitySettings:
     max_rows: int = 10_000
 
     def __post_init__(self) -> None:
-        if not 1 <= self.repeats <= MAX_REPEATS:
-            raise InputError(f"repeats is {self.repeats}: give 1 to {MAX_REPEATS}")
-        if self.max_rows < 100:
-            raise InputError(f"max_rows is {self.max_rows}: give at least 100")
-        if not 0 <= self.seed <= SEEDS - self.repeats:
-            raise InputError(f"seed is {self.seed}: give 0 to {SEEDS - self.repeats:,}")
+        self._check("repeats", 1, MAX_REPEATS)
+        self._check("max_rows", 100, None)
+        self._check("seed", 0, SEEDS - self.repeats)
+
+    def _check(self, name: str, least: int, most: int | None) -> None:
+        value = getattr(self, name)
+        number = as_integer(value)
+        if number is None or number < least or (most is not None and number > most):
+            needed = f"at least {least}" if most is None else f"{least} to {most:,}"
+            raise InputError(f"{name} is {shown(value)}: give {needed}")
+        object.__setattr__(self, name, number)

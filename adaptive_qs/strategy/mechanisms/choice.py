@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.progress import StepProgress
 from adaptive_qs.strategy.mechanisms import full_problem, product_candidates, residual_choice
@@ -81,8 +82,8 @@ def choose_mechanism(
         ResourceExceeded: a subworkload is too large for the mechanism's solver, or the table of
             the whole domain for any number.
     """
-    if name not in MECHANISMS:
-        raise InputError(f"mechanism is {name!r}: give one of {', '.join(MECHANISMS)}")
+    if not (isinstance(name, str) and name in MECHANISMS):
+        raise InputError(f"mechanism is {shown(name)}: give one of {', '.join(MECHANISMS)}")
     if bases and name != "residualplanner+":
         raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
     request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)

@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dictionary", type=Path, help="data_dictionary.json of the excerpts")
     dictionary = json.loads(parser.parse_args().dictionary.read_text())
-    schema_of(dictionary).dump(TARGET)
+    schema_of(dictionary).dump(TARGET, force=True)
     print(TARGET)
 
 

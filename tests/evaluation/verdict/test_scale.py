@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.data.table import CodedTable
-from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.evaluation import compare
 from adaptive_qs.evaluation.pair import TablePair
 from adaptive_qs.evaluation.verdict import thresholds, verdict
 from adaptive_qs.evaluation.verdict.closeness import marginals_sentence
@@ -127,7 +127,7 @@ def population(rng, rows, codes, together, columns=3):
 def judged(schema, true, made, ways):
     domain = schema.domain()
     pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
-    evaluation = evaluate(pair, schema, Workload.all_ways(domain, ways))
+    evaluation = compare(pair, schema, Workload.all_ways(domain, ways))
     scale, fates = workload_scale(evaluation), associations(evaluation)
     singles = columns_sentence(evaluation, column_pairs(pair))
     worst = max((singles, dependence_sentence(fates)), key=lambda s: GRADES.index(s.grade))
@@ -261,7 +261,7 @@ def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
 
     domain = schema.domain()
     tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
-    evaluation = evaluate(TablePair(*tables), schema, Workload.all_ways(domain, ways))
+    evaluation = compare(TablePair(*tables), schema, Workload.all_ways(domain, ways))
     found = findings(evaluation)
     assert found.fates.weak > 0
     told = verdict(found, None)

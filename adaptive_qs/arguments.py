@@ -1,0 +1,81 @@
+"""Numbers as callers pass them: Python's and NumPy's alike; booleans and text are none."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+from adaptive_qs.errors import InputError
+
+LONGEST_SHOWN = 60
+"""Characters of a value in a message."""
+
+
+def as_integer(value: Any) -> int | None:
+    """The value as an integer; None where it is none (a boolean, text, 3.0)."""
+    known = isinstance(value, Integral) and not isinstance(value, bool)
+    return int(value) if known else None
+
+
+def as_number(value: Any) -> float | None:
+    """The value as a double; None where it is no real number, or above the largest double."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def shown(value: Any) -> str:
+    """What came, for a message of one line: NumPy's numbers as Python's, and of tables, arrays and
+    the like, which may hold private cells, the type alone.
+    """
+    whole = as_integer(value)
+    number = as_number(value) if whole is None else whole
+    if number is not None:
+        value = number
+    elif isinstance(value, list | tuple):
+        if not all(item is None or isinstance(item, str | int | float) for item in value):
+            return f"a {type(value).__name__}"
+    elif value is not None and not isinstance(value, str | bool):
+        return f"a {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """The value as an integer.
+
+    Raises:
+        InputError: it is no integer above 0.
+    """
+    number = as_integer(value)
+    if number is None or number < 1:
+        raise InputError(f"{name} is {shown(value)}: give a positive integer")
+    return number
+
+
+def natural_number(name: str, value: Any) -> int:
+    """The value as an integer.
+
+    Raises:
+        InputError: it is no integer of 0 or more.
+    """
+    number = as_integer(value)
+    if number is None or number < 0:
+        raise InputError(f"{name} is {shown(value)}: give a non-negative integer")
+    return number
+
+
+def plain_json(value: Any) -> int | float:
+    """NumPy's number as Python's, as ``default`` of ``json.dumps``.
+
+    Raises:
+        TypeError: it is something else that JSON has no place for.
+    """
+    whole = as_integer(value)
+    number = as_number(value) if whole is None else whole
+    if number is None:
+        raise TypeError(f"{type(value).__name__} is no part of JSON")
+    return number
