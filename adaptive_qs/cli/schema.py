@@ -42,6 +42,8 @@ def init(
     proposal = propose(data)
     for reason in proposal.reasons:
         warn(f"left out: {reason}")
+    for remark in proposal.remarks:
+        warn(f"check: {remark}")
     warn("taken from the data, not private: replace values and ranges by public knowledge")
     _deliver(proposal.schema, out)
     if out is not None:
