@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
+from adaptive_qs.cli.standard_input import check_read_once, readable
 from adaptive_qs.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ class Files:
             force: whether a report that exists is replaced.
 
         Raises:
-            InputError: the control table is one of the others; the report is an input, exists
+            InputError: the control table is one of the others, or two tables are to come from
+                standard input; the report is an input, exists
                 already or cannot be written.
         """
+        check_read_once([self.true, self.synthetic, self.control])
         if self.report is not None:
             inputs = [self.true, *beside(self.synthetic), self.schema]
             check_distinct([self.report], [*inputs, self.workload, self.control, self.release])
@@ -163,13 +166,15 @@ def read_tables(
     from adaptive_qs.data.encode import encode_file
     from adaptive_qs.evaluation.pair import TablePair
 
-    pair = TablePair(
-        encode_file(files.true, schema, clock.steps("read")),
-        _read_synthetic(files.synthetic, schema, clock.steps("read")),
-    )
+    with readable(files.true) as table:
+        true = encode_file(table, schema, clock.steps("read"))
+    with readable(files.synthetic) as table:
+        synthetic = _read_synthetic(table, schema, clock.steps("read"))
+    pair = TablePair(true, synthetic)
     if files.control is None:
         return pair, None
-    return pair, encode_file(files.control, schema, clock.steps("read"))
+    with readable(files.control) as table:
+        return pair, encode_file(table, schema, clock.steps("read"))
 
 
 def model_settings(

@@ -25,6 +25,7 @@ def option(name: str, metavar: str | None, text: str, panel: str | None, default
     )
 
 
+TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
 _SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
 SchemaPath = Annotated[
     Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)

@@ -48,6 +48,19 @@ MAX_WITH_DECIMALS = 1e8
 WIDE_SPAN = 6
 """From so many orders of magnitude on a range is worth a word."""
 
+_OF_RECORDS = re.compile(
+    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
+)
+"""Words in the names of columns that tell records apart."""
+_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+UNLIKELY = 7
+"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
+UNIFORM = 1.36
+"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
+ROWS_OF_KEYS, ROWS_OF_KEYS_IN_ORDER, ROWS_OF_NAMED_KEYS = 100, 20, 10
+"""The fewest rows in which integers that are all different, and could be measurements as well, are
+taken for identifiers: evenly spread over their range; in ascending order, too; by their name."""
+
 CLIPPED = (
     'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
 )
@@ -109,9 +122,9 @@ def _texts(profile: Profile, values: list[str]) -> Draft:
             return Draft(None, spelled)
         return Draft(_labels(values), f"taken as categories, but {spelled}")
     labels = _labels(values)
-    if len(values) > codes_for(profile.filled) and "ordered" not in labels:
-        if mostly := mostly_spelled(values):
-            return Draft(None, mostly)
+    many = len(values) > codes_for(profile.filled) and "ordered" not in labels
+    if many and (mostly := mostly_spelled(values)):
+        return Draft(None, mostly)
     all_different = not profile.too_many and len(values) == profile.filled > 1
     if key := keys_spelled(values, all_different):
         return Draft(None, key)
@@ -127,31 +140,6 @@ def _labels(values: list[str]) -> Content:
     if ordered is None:
         return {"type": "categorical", "values": values}
     return {"type": "categorical", "values": ordered, "ordered": True}
-
-
-_OF_RECORDS = {
-    "id",
-    "ids",
-    "uid",
-    "uuid",
-    "guid",
-    "key",
-    "pk",
-    "idx",
-    "index",
-    "nr",
-    "no",
-    "number",
-}
-_OF_RECORDS |= {"serial", "seqn", "ssn", "row", "rownames", "record", "unnamed"}
-_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-UNLIKELY = 7
-"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
-UNIFORM = 1.36
-"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_KEYS_IN_ORDER, ROWS_OF_NAMED_KEYS = 100, 20, 10
-"""The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: evenly spread over their range; in ascending order, too; by their name."""
 
 
 def _identifier(name: str, profile: Profile) -> str:
@@ -170,8 +158,8 @@ def _identifier(name: str, profile: Profile) -> str:
         return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
     if equal:
         return ""
-    words = {word.lower() for word in _WORDS_OF_NAMES.findall(name)}
-    if rows >= ROWS_OF_NAMED_KEYS and words & _OF_RECORDS:
+    words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
+    if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
         return "an identifier by its name, and every integer is different"
     fewest = ROWS_OF_KEYS_IN_ORDER if profile.ascending else ROWS_OF_KEYS
     if rows >= fewest and _is_uniform(points):
@@ -200,10 +188,10 @@ def _is_uniform(points: NDArray[np.float64]) -> bool:
 def _integers(name: str, profile: Profile) -> Draft:
     rows, distinct = profile.filled, len(profile.points)
     few = codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
-    if distinct <= few and profile.high - profile.low + 1 > 5 * distinct:
-        if max(abs(profile.low), abs(profile.high)) < MAX_EXACT:
-            values = profile.points.astype(int).tolist()
-            return Draft({"type": "categorical", "values": values, "ordered": True})
+    exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
+    if exact and distinct <= few and profile.high - profile.low + 1 > 5 * distinct:
+        values = profile.points.astype(int).tolist()
+        return Draft({"type": "categorical", "values": values, "ordered": True})
     points, weights, clip, note = _trimmed(profile)
     low, high = int(points[0]), int(points[-1])
     if max(abs(low), abs(high)) >= MAX_EXACT:

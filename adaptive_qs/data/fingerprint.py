@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.data.textfile import unreadable
 from adaptive_qs.errors import DataError
 
 CHUNK_BYTES = 2**20
@@ -55,8 +56,7 @@ def _stamp(path: str | Path) -> tuple[int, ...]:
     try:
         found = os.stat(path)
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise DataError(f"{path}: {reason}: check the path") from None
+        raise unreadable(path, error) from None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -66,8 +66,7 @@ def _file_bytes(path: Path) -> Iterator[bytes]:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise DataError(f"{path}: {reason}: check the path") from None
+        raise unreadable(path, error) from None
 
 
 def _arrow(source: Any) -> pa.Table:

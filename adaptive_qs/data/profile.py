@@ -166,8 +166,8 @@ class Profile:
 
     def _update_moments(self, distinct: pa.Array) -> None:
         if self.spans is None:
-            self.spans = dict.fromkeys([None, *formats_like(cells.as_text(distinct)[0].as_py())])
-            self.spans = {way: Span() for way in self.spans}
+            first = cells.as_text(distinct)[0].as_py()
+            self.spans = {way: Span() for way in (None, *formats_like(first))}
         for way, span in list(self.spans.items()):
             seconds = _moments(distinct, way)
             if seconds is None:
