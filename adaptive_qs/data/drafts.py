@@ -57,9 +57,9 @@ UNLIKELY = 7
 """Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
 UNIFORM = 1.36
 """The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_KEYS_IN_ORDER, ROWS_OF_NAMED_KEYS = 100, 20, 10
+ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
 """The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: evenly spread over their range; in ascending order, too; by their name."""
+taken for identifiers: where they are evenly spread over their range, and by their name."""
 
 CLIPPED = (
     'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
@@ -161,8 +161,7 @@ def _identifier(name: str, profile: Profile) -> str:
     words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
     if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
         return "an identifier by its name, and every integer is different"
-    fewest = ROWS_OF_KEYS_IN_ORDER if profile.ascending else ROWS_OF_KEYS
-    if rows >= fewest and _is_uniform(points):
+    if rows >= ROWS_OF_KEYS and _is_uniform(points):
         return "an identifier: every integer is different; declare it by hand if it is a measure"
     return ""
 

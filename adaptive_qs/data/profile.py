@@ -83,8 +83,6 @@ class Profile:
     """Of all cells but words, by the formats in which all of them are moments; None is ISO 8601."""
     low: float = np.inf
     high: float = -np.inf
-    ascending: bool = True
-    """Whether every number is greater than the one in the row before."""
     decimals: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
@@ -92,7 +90,6 @@ class Profile:
     """Rows with each of the points."""
     filled: int = 0
     """Rows whose cell is no marker."""
-    _previous: float = -np.inf
 
     def update(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Take in some cells."""
@@ -125,12 +122,10 @@ class Profile:
         kept = filled & ~word.to_numpy(zero_copy_only=False)
         if kept.any():
             distinct = distinct.filter(pa.array(kept))
-            places = (np.cumsum(kept) - 1)[indices[kept[indices]]]
-            self._update_numbers(distinct, places)
+            self._update_numbers(distinct, np.bincount(indices, minlength=len(kept))[kept])
             self._update_moments(distinct)
 
-    def _update_numbers(self, distinct: pa.Array, places: NDArray[np.int64]) -> None:
-        """Take in distinct cells, and the one that each of the rows has."""
+    def _update_numbers(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
         if self.integers:
             self.integers = bool(cells.as_integers(distinct)[1].all())
         if not self.numbers:
@@ -141,11 +136,7 @@ class Profile:
             return
         self.low = min(self.low, float(numbers.min()))
         self.high = max(self.high, float(numbers.max()))
-        self._merge(numbers, np.bincount(places, minlength=len(numbers)))
-        if self.ascending and places.size:
-            in_order = np.append(self._previous, numbers[places])
-            self.ascending = bool((np.diff(in_order) > 0).all())
-            self._previous = float(in_order[-1])
+        self._merge(numbers, weights)
         if pc.any(pc.match_substring(cells.as_text(distinct), "e-", ignore_case=True)).as_py():
             self.decimals = _NO_DECIMALS
         fractions = pc.extract_regex(cells.as_text(distinct), r"\.(?P<digits>\d+)$")
