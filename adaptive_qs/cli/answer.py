@@ -18,6 +18,7 @@ from adaptive_qs.cli.artefacts import (
 from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
 from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
+from adaptive_qs.cli.standard_input import readable
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.cli.synthesize import demo_files
 from adaptive_qs.errors import InputError
@@ -30,7 +31,8 @@ DEMO_OUT = Path("adult_answers.parquet")
 
 def answer(
     data: Annotated[
-        Path | None, typer.Argument(metavar="DATA", help="Private table: CSV, CSV.gz or Parquet.")
+        Path | None,
+        typer.Argument(metavar="DATA", help=f"Private table: {options.TABLE_HELP}"),
     ] = None,
     schema: options.SchemaPath = None,
     workload: options.QueryFile = None,
@@ -95,9 +97,9 @@ def answer(
     if is_unreviewed(described) and unreviewed_schema:
         warn(f"{schema}: {UNREVIEWED}")
     wanted = DEFAULT_GAP if gap is None else gap
-    with options.naming_queries(queries), progress_bars() as bars:
+    with options.naming_queries(queries), readable(data) as table, progress_bars() as bars:
         answers = api.answer(
-            data,
+            table,
             described,
             spec,
             epsilon=epsilon,

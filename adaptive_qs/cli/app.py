@@ -20,7 +20,6 @@ from adaptive_qs.cli.synthesize import synthesize
 app = typer.Typer(
     help="Share a synthetic table, or answers with error bars, instead of a private table.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Start with: python -m adaptive_qs synthesize --demo",
 )

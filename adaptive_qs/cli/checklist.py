@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,11 +13,13 @@ from adaptive_qs.pages.names import first_of
 
 if TYPE_CHECKING:
     from adaptive_qs.data.any_column import AnyColumn
+    from adaptive_qs.data.ranges import RangeColumn
 
 NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
 _WIDTH = 64
 """Characters of a list of values."""
+_MANY_ORDERS = 6
 _OWN = 3
 """Values with a bin of their own that are named."""
 _HEADINGS = ("column", "type", "taken from the rows", "codes")
@@ -79,18 +82,30 @@ def _taken(column: AnyColumn) -> str:
     elif isinstance(column, BooleanColumn):
         text = "false, true"
     elif isinstance(column, IntegerColumn):
-        text = f"{column.min} to {column.max}{_bins(column)}"
+        text = f"{column.min} to {column.max}{_bins(column)}{_beyond(column)}"
     elif isinstance(column, NumericColumn):
         low, high = column.bin_edges[0], column.bin_edges[-1]
         if column.grid is not None:
             high = column.grid[1][-1] / 10 ** (column.decimals or 0)
-        text = f"{low:.9g} to {high:.9g}{_bins(column)}"
+        span = _orders_of_magnitude(column.bin_edges)
+        text = f"{low:.9g} to {high:.9g}{span}{_bins(column)}{_beyond(column)}"
     elif isinstance(column, MomentColumn):
         text = f"{column.min} to {column.max} by {column.granularity}"
     else:
         text = "bins or values to be learnt"
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
     return f"{text}; missing: {markers}" if markers else text
+
+
+def _orders_of_magnitude(edges: Sequence[float]) -> str:
+    """How far the ends of the bins reach, where that is worth a word."""
+    sizes = [abs(edge) for edge in edges if edge]
+    orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
+    return f", {orders:.0f} orders of magnitude," if orders >= _MANY_ORDERS else ""
+
+
+def _beyond(column: RangeColumn) -> str:
+    return ", clipped beyond" if column.outside == "clip" else ""
 
 
 def _listed(values: Sequence[str]) -> str:

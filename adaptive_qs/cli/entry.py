@@ -20,11 +20,12 @@ from adaptive_qs.cli.app import app
 from adaptive_qs.cli.output import PipeClosed, fail
 from adaptive_qs.cli.receipt import spent
 from adaptive_qs.cli.stopping import Stopped
-from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
 
+_INSTALL = "--install-completion"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
 
 
@@ -70,7 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     """The command's own exit code; typer reports an interrupted one as 130."""
-    code = app(args=arguments, prog_name="adaptive-qs", standalone_mode=False)
+    try:
+        code = app(args=arguments, prog_name="adaptive-qs", standalone_mode=False)
+    except OSError as error:
+        if _INSTALL not in (sys.argv[1:] if arguments is None else arguments):
+            raise
+        reason = (error.strerror or "unknown reason").lower()
+        raise InputError(
+            f"completion cannot be installed in the home folder ({reason}): put what "
+            "--show-completion prints where your shell looks for it"
+        ) from None
     sys.stdout.flush()
     if code == 128 + signal.SIGINT:
         raise KeyboardInterrupt

@@ -20,6 +20,7 @@ from adaptive_qs.cli.evaluate_inputs import (
 )
 from adaptive_qs.cli.evaluate_summary import show
 from adaptive_qs.cli.output import emit, emit_json, progress_bars, warn
+from adaptive_qs.cli.standard_input import shown
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.errors import InputError
 
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    true: Annotated[Path, typer.Argument(metavar="TRUE", help="The private table.")],
-    synthetic: Annotated[Path, typer.Argument(metavar="SYNTHETIC", help="A synthetic table.")],
+    true: Annotated[
+        Path, typer.Argument(metavar="TRUE", help=f"The private table: {options.TABLE_HELP}")
+    ],
+    synthetic: Annotated[
+        Path, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {options.TABLE_HELP}")
+    ],
     schema: options.NeededSchemaPath = None,
     workload: evaluate_options.WorkloadFile = None,
     ways: options.Ways = None,
@@ -114,7 +119,7 @@ def _write_report(found: Findings, question: Question, files: Files, report: Pat
     from adaptive_qs.data.files import atomic_writer
     from adaptive_qs.evaluation.report import report_page
 
-    names = files.true.name, files.synthetic.name
+    names = shown(Path(files.true.name)), shown(Path(files.synthetic.name))
     page = report_page(found, question.schema, names, question.promised.release)
     with atomic_writer(report) as file:
         file.write(page.encode())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_file
+from adaptive_qs.cli.standard_input import check_read_once, readable
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ class Files:
             force: whether a report that exists is replaced.
 
         Raises:
-            InputError: the control table is one of the others; the report is an input, exists
+            InputError: the control table is one of the others, or two tables are to come from
+                standard input; the report is an input, exists
                 already or cannot be written.
         """
+        check_read_once([self.true, self.synthetic, self.control])
         if self.report is not None:
             inputs = [self.true, *beside(self.synthetic), self.schema]
             check_distinct([self.report], [*inputs, self.workload, self.control, self.release])
@@ -155,10 +158,12 @@ def read_tables(
     from adaptive_qs.evaluation.pair import TablePair, read_compared
 
     clock.start("read")
-    pair = TablePair.of(files.true, files.synthetic, schema, clock)
+    with readable(files.true) as true, readable(files.synthetic) as synthetic:
+        pair = TablePair.of(true, synthetic, schema, clock)
     if files.control is None:
         return pair, None
-    return pair, read_compared(files.control, schema, "control", clock)
+    with readable(files.control) as control:
+        return pair, read_compared(control, schema, "control", clock)
 
 
 def model_settings(

@@ -57,6 +57,7 @@ def number_option(name: str, metavar: str, text: str, panel: str | None, default
     return option(name, metavar, text, panel, default, parser=double)
 
 
+TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
 _SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
 SchemaPath = Annotated[
     Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli.artefacts import check_distinct, check_file
-from adaptive_qs.cli.options import Force
+from adaptive_qs.cli.options import TABLE_HELP, Force
 from adaptive_qs.cli.output import emit, note, warn
+from adaptive_qs.cli.standard_input import readable, shown
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Out = Annotated[
 
 @schema_app.command("init")
 def init(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="CSV, CSV.gz or Parquet.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help=TABLE_HELP)],
     out: Out = None,
     force: Force = False,
 ) -> None:
@@ -39,9 +40,12 @@ def init(
     from adaptive_qs.data.propose import propose
 
     _check_out(out, force, data)
-    proposal = propose(data)
+    with readable(data) as table:
+        proposal = propose(table)
     for reason in proposal.reasons:
         warn(f"left out: {reason}")
+    for remark in proposal.remarks:
+        warn(f"check: {remark}")
     warn("taken from the data, not private: replace values and ranges by public knowledge")
     _deliver(proposal.schema, out)
     if out is not None:
@@ -82,8 +86,9 @@ def check(
     if data is not None:
         from adaptive_qs.data.encode import encode_file
 
-        encode_file(data, loaded)
-        emit(f"{data}: fits the schema")
+        with readable(data) as table:
+            encode_file(table, loaded)
+        emit(f"{shown(data)}: fits the schema")
 
 
 @schema_app.command("import")

@@ -101,7 +101,9 @@ class Outcome:
         ]
         if (peak := peak_memory_mb()) is not None:
             rows.append(("memory", f"{peak:,.0f} MB at most"))
-        return [*rows, ("next", shlex.join(["python", "-m", "adaptive_qs", *self._next()]))]
+        piped = " < DATA" if "-" in self._next() else ""
+        words = shlex.join(["python", "-m", "adaptive_qs", *self._next()])
+        return [*rows, ("next", words + piped)]
 
     def _alone_row(self) -> list[Row]:
         alone = self.alone

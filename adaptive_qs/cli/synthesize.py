@@ -18,6 +18,7 @@ from adaptive_qs.cli.artefacts import (
 )
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
+from adaptive_qs.cli.standard_input import readable
 from adaptive_qs.cli.summary import Outcome
 from adaptive_qs.errors import InputError
 
@@ -26,7 +27,8 @@ DEMO_OUT = Path("adult_synthetic.csv")
 
 def synthesize(
     data: Annotated[
-        Path | None, typer.Argument(metavar="DATA", help="Private table: CSV, CSV.gz or Parquet.")
+        Path | None,
+        typer.Argument(metavar="DATA", help=f"Private table: {options.TABLE_HELP}"),
     ] = None,
     schema: options.SchemaPath = None,
     workload: options.WorkloadPath = None,
@@ -113,10 +115,10 @@ def synthesize(
     if is_unreviewed(described):
         warn(f"{schema}: {UNREVIEWED}")
 
-    with progress_bars() as bars:
+    with readable(data) as table, progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
-            released = job.run(data, clock)
+            released = job.run(table, clock)
             with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")

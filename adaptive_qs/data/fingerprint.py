@@ -16,6 +16,7 @@ import pyarrow as pa
 from adaptive_qs.data.objects import MixedCells, frame_cells
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.data.textfile import unreadable
 from adaptive_qs.errors import DataError
 
 CHUNK_BYTES = 2**20
@@ -58,8 +59,7 @@ def _stamp(path: str | Path) -> tuple[int, ...]:
     try:
         found = os.stat(path)
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise DataError(f"{path}: {reason}: check the path") from None
+        raise unreadable(path, error) from None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -69,8 +69,7 @@ def _file_bytes(path: Path) -> Iterator[bytes]:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
     except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise DataError(f"{path}: {reason}: check the path") from None
+        raise unreadable(path, error) from None
 
 
 def _frame_bytes(source: Any) -> Iterator[bytes]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.data.drafts import draft_of
+from adaptive_qs.data.drafts import Draft, draft_of
 from adaptive_qs.data.profile import Profile
-from adaptive_qs.data.readers import check_separator, open_file
+from adaptive_qs.data.readers import Source, check_separator, frame_source, open_file
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.review import AS_PROPOSED, TAKEN_FROM_DATA
 from adaptive_qs.data.schema import Schema
@@ -27,56 +27,89 @@ class Proposal:
     schema: Schema
     left_out: Mapping[str, str]
     """Reasons by the name of the column."""
+    notes: Mapping[str, str]
+    """What the owner should know about columns that are in it, by name."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """One line for every reason, with the columns that it is about."""
         return _grouped(self.left_out)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """One line for every note, with the columns that it is about."""
+        return _grouped(self.notes)
 
-def propose_schema(path: str | Path) -> Schema:
+
+def propose_schema(table: Any) -> Schema:
     """The schema of `propose`, whose description names the columns left out."""
-    return propose(path).schema
+    return propose(table).schema
 
 
-def propose(path: str | Path) -> Proposal:
-    """A schema that fits a CSV or Parquet file, for `schema init`.
+def propose(table: Any) -> Proposal:
+    """A schema that fits a table, for `schema init`.
 
     It reveals values and ranges of the data, and says so in its description: replace them by
     public knowledge before use. The description of every column says that it is as proposed, for
     the owner to take out column by column. Columns that look like identifiers or free text are
     ignored and named in the description.
 
+    Args:
+        table: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
+
     Raises:
-        DataError: the file cannot be read, has no header line, no rows, or no column that can be
+        DataError: the table cannot be read, has no header line, no rows, or no column that can be
             described.
     """
-    with open_file(path) as source:
+    with _opened(table) as source:
+        label = source.label
         check_separator(source)
-        _check_header(source.label, source.names)
-        _check_distinct(source.label, source.names)
+        _check_header(label, source.names)
+        _check_distinct(label, source.names)
         profiles = {name: Profile() for name in source.names}
         for chunk in source.read(source.names):
             for number, (name, values) in enumerate(zip(source.names, chunk.columns), start=1):
-                _update(profiles[name], values, f"{path}: column {number}")
+                _update(profiles[name], values, f"{label}: column {number}")
     if not any(profile.rows for profile in profiles.values()):
-        raise DataError(f"{path}: no rows: give a table with at least one")
-    drafts = {n: draft_of(profile) if n else "without a name" for n, profile in profiles.items()}
-    left_out = {name: draft for name, draft in drafts.items() if isinstance(draft, str)}
+        raise DataError(f"{label}: no rows: give a table with at least one")
+    drafts = {name: _drafted(name, profile) for name, profile in profiles.items()}
+    left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
+    notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):
-        raise DataError(f"{path}: no column that a schema can describe: write one by hand")
+        raise DataError(
+            f"{label}: no column that a schema can describe ({_reasons(left_out)}): write one by "
+            "hand"
+        )
     note = f" Left out: {'; '.join(_grouped(left_out))}." if left_out else ""
     content = {
         "version": 1,
         "description": TAKEN_FROM_DATA + note,
         "columns": [
-            {"name": name, "description": AS_PROPOSED, **draft}
+            {"name": name, "description": AS_PROPOSED, **draft.content}
             for name, draft in drafts.items()
-            if isinstance(draft, dict)
+            if draft.content is not None
         ],
         "ignore": list(left_out),
     }
-    return Proposal(_parsed(content, str(path)), left_out)
+    return Proposal(_parsed(content, label), left_out, notes)
+
+
+@contextlib.contextmanager
+def _opened(table: Any) -> Iterator[Source]:
+    if isinstance(table, str | Path):
+        with open_file(table) as source:
+            yield source
+    else:
+        yield frame_source(table)
+
+
+def _drafted(name: str, profile: Profile) -> Draft:
+    return draft_of(name, profile) if name else Draft(None, "without a name")
+
+
+def _reasons(left_out: Mapping[str, str]) -> str:
+    """Why columns are left out, without their names: those may be cells of a table without any."""
+    return "; ".join(dict.fromkeys(left_out.values()))
 
 
 def _parsed(content: dict[str, Any], label: str) -> Schema:

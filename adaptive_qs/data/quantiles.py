@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.data.binning import LEAST_PERIODS, bins_for
 from adaptive_qs.data.cuts import quantile_cuts
 from adaptive_qs.data.rounding import round_cut, round_end
 from adaptive_qs.data.steps import Grid
@@ -29,6 +30,17 @@ CROWDED = 2
 """Values have bins of their own as long as others hold no more than so many times the average."""
 ROWS_PER_VALUE = 5
 """So many rows for each value, and more, show that there are few values."""
+
+ABSURD = 100
+"""A value lies absurdly far from the others where its distance to their median is so many times
+their whole range."""
+FEW_ABSURD = 2
+"""So many rows at most at either end are taken for mistakes; more may be a code."""
+ENOUGH = 20
+"""The fewest rows among which one value can be absurd."""
+YEARS = (1500, 2100)
+"""Integers in this range are taken for years."""
+YEAR_STEPS = (1, 5, 10, 20, 50, 100)
 
 Floats = NDArray[np.float64]
 
@@ -106,6 +118,85 @@ def propose_edges(
     if grid.decimals is not None and ends[-2:] == [values[-1], grid.after(float(values[-1]))]:
         ends[-1] = ends[-2] + 0.5 * 10.0**-grid.decimals  # closed: keep the next multiple out
     return tuple(ends)
+
+
+def without_absurd(values: Floats, weights: Floats) -> slice:
+    """The values without the first and last ones that lie absurdly far from all others.
+
+    Args:
+        values: shape (distinct,), ascending.
+        weights: shape (distinct,), rows with each value.
+    """
+    kept = slice(0, len(values))
+    if len(values) < 3 or weights.sum() < ENOUGH:
+        return kept
+    median = float(values[np.searchsorted(np.cumsum(weights), weights.sum() / 2)])
+    above = int(np.searchsorted(np.cumsum(weights[::-1]), FEW_ABSURD, side="right"))
+    below = int(np.searchsorted(np.cumsum(weights), FEW_ABSURD, side="right"))
+    rest = values[below : len(values) - above]
+    if len(rest) < 2:
+        return kept
+    far = ABSURD * (float(rest[-1]) - float(rest[0]))
+    near = np.flatnonzero(np.abs(values / 2 - median / 2) <= far / 2)  # halves do not overflow
+    return slice(int(near[0]), int(near[-1]) + 1)
+
+
+def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
+    """First values of bins of the same round width, the first and last ones aside, for integers
+    that are spread evenly enough: no value deserves a bin of its own, and no bin is crowded.
+
+    Args:
+        values: shape (distinct,), whole and ascending, at least two.
+        weights: shape (distinct,), rows with each value.
+        bins: the most.
+
+    Returns:
+        the starts and, as the last entry, the end of the last bin; None where other bins serve
+        better.
+    """
+    low, high = int(values[0]), int(values[-1])
+    steps = (factor * 10**k for k in range(19) for factor in (1, 2, 5))
+    step = next(step for step in steps if high // step - low // step < bins)
+    if _atoms(values, weights, bins):
+        return None
+    bottom = int(round_end(low, step, 0, upwards=False))
+    top = int(round_end(high, step, 0, upwards=True))
+    first = (bottom // step + 1) * step
+    starts = [bottom, *range(first if 4 * (first - bottom) >= step else first + step, top, step)]
+    held = np.bincount(np.searchsorted(starts, values, side="right") - 1, weights)
+    if len(starts) > bins or held.max() > CROWDED * weights.sum() / bins:
+        return None
+    return [*starts, top + 1]
+
+
+def year_starts(values: Floats, weights: Floats) -> list[int] | None:
+    """First values of bins of years, of a round number of years each, for integers that are years
+    but for few codes, each of which gets a bin of its own; so does a year with a bin's share of the
+    rows that stands out.
+
+    Args:
+        values: shape (distinct,), whole and ascending.
+        weights: shape (distinct,), rows with each value.
+
+    Returns:
+        the starts and, as the last entry, the end of the last bin; None where they are no years.
+    """
+    rows = weights.sum()
+    years = (values >= YEARS[0]) & (values <= YEARS[1])
+    others = values[~years]
+    if years.sum() < 2 or len(others) > FEW_ABSURD or weights[years].sum() < 0.9 * rows:
+        return None
+    low, high = int(values[years][0]), int(values[years][-1])
+    most = max(LEAST_PERIODS, bins_for(int(rows)))
+    step = next(step for step in YEAR_STEPS if high // step - low // step < most)
+    starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
+    own = others.tolist()
+    if step > 1:
+        beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
+        average = rows / (high // step - low // step + 1)
+        stands_out = years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * beside)
+        own += values[stands_out].tolist()
+    return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
 
 
 def _parted(

@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from adaptive_qs.data.redaction import redacted
 from adaptive_qs.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
+_URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
+"""What URLs begin with, two slashes or the one that paths make of them; drives have one letter."""
 
 
 class CheckedText(io.RawIOBase):
@@ -126,8 +129,11 @@ def read_header(path: Path) -> tuple[str, ...]:
     return tuple(name.strip(ASCII_SPACE) for name in header)
 
 
-def unreadable(path: Path, error: Exception) -> DataError:
+def unreadable(path: str | Path, error: Exception) -> DataError:
     """What to say about a file that cannot be opened."""
+    if _URL.match(str(path)):
+        url = re.sub(":/+", "://", str(path), count=1)
+        return DataError(f"{url}: is a URL: download it first, and name the file")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else "unreadable"
     return DataError(f"{path}: {reason.lower()}: check the path")
 

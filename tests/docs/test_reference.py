@@ -15,7 +15,8 @@ REFERENCE = ROOT / "docs" / "reference"
 FIELDS = REFERENCE / "json.md"
 COMMANDS = dict(make_reference.leaves("", typer.main.get_command(app)))
 OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
-FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out"}
+COMPLETION = "--install-completion"
+FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out", COMPLETION}
 """Options of other programs on the pages, and of ours that no command lists."""
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
