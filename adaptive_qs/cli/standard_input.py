@@ -65,7 +65,8 @@ def readable(table: Path) -> Iterator[Path]:
         error.args = (_renamed(str(error), str(path)),)
         raise
     finally:
-        named.unlink(missing_ok=True)
+        if path == named:
+            named.unlink(missing_ok=True)
 
 
 def _copy(file: IO[bytes]) -> None:
@@ -81,8 +82,8 @@ def _copy(file: IO[bytes]) -> None:
 def _unkept(error: OSError) -> InputError:
     reason = (error.strerror or "unknown reason").lower()
     return InputError(
-        f"{NAME}: cannot be kept in {tempfile.gettempdir()} ({reason}): free some space, or set "
-        "TMPDIR to another folder"
+        f"{NAME}: cannot be kept in the folder for temporary files ({reason}): free some space, or "
+        "set TMPDIR to another one"
     )
 
 

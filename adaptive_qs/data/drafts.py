@@ -32,6 +32,7 @@ from adaptive_qs.data.spelling import (
     mostly_spelled,
     numbers_spelled,
     swapped,
+    units_spelled,
 )
 from adaptive_qs.data.steps import Grid, grid_of
 
@@ -116,15 +117,20 @@ def _draft(name: str, profile: Profile, values: list[str]) -> Draft:
 
 def _texts(profile: Profile, values: list[str]) -> Draft:
     """Labels, or why they are none."""
-    spelled = numbers_spelled(values) or durations_spelled(values)
-    if spelled:
-        if len(values) > codes_for(profile.filled):
-            return Draft(None, spelled)
-        return Draft(_labels(values), f"taken as categories, but {spelled}")
     labels = _labels(values)
-    many = len(values) > codes_for(profile.filled) and "ordered" not in labels
-    if many and (mostly := mostly_spelled(values)):
-        return Draft(None, mostly)
+    most = codes_for(profile.filled)
+    spelled = numbers_spelled(values)
+    if not spelled and (spelled := durations_spelled(values)):
+        most = periods_for(profile.filled)
+    if spelled:
+        note = f"taken as categories, but {spelled}"
+        return Draft(labels, note) if len(values) <= most else Draft(None, spelled)
+    if len(values) > most:
+        spelled = units_spelled(values)
+        if not spelled and "ordered" not in labels:
+            spelled = mostly_spelled(values)
+        if spelled:
+            return Draft(None, spelled)
     all_different = not profile.too_many and len(values) == profile.filled > 1
     if key := keys_spelled(values, all_different):
         return Draft(None, key)

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.binning import LEAST_PERIODS, bins_for
+from adaptive_qs.data.binning import LEAST_PERIODS, bins_for, periods_for
 from adaptive_qs.data.cuts import quantile_cuts
 from adaptive_qs.data.rounding import round_cut, round_end
 from adaptive_qs.data.steps import Grid
@@ -40,7 +40,7 @@ ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 YEARS = (1500, 2100)
 """Integers in this range are taken for years."""
-YEAR_STEPS = (1, 5, 10, 20, 50, 100)
+YEAR_STEPS = (5, 10, 20, 50, 100)
 
 Floats = NDArray[np.float64]
 
@@ -188,7 +188,10 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
         return None
     low, high = int(values[years][0]), int(values[years][-1])
     most = max(LEAST_PERIODS, bins_for(int(rows)))
-    step = next(step for step in YEAR_STEPS if high // step - low // step < most)
+    if high - low < periods_for(int(rows)):
+        step = 1
+    else:
+        step = next(step for step in YEAR_STEPS if high // step - low // step < most)
     starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
     own = others.tolist()
     if step > 1:

@@ -24,6 +24,8 @@ _GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 _GROUPED_COMMA = re.compile(r"[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]+)?")
 _APART = re.compile(rf"[1-9][0-9]{{0,2}}((?:{_SPACE}|['’])[0-9]{{3}})+([.,][0-9]+)?")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+_UNIT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})")
 _DURATION = re.compile(
     r"[+-]?\d+ days?(,? [+-]?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
     r"|[+-]?P(?=[0-9T])(\d+([.,]\d+)?[YMWD])*(T(\d+([.,]\d+)?[HMS])+)?"
@@ -86,7 +88,7 @@ def numbers_spelled(values: Sequence[str]) -> str:
         if _PLAIN.fullmatch(rest):
             continue
         kinds = (_COMMA, _GROUPED, _GROUPED_COMMA, _APART)
-        if not any(pattern.fullmatch(rest) for pattern in kinds):
+        if _ADDRESS.fullmatch(rest) or not any(pattern.fullmatch(rest) for pattern in kinds):
             return ""
         commas.append(rest)
     if commas and all(map(_GROUPED.fullmatch, commas)):
@@ -100,6 +102,15 @@ def numbers_spelled(values: Sequence[str]) -> str:
     mend = "export them with a decimal point" if found == {"a decimal comma"} else "write them as"
     mend += ", such as 1234.5" if found == {"a decimal comma"} else " plain numbers such as 1234.5"
     return f"numbers with {' and '.join(sorted(found))}: {mend}"
+
+
+def units_spelled(values: Sequence[str]) -> str:
+    """That all values are numbers with the same unit, in the singular or plural, and what to do;
+    empty where they are not."""
+    found = [_UNIT.fullmatch(value) for value in values]
+    if not all(found) or len({unit[1].strip().rstrip("s") for unit in found if unit}) > 1:
+        return ""
+    return "numbers with a unit: write them without, such as 1234.5"
 
 
 def durations_spelled(values: Sequence[str]) -> str:
