@@ -133,8 +133,8 @@ class DirectMechanism:
 def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
     """Which rows have a coefficient that is not zero, shape (m,)."""
     if isinstance(queries, MatrixQueries):
-        return queries.coefficients.any(axis=1)
-    return np.ones(queries.num_queries, dtype=bool)
+        return np.asarray(queries.coefficients.any(axis=1), dtype=np.bool_)
+    return np.ones(queries.num_queries, dtype=np.bool_)
 
 
 def _count_asked(queries: Queries) -> int:

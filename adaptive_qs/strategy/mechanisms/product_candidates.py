@@ -124,10 +124,15 @@ def _certified(
 def _groupings(
     products: ProductWorkload, settings: SolverSettings, rng: np.random.Generator
 ) -> list[Groups]:
-    """Groups of several sets each, which a split by residuals does not have."""
-    start = nested(products)
-    choices = {start, merged(products, start, Noise.GAUSSIAN, settings, rng)}
-    return sorted(groups for groups in choices if len(groups) > 1)
+    """Groups of several sets each, which a split by residuals does not have; none of zeros."""
+    asked, number = products.only_asked(), products.asked.tolist()
+    start = nested(asked)
+    choices = {start, merged(asked, start, Noise.GAUSSIAN, settings, rng)}
+    return sorted(
+        tuple(tuple(number[j] for j in sets) for sets in groups)
+        for groups in choices
+        if len(groups) > 1
+    )
 
 
 def _widened(
