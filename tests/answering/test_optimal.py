@@ -133,7 +133,7 @@ def questions(draw):
             matrix[:, draw(st.integers(0, cells - 1))] = 0
         if draw(st.booleans()):
             matrix = np.vstack([matrix, matrix[:1]])
-        parts.append((names, matrix, draw(st.sampled_from([1.0, 1.0, 1e-6, 100.0]))))
+        parts.append((names, matrix, draw(st.sampled_from([1.0, 1.0, 0.01, 100.0]))))
     return sizes, parts
 
 

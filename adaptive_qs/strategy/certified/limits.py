@@ -16,9 +16,9 @@ DENSE_CELLS = 4_096
 solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
 of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
 
-TRIED_WORK = 2_048**3
+TRIED_WORK = 1_536**3
 """Most work, in cubes of eigenproblems, for a problem that is solved only to see whether it has a
-better optimum than the strategy in hand. An iteration at this size takes one to two seconds on one
+better optimum than the strategy in hand. An iteration at this size takes about a second on one
 core, and five to fifteen are needed. Symmetry and few queries make larger tables this cheap."""
 
 GATHERED_COST = 10

@@ -41,7 +41,7 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-CERTIFIED_AXIS = 2_048
+CERTIFIED_AXIS = 1_536
 """Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""

@@ -218,7 +218,7 @@ def test_large_domains_are_not_solved_as_a_whole():
     settings = SolverSettings()
     assert may_be_solved(WORKLOADS["range"], settings)
     assert not may_be_solved(WORKLOADS["range"], SolverSettings(max_bytes=2**15))
-    domain = Domain.from_sizes({"a": 2048, "b": 2049, "c": 2})
+    domain = Domain.from_sizes({"a": 1536, "b": 2049, "c": 2})
     one = {i: Prefix(n) for i, n in enumerate(domain.sizes)}
     for sets, small in (([[0]], True), ([[0, 2]], True), ([[1, 2]], False)):
         part = QueryPart(np.array(sets, np.int32), one, None, np.ones(1))
