@@ -82,9 +82,9 @@ PREDICATES = {
         [(["age"], ADULTS), (["age", "sex"], both(ADULTS[0], WOMEN[0]))],
         1.1441,
     ),
-    "in 1,600 cells": (
-        {"age": 100, "group": 16},
-        [(["age"], [GROWN]), (["age", "group"], both(GROWN, [1] + [0] * 15))],
+    "in 600 cells": (
+        {"age": 100, "group": 6},
+        [(["age"], [GROWN]), (["age", "group"], both(GROWN, [1] + [0] * 5))],
         1.1441,
     ),
 }  # fmt: skip
