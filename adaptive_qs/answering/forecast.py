@@ -26,6 +26,11 @@ NOISE_PER_SECOND = 6e6
 """Exact draws on one core."""
 ANSWERS_PER_SECOND = 6e6
 """Answers with their variance, on one core, without writing them."""
+MATRIX_PRODUCTS = 6
+"""Products of square matrices, or what costs as much, to make a strategy integral, to find its
+covariance and its inverse."""
+PRODUCT_RATE = 3e10
+"""Multiply-adds of them in a second, on one core."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ def forecast(mechanism: Mechanism) -> Forecast:
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
     memory += matrices
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
+    seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
     return Forecast(memory, matrices, seconds, draws, largest_set)
 
 

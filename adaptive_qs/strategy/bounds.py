@@ -44,10 +44,10 @@ def svd_bound(subworkload: Subworkload) -> float:
 
 def root_trace(gram: Array) -> float:
     """tr G^½ of a positive semidefinite matrix (N, N)."""
-    return _root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
+    return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
 
 
-def _root_sum(eigenvalues: Array) -> float:
+def root_sum(eigenvalues: Array) -> float:
     """Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
     noise = eigenvalues.size * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return float(np.sqrt(eigenvalues[eigenvalues > noise]).sum())
@@ -70,7 +70,7 @@ def _factor_bound(queries: CenteredQueries) -> float:
     cells = math.prod(queries.shape)
     known = known_eigenvalues(queries)
     if known is not None:
-        return _root_sum(known) ** 2 / cells
+        return root_sum(known) ** 2 / cells
     rows = queries.rows()
     if rows is not None and len(rows) <= SINGLE_CELLS:
         return root_trace(rows @ rows.T) ** 2 / cells

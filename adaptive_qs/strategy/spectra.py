@@ -1,4 +1,4 @@
-"""Closed forms of the centered Gram matrix ΠQᵀQΠ of a single attribute's queries.
+"""Closed forms of the spectra of a single attribute's queries: of QᵀQ, and centered of ΠQᵀQΠ.
 
 They make sizes of 10,000 and more cost O(n) where a matrix would take n² numbers.
 
@@ -6,7 +6,8 @@ Marginal: Π itself. Circular: a circulant matrix, diagonal in the Fourier basis
 lower triangular Q, QΠQᵀ is the covariance min(a, b) − ab/n of a discrete Brownian bridge, the
 inverse of the second difference with eigenvalues 4 sin²(πk/2n). Range: QᵀQ is n + 1 times the
 inverse of the second difference of size n; its odd eigenvectors sum to zero and stay, its even
-ones become cos(2πk(j − (n+1)/2)/n), the ones that sum to zero.
+ones become cos(2πk(j − (n+1)/2)/n), the ones that sum to zero. Of prefix queries QᵀQ is the inverse
+of the second difference with one end free.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.centered import CenteredAxis
-from adaptive_qs.workload.queries import CenteredQueries
+from adaptive_qs.workload.queries import CenteredQueries, Queries
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,21 @@ def known_eigenvalues(part: CenteredQueries) -> Array | None:
         odd = np.arange(1, n // 2 + 1) / (n + 1)
         even = np.arange(1, (n + 1) // 2) / n
         return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
+    return None
+
+
+def known_gram_eigenvalues(queries: Queries) -> Array | None:
+    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
+    if isinstance(queries, Marginal):
+        return np.ones(queries.size)
+    if isinstance(queries, Circular):
+        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
+    if isinstance(queries, Prefix):
+        n = queries.size
+        return _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4
+    if isinstance(queries, Range):
+        n = queries.size
+        return (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2))
     return None
 
 

@@ -51,7 +51,8 @@ class CustomQueries(_Spec):
     """Given by a file."""
     matrix: Annotated[str, Field(min_length=1)]
     """A file of numbers, .npy or .csv, beside the workload file or relative to it. Its columns
-    run over the cells of the set, whose last attribute, as listed, changes fastest."""
+    run over the cells of the set, whose last attribute, as listed, changes fastest. A row of zeros
+    is a query like others: its answer is 0, without error."""
 
 
 def _kind(value: Any) -> str:

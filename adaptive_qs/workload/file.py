@@ -44,7 +44,7 @@ class Part(BaseModel):
     """The queries on every attribute of a set, or on each attribute by name."""
     weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)] = 1.0
     """How much the error of each query counts (its square, for plan and answer).
-    Weights of repeated sets add up."""
+    Weights of repeated sets add up. For plan and answer the largest may be 10^9 times the least."""
 
     @model_validator(mode="after")
     def _check_sets(self) -> Self:
@@ -131,7 +131,8 @@ class WorkloadFile(BaseModel):
         if all(part.is_zero for part in parts):
             which = "part 1" if len(self.parts) == 1 else f"parts 1 to {len(self.parts)}"
             raise WorkloadError(
-                f"{source}: {which}: every query is zero: raise p or count, or change the seed"
+                f"{source}: {which}: every query is zero: ask about some cells; of random "
+                "queries raise p or count, or change the seed"
             )
         return QueryWorkload(domain, tuple(parts))
 

@@ -33,21 +33,19 @@ def read_matrix(path: Path) -> NDArray[Any]:
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
         raise WorkloadError(f"{path}: {reason}: check the path") from None
-    empty = np.flatnonzero(~matrix.any(axis=1)) if matrix.ndim == 2 else np.empty(0)
-    if empty.size:
-        raise WorkloadError(f"{path}: row {empty[0] + 1} is all zeros and asks nothing: remove it")
     _check_scales(path, matrix)
     return matrix
 
 
 def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
-    """Refuse rows beside which others would pass for rounding errors."""
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+    """Refuse rows beside which others but zeros would pass for rounding errors."""
+    if matrix.ndim != 2 or not matrix.any() or not np.isfinite(matrix).all():
         return  # refused elsewhere
     largest = np.abs(matrix.astype(np.float64)).max(axis=1)
-    if largest.max() > ROW_RANGE * largest.min():
+    least = np.where(largest > 0, largest, np.inf)
+    if largest.max() > ROW_RANGE * least.min():
         raise WorkloadError(
-            f"{path}: the largest entries of rows {largest.argmin() + 1:,} and "
+            f"{path}: the largest entries of rows {least.argmin() + 1:,} and "
             f"{largest.argmax() + 1:,} differ by more than a factor of {ROW_RANGE:,.0f}: scale the "
             "rows alike, and say with weights in parts of their own what matters more"
         )

@@ -112,10 +112,11 @@ class QueryWorkload:
         if not self.parts:
             raise WorkloadError("the workload is empty: name at least one set of attributes")
         largest = max(float(part.weights.max()) for part in self.parts)
-        if min(float(part.weights.min()) for part in self.parts) * WEIGHT_RANGE < largest:
+        least = min(float(part.weights.min()) for part in self.parts)
+        if least * WEIGHT_RANGE < largest:
             raise WorkloadError(
-                f"the workload's weights differ by more than a factor of {WEIGHT_RANGE:,.0f}: "
-                "leave out what matters so little"
+                f"the workload's weights reach from {least:g} to {largest:g}, more than a factor "
+                f"of {WEIGHT_RANGE:g} apart: raise the smaller, or leave out what matters so little"
             )
 
     @property

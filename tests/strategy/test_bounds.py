@@ -7,7 +7,11 @@ import pytest
 from adaptive_qs.strategy import bounds
 from adaptive_qs.strategy.bounds import svd_bound
 from adaptive_qs.strategy.objective import gram_trace
-from adaptive_qs.strategy.spectra import known_eigenvalues, known_fourier_diagonal
+from adaptive_qs.strategy.spectra import (
+    known_eigenvalues,
+    known_fourier_diagonal,
+    known_gram_eigenvalues,
+)
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.subworkload import Subworkload, Term
 
@@ -67,6 +71,14 @@ def test_closed_forms_of_centered_spectra(family, size):
     diagonal = np.diag(waves.conj().T @ gram @ waves).real
     np.testing.assert_allclose(known_fourier_diagonal(part), diagonal, atol=1e-12 * scale)
     assert gram_trace(part) == pytest.approx(np.trace(gram), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 10])
+def test_closed_forms_of_spectra(family, size):
+    expected = np.linalg.eigvalsh(family(size).gram())
+    found = np.sort(known_gram_eigenvalues(family(size)))
+    np.testing.assert_allclose(found, expected, atol=1e-12 * expected[-1])
 
 
 def test_equal_terms_add_up():

@@ -286,7 +286,7 @@ def test_no_parts(tmp_path):
 
 def test_only_zero_queries_are_refused_and_some_are_not(tmp_path):
     rare = {"attributes": [["age"], ["age", "sex"]], "queries": {"family": "random", "p": 1e-9}}
-    with pytest.raises(WorkloadError, match=r"w.json: part 1: every query is zero: raise p"):
+    with pytest.raises(WorkloadError, match=r"w.json: part 1: every query is zero: ask about some"):
         load_query_workload(write(tmp_path, rare), DOMAIN)
     with pytest.raises(WorkloadError, match=r"w.json: parts 1 to 2: every query is zero"):
         load_query_workload(write(tmp_path, rare, rare), DOMAIN)
@@ -317,7 +317,6 @@ BAD_MATRICES = {
     "infinite": (save("m.npy", np.where(EYE == 1, np.inf, 0)), "m.npy", "row 1 of the matrix"),
     "huge": (save("m.npy", EYE * 1e300), "m.npy", "row 1 of the matrix"),
     "no rows": (save("m.npy", np.empty((0, 5))), "m.npy", "no rows"),
-    "zeros": (save("m.npy", np.diag([1, 1, 0, 1, 1])), "m.npy", "row 3 is all zeros"),
     "scales": (save("m.npy", np.diag([1, 1, 1, 1, 1e-5])), "m.npy", "rows 5 and 1 differ"),
     "vector": (save("m.npy", np.ones(5)), "m.npy", "has 1 dimension of type float64, not 2"),
     "complex": (save("m.npy", EYE * 1j), "m.npy", "type complex128"),

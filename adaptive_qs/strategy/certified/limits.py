@@ -16,6 +16,14 @@ DENSE_CELLS = 4_096
 solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
 of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
 
+TRIED_WORK = 1_536**3
+"""Most work, in cubes of eigenproblems, for a problem that is solved only to see whether it has a
+better optimum than the strategy in hand. An iteration at this size takes about a second on one
+core, and five to fifteen are needed. Symmetry and few queries make larger tables this cheap."""
+
+GATHERED_COST = 10
+"""Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
+
 _DENSE_COPIES = 9
 """Matrices over all cells that the dense solver holds at once, G, B and V⁺ included."""
 
@@ -41,6 +49,16 @@ def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
 def factor_fits(cells: int, settings: SolverSettings) -> bool:
     """Whether a dense factor over so many cells can be measured within memory."""
     return _MEASURED_COPIES * 8 * cells**2 <= settings.max_bytes
+
+
+def dense_fits(cells: int, settings: SolverSettings) -> bool:
+    """Whether the dense solver has room for so many cells."""
+    return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
+
+
+def eigen_work(blocks: SymmetricBlocks) -> int:
+    """Summed cubes of the sizes of the blocks."""
+    return sum(len(members) ** 3 for members in blocks.members)
 
 
 def is_joint(subworkload: Subworkload) -> bool:

@@ -19,6 +19,7 @@ from adaptive_qs.strategy.matrix import CenteringFactor, Strategy
 from adaptive_qs.strategy.restricted.fourier import solve_fourier
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Solution, Status
+from adaptive_qs.strategy.spectra import known_fourier_diagonal
 from adaptive_qs.workload.axis_queries import Marginal
 from adaptive_qs.workload.centered import CenteredAxis
 from adaptive_qs.workload.queries import CenteredQueries
@@ -93,6 +94,9 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
         return _solve_marginal(subworkload)
     if all(_is_circulant(term) for term in subworkload.terms):
         return solve_fourier(subworkload)
+    waves = _solve_waves(subworkload, settings)
+    if waves is not None:
+        return waves
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > limits.DENSE_CELLS):
@@ -123,6 +127,21 @@ def _solve_marginal(subworkload: Subworkload) -> Solution:
     (size,) = subworkload.shape
     objective = sum(term.scale for term in subworkload.terms) * (size - 1) ** 2 / size
     return Solution(Strategy((CenteringFactor(size),)), objective, objective, Status.OPTIMAL)
+
+
+def _solve_waves(subworkload: Subworkload, settings: SolverSettings) -> Solution | None:
+    """The Fourier strategy of one family with closed forms, where it is within the gap.
+
+    It is so for ranges over thousands of values: a range far from both ends is an arc of a circle.
+    """
+    (term, *others) = subworkload.terms
+    if others or len(term.factors) != 1 or known_fourier_diagonal(term.factors[0]) is None:
+        return None
+    found = solve_fourier(subworkload)
+    reached = found.objective <= found.lower_bound * (1 + settings.gap)
+    if not (reached and limits.factor_fits(subworkload.cells, settings)):
+        return None
+    return replace(found, status=Status.OPTIMAL)
 
 
 def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.bounds import root_trace
+from adaptive_qs.strategy.bounds import root_sum, root_trace
 from adaptive_qs.strategy.certified.dense import solve_dense
 from adaptive_qs.strategy.hdmm.axis import exchangeable
 from adaptive_qs.strategy.hdmm.marginals import MOST_ATTRIBUTES, residual_sums
@@ -68,9 +68,11 @@ def _axis_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
     for k, gram in enumerate(grams[1:], start=1):
         across = gram.sum(axis=0) - gram.sum() / n
         inner = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
-        explained = across @ np.linalg.pinv(inner, rcond=1e-12, hermitian=True) @ across
-        means[k] = max(float(gram.sum() - explained), 0.0) / n**2
-        centered[k] = root_trace((inner + inner.T) / 2) ** 2 / n
+        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+        kept = values > 1e-12 * values[-1]
+        explained = float(((across @ vectors[:, kept]) ** 2 / values[kept]).sum())
+        means[k] = max(float(gram.sum()) - explained, 0.0) / n**2
+        centered[k] = root_sum(values) ** 2 / n
     return means, centered
 
 

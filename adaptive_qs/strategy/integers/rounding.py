@@ -63,7 +63,7 @@ def round_matrix(
             grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
     integers = grid.reshape(len(matrix), -1)
     if len(shape) == 1 and bits <= MOST_TRIMMED_BITS:
-        _trim(integers, 4**bits, balanced[0])
+        integers = _trim(integers, 4**bits, balanced[0])
     return integers[(integers != 0).any(axis=1)], balanced
 
 
@@ -91,29 +91,33 @@ def with_differences(
     return np.concatenate([integers, max(1, 2 ** (bits // 2) // 2) * extra])
 
 
-def _trim(grid: Integers, limit: int, balanced: bool) -> None:
-    """Move single units, in place, from columns of too large a norm, to others if rows balance."""
-    norms = (grid * grid).sum(axis=0)
-    for _ in range(TRIMS_PER_COLUMN * grid.shape[1]):
+def _trim(grid: Integers, limit: int, balanced: bool) -> Integers:
+    """Single units moved from columns of too large a norm, to others if rows balance."""
+    norms = np.einsum("rc,rc->c", grid, grid)
+    if norms.max() <= limit:
+        return grid
+    columns = np.ascontiguousarray(grid.T)  # whole columns are looked at, many thousand times
+    for _ in range(TRIMS_PER_COLUMN * len(columns)):
         top = int(norms.argmax())
         excess = int(norms[top]) - limit
         if excess <= 0:
-            return
-        sign = np.sign(grid[:, top])
-        gain = np.minimum(2 * abs(grid[:, top]) - 1, excess)
+            break
+        sign = np.sign(columns[top])
+        gain = np.minimum(2 * abs(columns[top]) - 1, excess)
         low = int(norms.argmin())
-        raised = 2 * sign * grid[:, low] + 1
+        raised = 2 * sign * columns[low] + 1
         if balanced:
             gain = gain - np.maximum(norms[low] + raised - limit, 0)
         row = int(gain.argmax())
         if gain[row] <= 0:
-            return
+            break
         unit = int(sign[row])
-        norms[top] -= 2 * abs(grid[row, top]) - 1
-        grid[row, top] -= unit
+        norms[top] -= 2 * abs(columns[top, row]) - 1
+        columns[top, row] -= unit
         if balanced:
             norms[low] += raised[row]
-            grid[row, low] += unit
+            columns[low, row] += unit
+    return np.ascontiguousarray(columns.T)
 
 
 def _completed(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,13 +21,19 @@ from adaptive_qs.strategy.mechanisms.product_candidates import Candidate
 from adaptive_qs.strategy.mechanisms.residual_choice import Bases
 from adaptive_qs.strategy.mechanisms.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.mechanisms.whole_bound import any_mechanism_bound
+from adaptive_qs.strategy.mechanisms.whole_domain import WholeDomainMechanism
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.solution import Status
 from adaptive_qs.workload.decomposition import Decomposition, decompose_workload
 from adaptive_qs.workload.query_workload import QueryWorkload
 
 GROUPED_ERROR = 0.9
 """Squared error of groups measured apart, beside that of consistent answers, from which they are
 taken: an RMSE that is 5 % smaller."""
+
+MOST_BIAS = 1e-6
+"""Part of a query that rounding in the solvers may lose: what is measured is made whole again when
+it becomes integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,21 +114,39 @@ def _auto(request: _Request) -> MechanismChoice:
     d, settings, workload = request.decomposition, request.settings, request.workload
     split = residual_choice.best_affordable(d, settings, request.jobs, request.progress)
     best, problems = _residual("querysmasher", split), len(d.subworkloads)
-    small = full_problem.is_small(workload)
+    whole = full_problem.may_be_solved(workload, settings)
     products = product_candidates.has_candidates(workload, settings)
-    if not small and not products:
+    if not whole and not products:
         return best
     bound = any_mechanism_bound(d, settings)
-    if split.total_error <= bound * (1 + settings.gap):
-        return best
-    if products:
+    if products and split.total_error > bound * (1 + settings.gap):
         for found in product_candidates.product_candidates(workload, bound, settings):
             problems += found.num_measurements
-            best = _better(best, found, problems)
-    certified = best.mechanism.total_error <= best.mechanism.lower_bound * (1 + settings.gap)
-    if small and (best.mechanism is split or not certified):
-        best = _better(best, full_problem.solve_full(workload, settings), problems + 1)
-    return best
+            best, bound = _better(best, found, problems), max(bound, found.lower_bound)
+    if whole and best.mechanism.total_error > bound * (1 + settings.gap):
+        with suppress(ResourceExceeded):
+            full = full_problem.solve_full(workload, settings)
+            best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
+    return replace(best, mechanism=_certified(best.mechanism, bound, settings.gap))
+
+
+def _certified(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
+    """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
+
+    A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
+    """
+    if isinstance(mechanism, ResidualMechanism):
+        return replace(mechanism, any_bound=bound)
+    assert isinstance(mechanism, WholeDomainMechanism | GroupedMechanism)
+    if bound <= mechanism.lower_bound:
+        return mechanism
+    mechanism = replace(mechanism, lower_bound=bound)
+    if mechanism.total_error > bound * (1 + gap):
+        return mechanism
+    if isinstance(mechanism, WholeDomainMechanism):
+        return replace(mechanism, status=Status.OPTIMAL)
+    groups = tuple(replace(group, status=Status.OPTIMAL) for group in mechanism.groups)
+    return replace(mechanism, groups=groups)
 
 
 def _better(best: MechanismChoice, found: Candidate, problems: int) -> MechanismChoice:
@@ -133,12 +158,23 @@ def _better(best: MechanismChoice, found: Candidate, problems: int) -> Mechanism
 
 
 def _is_sound(found: Candidate) -> bool:
-    """Whether errors are positive and finite; those of an ill-conditioned strategy need not be."""
+    """Whether all queries are answered without bias, with the variances that are stated.
+
+    An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
+    cells do not matter: one that no query asks about may have none.
+    """
     groups = found.groups if isinstance(found, GroupedMechanism) else (found,)
-    diagonals = [np.diag(f.covariance) for group in groups for f in group.strategy.factors]
+    covariances = [f.covariance for group in groups for f in group.strategy.factors]
     largest, _ = found.largest_variance()
-    figures = np.concatenate([*diagonals, [largest, found.total_error]])
-    return bool(np.isfinite(figures).all() and (figures > 0).all())
+    figures = np.array([largest, found.total_error])
+    if not all(np.isfinite(array).all() for array in (*covariances, figures)):
+        return False
+    biases = [
+        found.bias_of(number, index)
+        for number, part in enumerate(found.workload.parts)
+        for index in range(len(part))
+    ]
+    return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
 
 
 def _querysmasher(request: _Request) -> MechanismChoice:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from adaptive_qs.errors import WorkloadError
 from adaptive_qs.strategy.integers.integer_queries import integer_queries
 from adaptive_qs.strategy.mechanisms.mechanism import QueryMeasurement
 from adaptive_qs.strategy.solution import Status
+from adaptive_qs.workload.matrix_queries import MatrixQueries
 from adaptive_qs.workload.products import count_queries
 from adaptive_qs.workload.queries import Queries
 from adaptive_qs.workload.query_workload import QueryWorkload
@@ -70,7 +71,7 @@ class DirectMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return self.noise_variance * sum(
-            float(weight) * count_queries(part.queries(index))
+            float(weight) * math.prod(map(_count_asked, part.queries(index)))
             for part in self.workload.parts
             for index, weight in enumerate(part.weights)
         )
@@ -105,17 +106,40 @@ class DirectMechanism:
         return self
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """The noisy answers as they are, shape (m,)."""
-        return kept[self.needed(part, index)[0]].reshape(-1)
+        """The noisy answers as they are, shape (m,); that to a query of zeros is 0."""
+        noisy = kept[self.needed(part, index)[0]].reshape(-1)
+        return np.where(self._asked(part, index), noisy, 0.0)
 
     def variances(self, part: int, index: int) -> Array:
-        """The same variance (rows²) for every answer at privacy cost 1, shape (m,)."""
-        size = count_queries(self.workload.parts[part].queries(index))
-        return np.broadcast_to(np.float64(self.noise_variance), (size,))
+        """The same variance (rows²) for every answer at privacy cost 1, shape (m,).
+
+        A query of zeros has none.
+        """
+        return np.where(self._asked(part, index), self.noise_variance, 0.0)
 
     def largest_variance(self) -> tuple[float, bool]:
-        """The variance of every answer."""
+        """The variance of every answer that is not 0 for sure."""
         return self.noise_variance, True
+
+    def _asked(self, part: int, index: int) -> NDArray[np.bool_]:
+        """Which queries are not zero, shape (m,)."""
+        queries = self.workload.parts[part].queries(index)
+        if not any(isinstance(factor, MatrixQueries) for factor in queries):
+            return np.ones(count_queries(queries), dtype=np.bool_)
+        asked = reduce(np.logical_and.outer, map(_rows_asked, queries))
+        return np.asarray(asked, dtype=np.bool_).ravel()
+
+
+def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
+    """Which rows have a coefficient that is not zero, shape (m,)."""
+    if isinstance(queries, MatrixQueries):
+        return np.asarray(queries.coefficients.any(axis=1), dtype=np.bool_)
+    return np.ones(queries.num_queries, dtype=np.bool_)
+
+
+def _count_asked(queries: Queries) -> int:
+    known = isinstance(queries, MatrixQueries)
+    return int(_rows_asked(queries).sum()) if known else queries.num_queries
 
 
 def _squared_sensitivity(queries: Sequence[Queries]) -> float:

@@ -94,6 +94,10 @@ class GroupedMechanism:
         )
         return top, True
 
+    def bias_of(self, part: int, index: int) -> float:
+        """Largest part of a query of one attribute set that its group does not measure."""
+        return self._of(part, index).bias_of(part, index)
+
     def _of(self, part: int, index: int) -> WholeDomainMechanism:
         return self.groups[int(self.group_of[part][index])]
 

@@ -40,13 +40,15 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
     strategy = selection.strategy
     bound = max(selection.lower_bound, any_mechanism_bound(decomposition, settings))
     if isinstance(strategy, MarginalStrategy):
-        return _of_marginals(decomposition, strategy)
+        return _of_marginals(decomposition, strategy, bound)
     if isinstance(strategy, UnionStrategy):
         return of_union(workload, strategy, bound)
     return _of_product(workload, strategy, range(workload.num_sets), bound, settings.gap)
 
 
-def _of_marginals(decomposition: Decomposition, strategy: MarginalStrategy) -> ResidualMechanism:
+def _of_marginals(
+    decomposition: Decomposition, strategy: MarginalStrategy, bound: float
+) -> ResidualMechanism:
     """Weighted marginals are residuals of certain precisions, at the same cost.
 
     Those of residuals that no query needs are left out, which only saves budget.
@@ -58,7 +60,7 @@ def _of_marginals(decomposition: Decomposition, strategy: MarginalStrategy) -> R
         * float(strategy.precisions[tuple(int(i in residual) for i in range(len(domain)))])
         for residual in decomposition.residuals
     ])  # fmt: skip
-    return ResidualMechanism(decomposition, solutions, shares / shares.sum())
+    return ResidualMechanism(decomposition, solutions, shares / shares.sum(), bound)
 
 
 def of_union(workload: QueryWorkload, strategy: UnionStrategy, bound: float) -> GroupedMechanism:

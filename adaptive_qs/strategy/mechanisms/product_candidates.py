@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.certified.dense import solve_dense
@@ -27,11 +27,11 @@ from adaptive_qs.strategy.hdmm.union import optimize_union
 from adaptive_qs.strategy.matrix import Array, Factor, Strategy
 from adaptive_qs.strategy.mechanisms.grouped import GroupedMechanism
 from adaptive_qs.strategy.mechanisms.hdmm_mechanism import of_union
-from adaptive_qs.strategy.mechanisms.whole_bound import used_attributes
+from adaptive_qs.strategy.mechanisms.whole_bound import narrowed, used_attributes
 from adaptive_qs.strategy.mechanisms.whole_domain import WholeDomainMechanism
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Status
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.query_workload import QueryWorkload
 
 MOST_CELLS = 10_000_000
 """Largest table that a candidate measures."""
@@ -41,9 +41,8 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-CERTIFIED_AXIS = 1_024
-"""Largest attribute of a single product: one solve of that size takes seconds on one core, and time
-grows with the cube."""
+CERTIFIED_AXIS = 1_536
+"""Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
 
@@ -68,13 +67,14 @@ def product_candidates(
         settings: gap, iterations and memory.
     """
     clique = used_attributes(workload)
-    narrowed = _narrowed(workload, clique)
+    if max(workload.domain.shape(clique)) > CERTIFIED_AXIS:
+        return
+    asked = narrowed(workload, clique)
     try:
-        products = product_workload(narrowed, settings)
+        products = product_workload(asked, settings)
         whole = products.factorised()
         if whole is not None:
-            if max(products.sizes) <= CERTIFIED_AXIS:
-                yield _certified(workload, clique, whole, bound, settings)
+            yield _certified(workload, clique, whole, bound, settings)
             return
     except ResourceExceeded:
         return
@@ -91,7 +91,7 @@ def product_candidates(
                 for groups in _groupings(products, settings, rng)
             ]
         for union in unions:
-            made = of_union(narrowed, union, bound)
+            made = of_union(asked, union, bound)
             yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
 
 
@@ -124,28 +124,15 @@ def _certified(
 def _groupings(
     products: ProductWorkload, settings: SolverSettings, rng: np.random.Generator
 ) -> list[Groups]:
-    """Groups of several sets each, which a split by residuals does not have."""
-    start = nested(products)
-    choices = {start, merged(products, start, Noise.GAUSSIAN, settings, rng)}
-    return sorted(groups for groups in choices if len(groups) > 1)
-
-
-def _narrowed(workload: QueryWorkload, clique: Clique) -> QueryWorkload:
-    """The same queries on a domain of the attributes in use only."""
-    domain = workload.domain
-    names = domain.clique_names(clique)
-    position = np.zeros(len(domain), dtype=np.int32)
-    position[list(clique)] = np.arange(len(clique))
-    parts = tuple(
-        QueryPart(
-            position[part.cliques],
-            {int(position[i]): q for i, q in part.axis.items() if i in clique},
-            None,
-            part.weights,
-        )
-        for part in workload.parts
+    """Groups of several sets each, which a split by residuals does not have; none of zeros."""
+    asked, number = products.only_asked(), products.asked.tolist()
+    start = nested(asked)
+    choices = {start, merged(asked, start, Noise.GAUSSIAN, settings, rng)}
+    return sorted(
+        tuple(tuple(number[j] for j in sets) for sets in groups)
+        for groups in choices
+        if len(groups) > 1
     )
-    return QueryWorkload(Domain.from_sizes(dict(zip(names, domain.shape(clique)))), parts)
 
 
 def _widened(

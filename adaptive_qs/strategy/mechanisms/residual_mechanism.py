@@ -42,11 +42,13 @@ class ResidualMechanism:
         decomposition: the residuals, their classes and scales.
         solutions: one for each class, at privacy cost 1.
         shares: shape (residuals,): part of the budget each residual gets; positive, sum 1.
+        any_bound: no matrix mechanism of any kind has a smaller total error; 0 where unknown.
     """
 
     decomposition: Decomposition
     solutions: tuple[Solution, ...]
     shares: Array
+    any_bound: float = 0.0
     _variance: ResidualVariance = field(default_factory=ResidualVariance, repr=False)
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(VARIANCE_BYTES), repr=False)
 
@@ -73,7 +75,7 @@ class ResidualMechanism:
     @property
     def lower_bound(self) -> float:
         """No mechanism of independent residual measurements has a smaller total error."""
-        return float(np.sqrt(self.lower_bounds).sum() ** 2)
+        return max(float(np.sqrt(self.lower_bounds).sum() ** 2), self.any_bound)
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -107,7 +109,7 @@ class ResidualMechanism:
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
             objective = total_variance(subworkload, strategy)
             solutions.append(replace(solution, strategy=strategy, objective=objective))
-        return ResidualMechanism(self.decomposition, tuple(solutions), self.shares)
+        return ResidualMechanism(self.decomposition, tuple(solutions), self.shares, self.any_bound)
 
     def marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """The estimated marginal over an attribute set, as far as the workload needs it (rows)."""

@@ -25,6 +25,9 @@ MOST_LOST = 1e-3
 """Share of a variance that rounding may take at worst; it takes far less."""
 BLOCK = 2**23
 """Answers to columns of B⁺ that are held at once."""
+PROBES = 3
+"""Random tables on which estimates are compared with the truth: a query that a strategy misses
+shows on all of them but for a set of tables of measure zero."""
 
 
 def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
@@ -40,6 +43,37 @@ def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
     outside = tuple(k for k, of in enumerate(queries) if of is None)
     root = _summed(factor.inverse, shape, outside)
     return root_squares([of for of in queries if of is not None], root)
+
+
+def largest_bias(
+    queries: Sequence[Queries], axes: tuple[int, ...], factors: Sequence[Factor]
+) -> float:
+    """How far exact measurements lead answers astray: max_q ‖q (I − V⁺V)‖ / ‖q‖, up to chance.
+
+    Zero where the strategy supports the queries and its covariance is its own: then V⁺Bᵀ estimates
+    them without bias, and q V⁺ qᵀ is the variance of that estimate. A cell that no query asks about
+    may have no variance at all.
+
+    Args:
+        queries: one family for each of ``axes``, or one joint family.
+        axes: ascending axes of the table; the others are summed out.
+        factors: the strategy on all axes of the table.
+    """
+    rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise
+    shape = tuple(n for factor in factors for n in factor.shape)
+    tables = rng.standard_normal((*shape, PROBES))
+    found = tables
+    for factor in factors:
+        block, matrix = found.reshape(math.prod(factor.shape), -1), factor.matrix
+        block = factor.covariance @ (matrix.T @ (matrix @ block))
+        block = block.reshape(*factor.shape, *found.shape[len(factor.shape) :])
+        order = (*range(len(factor.shape), block.ndim), *range(len(factor.shape)))
+        found = block.transpose(order)
+    found = np.moveaxis(found, 0, -1)  # the probes, which came first once all axes had moved
+    outside = tuple(axis for axis in range(len(shape)) if axis not in axes)
+    truth, missed = (_answer_norms(queries, t.sum(axis=outside)) for t in (tables, tables - found))
+    asked = truth > 0
+    return float((missed[asked] / truth[asked]).max(initial=0.0))
 
 
 def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Factor]) -> Array:
@@ -86,6 +120,13 @@ def root_squares(queries: Sequence[Queries], root: Array) -> Array:
             answers = np.moveaxis(of.answer(answers), 0, -1)
         total += (answers**2).sum(axis=0)
     return total
+
+
+def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
+    """Root of the summed squares of each query's answers to tables along the last axis."""
+    for of in queries:
+        tables = np.moveaxis(of.answer(tables), 0, -1)
+    return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
 
 
 def _summed(inverse: Array, shape: tuple[int, ...], outside: tuple[int, ...]) -> Array:

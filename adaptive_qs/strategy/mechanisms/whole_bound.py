@@ -7,13 +7,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import DENSE_CELLS, SINGLE_CELLS, root_trace, svd_bound
+from adaptive_qs.strategy.bounds import (
+    DENSE_CELLS,
+    SINGLE_CELLS,
+    root_sum,
+    root_trace,
+    svd_bound,
+)
 from adaptive_qs.strategy.hdmm.lower_bound import residual_bound
 from adaptive_qs.strategy.hdmm.marginals import MOST_ATTRIBUTES
 from adaptive_qs.strategy.hdmm.products import product_workload
 from adaptive_qs.strategy.settings import SolverSettings
+from adaptive_qs.strategy.spectra import known_gram_eigenvalues
 from adaptive_qs.workload.axis_queries import Circular, Marginal
 from adaptive_qs.workload.decomposition import Decomposition
 from adaptive_qs.workload.queries import Queries
@@ -65,6 +72,24 @@ def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
     return total
 
 
+def narrowed(workload: QueryWorkload, clique: Clique) -> QueryWorkload:
+    """The same queries on a domain of the attributes in use only."""
+    domain = workload.domain
+    names = domain.clique_names(clique)
+    position = np.zeros(len(domain), dtype=np.int32)
+    position[list(clique)] = np.arange(len(clique))
+    parts = tuple(
+        QueryPart(
+            position[part.cliques],
+            {int(position[i]): q for i, q in part.axis.items() if i in clique},
+            None,
+            part.weights,
+        )
+        for part in workload.parts
+    )
+    return QueryWorkload(Domain.from_sizes(dict(zip(names, domain.shape(clique)))), parts)
+
+
 def _is_level(part: QueryPart) -> bool:
     return part.joint is None and all(
         isinstance(q, Marginal | Circular) for q in part.axis.values()
@@ -87,19 +112,29 @@ def _sum_of_sets(workload: QueryWorkload) -> float:
 
 
 def _family_bound(queries: Queries) -> float:
-    """(tr √G)²/N; of many cells tr G/N, which is less."""
+    """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
     cells = math.prod(queries.shape)
+    known = known_gram_eigenvalues(queries)
+    if known is not None:
+        return root_sum(known) ** 2 / cells
     if cells <= SINGLE_CELLS:
         return root_trace(queries.gram()) ** 2 / cells
     return float(queries.column_norms().sum()) / cells
 
 
 def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
-    """A bound that joins sets, for products of queries on single attributes; 0 where unknown."""
+    """A bound that joins sets, for products of queries on single attributes; 0 where unknown.
+
+    One set alone has nothing to join; attributes of more than ``SINGLE_CELLS`` values are not
+    taken on, since each of their factors is an eigenproblem of their size.
+    """
     products = all(part.joint is None for part in workload.parts)
-    if not products or len(workload.domain) > MOST_ATTRIBUTES:
+    clique = used_attributes(workload)
+    largest = max(workload.domain.shape(clique))
+    too_large = largest > SINGLE_CELLS or len(clique) > MOST_ATTRIBUTES
+    if not products or too_large or workload.num_sets == 1:
         return 0.0
     try:
-        return residual_bound(product_workload(workload, settings))
+        return residual_bound(product_workload(narrowed(workload, clique), settings))
     except ResourceExceeded:
         return 0.0

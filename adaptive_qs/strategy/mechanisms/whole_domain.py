@@ -19,7 +19,7 @@ from adaptive_qs.strategy.integers.grid import on_grid
 from adaptive_qs.strategy.matrix import Factor, Strategy
 from adaptive_qs.strategy.mechanisms.cache import ArrayCache
 from adaptive_qs.strategy.mechanisms.mechanism import StrategyMeasurement
-from adaptive_qs.strategy.mechanisms.squares import block_squares, joint_squares
+from adaptive_qs.strategy.mechanisms.squares import block_squares, joint_squares, largest_bias
 from adaptive_qs.strategy.solution import Status
 from adaptive_qs.workload.products import answer_product
 from adaptive_qs.workload.queries import Queries
@@ -37,7 +37,7 @@ class WholeDomainMechanism:
     Attributes:
         workload: what is answered.
         clique: all attributes that the workload uses.
-        strategy: over the table of ``clique``, normalised, of full column rank.
+        strategy: over the table of ``clique``, normalised; its row space holds all queries.
         lower_bound: on the total error at privacy cost 1.
         status: what the solver could say.
     """
@@ -115,6 +115,29 @@ class WholeDomainMechanism:
     def largest_of(self, part: int, index: int) -> float:
         """Largest variance (rows²) of the answers of one attribute set at privacy cost 1."""
         return float(np.prod([piece.max() for piece in self._pieces(part, index)]))
+
+    def bias_of(self, part: int, index: int) -> float:
+        """Largest part of a query of one attribute set that the strategy does not measure."""
+        clique = self.workload.parts[part].cliques[index].tolist()
+        queries = self.workload.parts[part].queries(index)
+        if len(queries[0].shape) > 1:
+            axes = tuple(self.clique.index(i) for i in clique)
+            return self._bias(queries, axes, self.strategy.factors)
+        biases, start = [0.0], 0
+        for factor in self.strategy.factors:
+            inside = self.clique[start : start + len(factor.shape)]
+            start += len(factor.shape)
+            axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
+            asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
+            biases.append(self._bias(asked, axes, (factor,)))
+        return float(np.max(biases))  # of which one that is no number is not lost
+
+    def _bias(
+        self, queries: tuple[Queries, ...], axes: tuple[int, ...], factors: tuple[Factor, ...]
+    ) -> float:
+        key = ("bias", queries, axes, tuple(map(id, factors)))
+        found = self._cache.get(key, lambda: np.array([largest_bias(queries, axes, factors)]))
+        return float(found[0])
 
     def _pieces(self, part: int, index: int) -> list[Array]:
         """Arrays over groups of the set's queries whose outer product is their variance."""

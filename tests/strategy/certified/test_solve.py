@@ -10,6 +10,7 @@ from adaptive_qs.strategy.certified import limits
 from adaptive_qs.strategy.certified import solve as module
 from adaptive_qs.strategy.certified.solve import solve
 from adaptive_qs.strategy.certified.superadditive import superadditive_bound
+from adaptive_qs.strategy.restricted.fourier_factor import FourierFactor
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Status
 from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
@@ -46,6 +47,17 @@ def test_the_total_has_nothing_to_choose():
     assert (solution.objective, solution.lower_bound) == (2.5, 2.5)
     assert solution.status == Status.OPTIMAL
     assert solution.iterations == 0
+
+
+def test_ranges_over_thousands_of_values_are_waves_within_the_gap(monkeypatch):
+    dense = record(monkeypatch, "solve_dense")
+    solution = solve(Subworkload((8_000,), (products(3.0, Range(8_000)),)), SETTINGS)
+    assert not dense
+    assert isinstance(solution.strategy.factors[0], FourierFactor)
+    assert solution.status == Status.OPTIMAL
+    assert 0 < solution.gap < SETTINGS.gap
+    with pytest.raises(ResourceExceeded):
+        solve(Subworkload((9_000,), (products(1.0, Prefix(9_000)),)), SETTINGS)
 
 
 def test_few_joint_queries_are_solved_by_their_rows(monkeypatch):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, WorkloadError
+from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.matrix import DenseFactor, Strategy
 from adaptive_qs.strategy.mechanisms.choice import MECHANISMS, choose_mechanism
-from adaptive_qs.strategy.mechanisms.full_problem import is_small, solve_full
+from adaptive_qs.strategy.mechanisms.full_problem import may_be_solved, solve_full
 from adaptive_qs.strategy.mechanisms.grouped import GroupedMechanism
 from adaptive_qs.strategy.mechanisms.whole_bound import (
     any_mechanism_bound,
@@ -17,7 +17,7 @@ from adaptive_qs.strategy.mechanisms.whole_bound import (
 from adaptive_qs.strategy.mechanisms.whole_domain import WholeDomainMechanism
 from adaptive_qs.strategy.settings import SolverSettings
 from adaptive_qs.strategy.solution import Status
-from adaptive_qs.workload.axis_queries import Marginal, Prefix
+from adaptive_qs.workload.axis_queries import Prefix
 from adaptive_qs.workload.building import all_ways_queries
 from adaptive_qs.workload.decomposition import decompose_workload
 from adaptive_qs.workload.matrix_queries import CustomAxis
@@ -215,12 +215,16 @@ def test_auto_takes_the_better_of_the_split_and_the_full_problem():
 
 
 def test_large_domains_are_not_solved_as_a_whole():
-    assert is_small(WORKLOADS["range"])
-    domain = Domain.from_sizes({"a": 1024, "b": 1025, "c": 2})
-    one = {i: Marginal(n) for i, n in enumerate(domain.sizes)}
-    for sets, small in (([[0]], True), ([[1]], False), ([[0, 2]], False)):
+    settings = SolverSettings()
+    assert may_be_solved(WORKLOADS["range"], settings)
+    assert not may_be_solved(WORKLOADS["range"], SolverSettings(max_bytes=2**15))
+    domain = Domain.from_sizes({"a": 1536, "b": 2049, "c": 2})
+    one = {i: Prefix(n) for i, n in enumerate(domain.sizes)}
+    for sets, small in (([[0]], True), ([[0, 2]], True), ([[1, 2]], False)):
         part = QueryPart(np.array(sets, np.int32), one, None, np.ones(1))
-        assert is_small(QueryWorkload(domain, (part,))) == small
+        assert may_be_solved(QueryWorkload(domain, (part,)), settings) == small
+    with pytest.raises(ResourceExceeded, match="2,049 cells: that is too many to be solved"):
+        solve_full(all_ways_queries(Domain.from_sizes({"b": 2049}), 1, "prefix"), settings)
 
 
 def test_wrong_requests_are_refused():
