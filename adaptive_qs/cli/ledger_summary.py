@@ -17,7 +17,7 @@ def closing_lines(closed: Closing | None) -> list[Row]:
     """Which run of which ledger it was, and what is left there."""
     if closed is None:
         return []
-    left = f"rho {float(closed.left.rho):.6g} (zCDP) left"
+    left = f"{_rho_words(closed.left)} left"
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
@@ -63,7 +63,7 @@ def cost_words(book: LedgerBook, cost: Cost) -> str:
     """A cost in zCDP, and as the ε that it implies at the ledger's δ."""
     from adaptive_qs.ledger.accounting import epsilon_at
 
-    words = f"rho {float(cost.rho):.6g} (zCDP)"
+    words = _rho_words(cost)
     delta = book.declared["delta"]
     epsilon = epsilon_at(cost, delta)
     if epsilon is not None:
@@ -71,6 +71,12 @@ def cost_words(book: LedgerBook, cost: Cost) -> str:
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
+
+
+def _rho_words(cost: Cost) -> str:
+    from adaptive_qs.privacy.neighbours import zcdp_name
+
+    return f"rho {float(cost.rho):.6g} ({zcdp_name(float(cost.delta))})"
 
 
 def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
