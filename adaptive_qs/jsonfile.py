@@ -1,9 +1,9 @@
 """JSON files that people write: read strictly, and refused in one line.
 
 What comes from others (release bundles, statements beside tables) is also bounded before it is
-parsed: a few kilobytes can stand for gigabytes of Python objects. The bounds follow from the largest
-honest release: a million marginals of five attributes are 6 million elements, and 8,000 rounds over
-marginals of six attributes with their charges half a million objects.
+parsed: a few kilobytes can stand for gigabytes of Python objects. The bounds follow from the
+largest honest release: a million marginals of five attributes are 6 million elements, and 8,000
+rounds over marginals of six attributes with their charges half a million objects.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
         elements += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
         if size > MOST_TEXT_BYTES or elements > MOST_ELEMENTS or objects > MOST_OBJECTS:
             raise ValueError("has more values than any release: it is damaged, copy it again")
-    claim(
-        _BYTES_PER_CHARACTER * size + _BYTES_PER_ELEMENT * elements + _BYTES_PER_OBJECT * objects
-    )
+    claim(_BYTES_PER_CHARACTER * size + _BYTES_PER_ELEMENT * elements + _BYTES_PER_OBJECT * objects)
     return b"".join(read).decode()
 
 

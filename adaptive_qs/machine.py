@@ -64,8 +64,8 @@ class MemoryAllowance:
         if self._needed > self._ceiling:
             raise ResourceExceeded(
                 f"needs about {self._needed + 2**19 >> 20:,} MB to be read, more than the "
-                f"{self._ceiling / 2**20:,.0f} MB there are: raise --max-memory, if you trust where "
-                "it comes from"
+                f"{self._ceiling / 2**20:,.0f} MB there are: raise --max-memory, if you trust its "
+                "source"
             )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.data.stamps import stamp_path
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, ResourceExceeded
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
@@ -48,12 +49,13 @@ def check_file(path: Path, force: bool) -> None:
     _refuse_existing(path, force)
 
 
-def of_interrupted_run(output: Path, ledger: Path | None) -> bool:
+def of_interrupted_run(output: Path, ledger: Path | None, max_memory: str | None) -> bool:
     """Whether an output says that it comes from a run that is still open in this ledger.
 
     Args:
         output: a bundle, or a table with its statement beside it.
         ledger: None for none.
+        max_memory: ceiling of the process's memory while the output is read.
 
     Raises:
         LedgerError: the ledger cannot be used.
@@ -66,17 +68,19 @@ def of_interrupted_run(output: Path, ledger: Path | None) -> bool:
     if ledger is None or not exists(release):
         return False
     try:
-        place = read_place(release)
-    except InputError:
+        place = read_place(release, max_memory)
+    except (InputError, ResourceExceeded):
         return False
     return place is not None and LedgerBook(ledger).is_open(place.ledger, place.run)
 
 
-def companions(ledger: Path | None) -> list[Path]:
-    """A ledger and the files beside it that belong to it."""
+def companions(ledger: Path | None, anchor: str | None = None) -> list[Path]:
+    """A ledger, the files beside it that belong to it, and its anchor."""
     if ledger is None:
         return []
-    return [ledger, *(Path(f"{ledger}{end}") for end in (".key", ".mark", "-wal", "-shm"))]
+    ends = (".key", ".mark", "-wal", "-shm")
+    anchors = [] if anchor is None else [Path(anchor)]
+    return [ledger, *(Path(f"{ledger}{end}") for end in ends), *anchors]
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
@@ -97,7 +101,8 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     """Write a table sampled from a release, with its privacy statement in a file beside it.
 
     Insecure noise is also stamped there. The statement tells the seed that the table was sampled
-    with and its number of rows, so that it can be made again, and every charge.
+    with and its number of rows, so that it can be made again, the SHA-256 of its file, and every
+    charge.
 
     Raises:
         InputError: a file cannot be written or removed.
@@ -110,8 +115,8 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     charges = Transcript.of(release.events).model_dump(mode="json")["events"]
     sampling = {"seed": seed, "rows": table.num_rows}
     with with_manifest(path), stamped(path, release.manifest.stamp):
-        write_manifest(release.manifest, path, sampling=sampling, charges=charges)
-        write_table(table, path, release.schema)
+        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
+        write_table(table, path, release.schema, lambda sha256: state(sha256=sha256))
 
 
 def _refuse_existing(path: Path, force: bool) -> None:

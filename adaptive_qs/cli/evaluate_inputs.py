@@ -94,7 +94,10 @@ class Question:
 
 
 def read_question(
-    files: Files, spec: Path | Sequence[int] | None, rules: Sequence[str] | None
+    files: Files,
+    spec: Path | Sequence[int] | None,
+    rules: Sequence[str] | None,
+    max_memory: str | None = None,
 ) -> Question:
     """Read all files but the tables.
 
@@ -103,6 +106,7 @@ def read_question(
         spec: a workload file, or the numbers of attributes of the marginals that matter;
             None for the default.
         rules: as they were written.
+        max_memory: ceiling of the process's memory while a release is read.
 
     Raises:
         InputError: a file or a rule cannot be read, or does not fit the schema; the tables are
@@ -115,7 +119,7 @@ def read_question(
     from adaptive_qs.synthesizer.pipeline import resolve_workload
 
     released = _released(files)
-    schema = Schema.load(files.schema)
+    schema = Schema.load(files.schema, max_memory)
     if isinstance(spec, Path):
         workload, queries = load_compared(spec, schema.domain())
     else:
@@ -125,7 +129,7 @@ def read_question(
         workload,
         queries,
         [parse_rule(text, schema) for text in rules or ()],
-        find_promise(files.release, files.synthetic, schema),
+        find_promise(files.release, files.synthetic, schema, max_memory),
         released,
     )
 

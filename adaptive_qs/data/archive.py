@@ -163,7 +163,7 @@ class ArchiveReader:
         return [piece.reshape(shape) for piece, shape in zip(pieces, shapes)]
 
     def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
-        """Piece by piece: whatever the member says of its size, no more is unpacked than is read."""
+        """Piece by piece: whatever a member says of its size, no more is unpacked than is read."""
         with self._zip.open(member) as file:
             yield from iter(partial(file.read, _PIECE), b"")
 

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.attack.game import Promise
-from adaptive_qs.jsonfile import read_json
-from adaptive_qs.release.beside import manifest_path
+from adaptive_qs.release.beside import manifest_path, read_beside
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.statement import Statement
@@ -38,7 +37,12 @@ class Promised:
         return self.release.manifest if isinstance(self.release, Bundle) else self.release
 
 
-def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promised:
+def find_promise(
+    release: Path | None,
+    synthetic: Path,
+    schema: Schema,
+    max_memory: int | str | None = None,
+) -> Promised:
     """The promise of a release bundle, or else of the statement beside the synthetic table.
 
     The promise is that of what was spent, which may be less than the budget. Where part of δ was
@@ -50,12 +54,14 @@ def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promi
         release: the bundle, if one was named.
         synthetic: the table.
         schema: of it, as it is compared.
+        max_memory: ceiling of the process's memory while it is read.
 
     Raises:
         InputError: the bundle cannot be read, or was made with another schema.
+        ResourceExceeded: reading it would take more memory.
     """
     if release is not None:
-        bundle = Bundle.load(release)
+        bundle = Bundle.load(release, max_memory)
         if bundle.manifest.schema_fingerprint != schema.fingerprint:
             raise InputError(
                 f"{release}: was made with another schema: name the release that the synthetic "
@@ -71,7 +77,7 @@ def find_promise(release: Path | None, synthetic: Path, schema: Schema) -> Promi
             "beside the synthetic table",
         )
     try:
-        content = read_json(beside, InputError)
+        content = read_beside(beside, max_memory)
         known = {key: value for key, value in content.items() if key in Manifest.model_fields}
         statement = Manifest.model_validate(known)
     except (InputError, AttributeError, ValidationError):

@@ -11,9 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
 
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 
-
 MOST_DIGITS = 1_000
-"""Of a numerator or denominator: floats have at most 767, products of sizes of domains far fewer."""
+"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
 LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
 """Between them lies every charge that can be drawn, and floats hold all their squares."""
 

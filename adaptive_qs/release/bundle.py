@@ -36,6 +36,11 @@ from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
 
 MANIFEST, CHARGES = "manifest.json", "ledger.json"
+MEMBERS = (
+    MANIFEST, "schema.json", "workload.json", CHARGES, "record.json", "reference.npy",
+    "residuals.npy",
+)  # fmt: skip
+"""What a program reads; everything else follows from it."""
 STATEMENT = "statement.md"
 """The member for people, rendered from the manifest; loading does not need it."""
 PAGE = "page.html"

@@ -121,9 +121,7 @@ class Statement(BaseModel):
     def _check(self) -> Self:
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
-        promised = guarantee_of(
-            self.rho, self.epsilon, self.delta, self.delta_spent, self.mu
-        )
+        promised = guarantee_of(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
         if self.guarantee not in ("", promised):
             raise ValueError("the guarantee in words is not that of the figures")
         object.__setattr__(self, "guarantee", promised)
