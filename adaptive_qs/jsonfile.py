@@ -9,6 +9,7 @@ rounds over marginals of six attributes with their charges half a million object
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -107,7 +108,11 @@ def parse_json(text: str) -> Any:
         RecursionError: it is nested too deeply.
     """
     return json.loads(
-        text, object_pairs_hook=_distinct, parse_constant=_no_constant, parse_int=_integer
+        text,
+        object_pairs_hook=_distinct,
+        parse_constant=_no_constant,
+        parse_int=_integer,
+        parse_float=_finite,
     )
 
 
@@ -216,6 +221,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"key {twice!r} occurs twice: keep one")
     return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return _no_constant(text) if math.isinf(value) else value
 
 
 def _no_constant(name: str) -> float:

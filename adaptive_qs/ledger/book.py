@@ -239,7 +239,7 @@ class LedgerBook:
     def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
         """Record that this ledger is a copy, and what was released since it was made.
 
-        Releases that it has are left out, and so is one that is given twice. Of the others all of
+        Releases that it has are left out, and what is of one run counts once. Of the others all of
         the cost is counted, also where it exceeds the total, and a run of theirs that is still open
         in the copy is closed. Mark and anchor begin anew.
 
@@ -255,20 +255,20 @@ class LedgerBook:
             LedgerError: the ledger cannot be written, or a process works on one of these runs.
         """
         with self._store.writing():
-            lost = []
+            lost: dict[Place, Recovered] = {}
             for release in releases:
                 place = Place(self.identity, release.run, release.releases, release.hash)
-                if release not in lost and not self.has(place) and not self.recovered(place):
-                    lost.append(release)
+                if not self.has(place) and not self.recovered(place):
+                    lost[place] = release if place not in lost else lost[place].joined(release)
             open_runs = self._store.open_runs()
-            for run in dict.fromkeys(release.run for release in lost):
+            for run in dict.fromkeys(place.run for place in lost):
                 if run in open_runs:
                     self._close_idle(run)
             entry = Restored(
                 held=Price.of(self.held),
                 reached=self._store.reached,
                 confirmed=confirmed,
-                releases=tuple(lost),
+                releases=tuple(lost.values()),
                 stated=Price.of(stated),
             )
             entry = entry.model_copy(update={"held": Price.of(self.held + entry.cost)})

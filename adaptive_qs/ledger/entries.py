@@ -114,6 +114,15 @@ class Recovered(BaseModel):
     digests: dict[str, Digest]
     """SHA-256 of its parts, as for :class:`Published`."""
 
+    def joined(self, other: Recovered) -> Recovered:
+        """The same release by two of its files: the parts of both, at the larger price."""
+        price = Price(
+            rho_units=max(self.price.rho_units, other.price.rho_units),
+            delta_units=max(self.price.delta_units, other.price.delta_units),
+        )
+        update = {"price": price, "digests": other.digests | self.digests}
+        return self.model_copy(update=update)
+
 
 class Restored(_Body):
     """The ledger is a copy, put back by its owner."""

@@ -104,9 +104,9 @@ class Store:
             ) from None
         except sqlite3.Error as error:
             raise explanation(target, error) from None
-        store = cls(target, anchor)
-        store.catch_up()
-        return store
+        if anchor is not None:
+            anchor.write(Mark(row.number, row.hash))
+        return cls(target, anchor)
 
     def close(self) -> None:
         """Close the file."""
