@@ -36,7 +36,7 @@ class Manifest(Statement):
     """The privacy statement and the public parameters of a release."""
 
     kind: Literal["tables"] = "tables"
-    watched_cells: Annotated[int, Field(ge=0, le=2**62)]
+    watched_cells: Annotated[int, Field(ge=0, le=2**26)]
     """Most cells of the marginals watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1, le=2**62)]
     """Most rows of a table whose number of rows is not asked for."""

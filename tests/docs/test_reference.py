@@ -20,6 +20,7 @@ FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out"}
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
 MODELS = ["--target", "reason", "--control", "control.csv", "--rule", "reason determines insured"]
+LEDGERS = "v.ledger", "w.ledger"
 RUNS = {
     "plan": [["plan", *MADE]],
     "synthesize": [
@@ -36,8 +37,11 @@ RUNS = {
         [*COMPARED, *MODELS],
         [*COMPARED, "--workload", "ranges.json"],
     ],
-    "ledger show": [["ledger", "show", "--ledger", "v.ledger", "--json"]],
-    "ledger verify": [["ledger", "verify", "--ledger", "v.ledger", "--json"]],
+    "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
+    "ledger verify": [
+        ["ledger", "verify", "--ledger", "v.ledger", "--json", "--release", name]
+        for name in ("l.zip", "l.csv")
+    ],
     "audit": [["audit", *MADE, "--pairs", "1"]],
 }
 
@@ -74,7 +78,9 @@ def printed(tmp_path_factory):
     reader.shell(f"{make}; {make} --seed 2 --out control.csv; cp docs/example/schema.json .")
     ranges = {"version": 1, "parts": [{"attributes": [["age"]], "queries": "range"}]}
     (reader.folder / "ranges.json").write_text(json.dumps(ranges))
-    reader.program(["ledger", "create", "--ledger", "v.ledger", "--epsilon", "3"])
+    for name in LEDGERS:
+        reader.program(["ledger", "create", "--ledger", name, "--epsilon", "3"])
+    reader.program(["ledger", "restore", "--ledger", "w.ledger", "--rho", "0.01"])
     found = {}
     for command, calls in RUNS.items():
         found[command] = set()
