@@ -20,12 +20,13 @@ FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out"}
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
 MODELS = ["--target", "reason", "--control", "control.csv", "--rule", "reason determines insured"]
+KEPT = ["--release", "l.zip", "--out", "lt.csv"]
 LEDGERS = "v.ledger", "w.ledger"
 RUNS = {
     "plan": [["plan", *MADE]],
     "synthesize": [
         ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
-        ["synthesize", "visits.csv", *MADE, "--release", "l.zip", "--ledger", "v.ledger"],
+        ["synthesize", "visits.csv", *MADE, *KEPT, "--ledger", "v.ledger"],
     ],
     "sample": [["sample", "r.zip", "--out", "s.csv", "--json"]],
     "answer": [
@@ -40,7 +41,7 @@ RUNS = {
     "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
     "ledger verify": [
         ["ledger", "verify", "--ledger", "v.ledger", "--json", "--release", name]
-        for name in ("l.zip", "l.csv")
+        for name in ("l.zip", "l.csv", "lt.csv")
     ],
     "audit": [["audit", *MADE, "--pairs", "1"]],
 }
@@ -80,7 +81,10 @@ def printed(tmp_path_factory):
     (reader.folder / "ranges.json").write_text(json.dumps(ranges))
     for name in LEDGERS:
         reader.program(["ledger", "create", "--ledger", name, "--epsilon", "3"])
-    reader.program(["ledger", "restore", "--ledger", "w.ledger", "--rho", "0.01"])
+    reader.shell("mkdir copy && cp w.ledger w.ledger.mark copy")
+    reader.program(["answer", "visits.csv", *MADE, "--out", "lost.csv", "--ledger", "w.ledger"])
+    reader.shell("rm -f w.ledger* && cp copy/* .")
+    reader.program(["ledger", "restore", "--ledger", "w.ledger", "--release", "lost.csv"])
     found = {}
     for command, calls in RUNS.items():
         found[command] = set()
