@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+LOGGED = "entry committed, before the mark"
 RESERVED = "budget reserved"
 CHARGED = "charged, before the draw"
 DRAWN = "drawn, before the commit"
 COMMITTED = "committed, before the answer is seen"
 MEASURED = "everything measured"
+PUBLISHED = "digests committed, before an output has its name"
 WRITTEN = "output written, before it is synced"
 SYNCED = "output synced, before its name"
 NAMED = "output named, before its folder is synced"
@@ -16,7 +18,8 @@ DELIVERED = "outputs in place, before the run is closed"
 CLOSED = "run closed"
 
 FAULTS = (
-    RESERVED, CHARGED, DRAWN, COMMITTED, MEASURED, WRITTEN, SYNCED, NAMED, DELIVERED, CLOSED,
+    LOGGED, RESERVED, CHARGED, DRAWN, COMMITTED, MEASURED, PUBLISHED, WRITTEN, SYNCED, NAMED,
+    DELIVERED, CLOSED,
 )  # fmt: skip
 """All of them, in the order in which a run reaches them first."""
 

@@ -41,6 +41,35 @@ def memory_bytes(ceiling: int | str | None) -> int:
     return size
 
 
+class MemoryAllowance:
+    """Memory that reading files of others may take, the process itself left out.
+
+    Args:
+        ceiling: of the process's memory, as for :func:`memory_bytes`.
+
+    Raises:
+        InputError: it is not a positive size.
+    """
+
+    def __init__(self, ceiling: int | str | None = None) -> None:
+        self._ceiling = memory_bytes(ceiling)
+        self._needed = PROCESS_BYTES
+
+    def claim(self, size: int) -> None:
+        """Count memory that is about to be taken.
+
+        Raises:
+            ResourceExceeded: with all that was claimed before it exceeds the ceiling.
+        """
+        self._needed += size
+        if self._needed > self._ceiling:
+            raise ResourceExceeded(
+                f"needs about {self._needed + 2**19 >> 20:,} MB to be read, more than the "
+                f"{self._ceiling / 2**20:,.0f} MB there are: raise --max-memory, if you trust its "
+                "source"
+            )
+
+
 def refuse_rows(num_rows: int, most_rows: int, ceiling: int, what: str) -> None:
     """Refuse a table that does not fit the memory set aside for rows.
 

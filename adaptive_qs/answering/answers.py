@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ from adaptive_qs.privacy.budget import Ledger, float_above
 from adaptive_qs.privacy.events import Event
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.beside import (
+    ANSWERS,
+    digest_of_statement,
     manifest_path,
     of_interrupted_run,
     with_manifest,
     write_manifest,
 )
+from adaptive_qs.release.bundle import MANIFEST
 from adaptive_qs.release.statement import LedgerEntry
 
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
@@ -176,8 +180,9 @@ class Answers:
             check_new(file, force or mine)
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
-                batches = self._stated(self.batches(confidence), path, confidence)
-                count = write_batches(batches, self.arrow_schema, path, REPEATING)
+                batches = self.batches(confidence)
+                sealed = partial(self._state, path, confidence)
+                count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
             self.close()
         return count
 
@@ -194,12 +199,11 @@ class Answers:
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
 
-    def _stated(
-        self, batches: Iterator[pa.RecordBatch], path: str | Path, confidence: float
-    ) -> Iterator[pa.RecordBatch]:
-        """The batches; the statement is written before the file of the answers appears."""
-        yield from batches
-        write_manifest(self.statement(confidence), path)
+    def _state(self, path: str | Path, confidence: float, sha256: str) -> None:
+        """Write the statement, before the file of the answers, which is whole, has its name."""
+        statement = self.statement(confidence)
+        self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS: sha256})
+        write_manifest(statement, path, sha256=sha256)
 
     def close(self) -> None:
         """Say that the answers are safe: a ledger no longer keeps them.

@@ -72,7 +72,7 @@ def plan(
     """
     if epsilon is None and rho is None and cost is None:
         cost = 1.0
-    described = resolve_schema(schema)
+    described = resolve_schema(schema, max_memory=max_memory)
     target = _target(described, epsilon, delta, rho, cost)
     learning = preprocessing_cost(described, target.budget, learning_share)
     domain = described.widest_domain()
@@ -99,6 +99,7 @@ def answer(
     insecure_seed: int | None = None,
     ledger: str | Path | None = None,
     resume: bool = False,
+    anchor: str | Path | None = None,
     unreviewed_schema: bool = False,
     progress: PhaseProgress | None = None,
 ) -> Answers:
@@ -121,6 +122,8 @@ def answer(
         ledger: path of the data set's ledger, which counts the budget over all runs; without one
             it is counted in memory. Answers are kept in the ledger until they are written.
         resume: go on with the interrupted run in the ledger that was asked for the same.
+        anchor: how far the ledger must have come: a file on another volume, which is brought
+            forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
             promise does not cover what it tells, and the privacy statement says so.
 
@@ -134,7 +137,7 @@ def answer(
     Warns:
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
     """
-    described = resolve_schema(schema, data)
+    described = resolve_schema(schema, data, max_memory)
     check_reviewed(described, unreviewed_schema)
     target = _target(described, epsilon, delta, rho, cost)
     entropy: EntropySource = SystemEntropy()
@@ -148,7 +151,7 @@ def answer(
     if is_unreviewed(described):
         warnings.warn(UNREVIEWED, stacklevel=2)
     learning = preprocessing_cost(described, target.budget, learning_share)
-    session = Session(ledger, resume, target.budget)
+    session = Session(ledger, resume, target.budget, anchor)
     clock = PhaseClock(progress)
     limits = BatchLimits.of(described.widest_domain(), max_memory, jobs)
     planner = Planner.of(workload, mechanism, gap, limits, bases, clock)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.answering.target import BatchTarget
@@ -21,7 +21,7 @@ from adaptive_qs.privacy.transcript import Record, Transcript
 from adaptive_qs.release.fact import NonNegative, total_cost
 from adaptive_qs.release.facts import ANSWERS, facts_of
 from adaptive_qs.release.paid import mechanisms_of
-from adaptive_qs.release.statement import Hex, LedgerEntry, Positive, Statement
+from adaptive_qs.release.statement import Hex, LedgerEntry, Loss, Statement
 from adaptive_qs.workload.digest import workload_digest
 
 _BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
@@ -32,7 +32,7 @@ class Charges(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    times: Annotated[int, Field(ge=1)]
+    times: Annotated[int, Field(ge=1, le=2**62)]
     charge: Record
 
     @property
@@ -55,13 +55,13 @@ class AnswersManifest(Statement):
     workload: Hex
     """SHA-256 of what was asked."""
     queries: Annotated[int, Field(ge=1)]
-    cost: Positive
+    cost: Loss
     """Privacy cost β = 2ρ of He et al.: the budget."""
     expected_rmse: NonNegative
     """Planned without data (rows)."""
     lower_bound_rmse: NonNegative
     """No mechanism of the same kind has a smaller one (rows)."""
-    charges: tuple[Charges, ...]
+    charges: Annotated[tuple[Charges, ...], FailFast()]
     """Every charge, those with equal parameters together."""
 
     @property

@@ -49,6 +49,7 @@ def answer(
     insecure_seed: options.InsecureSeed = None,
     ledger: options.Ledger = None,
     resume: options.Resume = False,
+    anchor: options.Anchor = None,
     unreviewed_schema: options.UnreviewedSchema = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
@@ -79,10 +80,10 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
-    check_distinct(beside(out), [data, schema, workload, *companions(ledger)])
+    check_distinct(beside(out), [data, schema, workload, *companions(ledger, anchor)])
     from adaptive_qs.release.beside import of_interrupted_run
 
-    check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
+    check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.planning import DEFAULT_GAP
@@ -91,7 +92,7 @@ def answer(
     from adaptive_qs.data.schema import Schema
 
     interval_factor(confidence)
-    described = Schema.load(schema)
+    described = Schema.load(schema, max_memory)
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if is_unreviewed(described) and unreviewed_schema:
@@ -114,6 +115,7 @@ def answer(
             insecure_seed=insecure_seed,
             ledger=ledger,
             resume=resume,
+            anchor=anchor,
             unreviewed_schema=unreviewed_schema,
             progress=bars,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,13 @@ def check_file(path: Path, force: bool) -> None:
     check_new(path, force, "--force")
 
 
-def companions(ledger: Path | None) -> list[Path]:
-    """A ledger and the files beside it that belong to it."""
+def companions(ledger: Path | None, anchor: str | None = None) -> list[Path]:
+    """A ledger, the files beside it that belong to it, and its anchor."""
     if ledger is None:
         return []
-    return [ledger, *(Path(f"{ledger}{end}") for end in (".key", ".mark", "-wal", "-shm"))]
+    ends = (".key", ".mark", "-wal", "-shm")
+    anchors = [] if anchor is None else [Path(anchor)]
+    return [ledger, *(Path(f"{ledger}{end}") for end in ends), *anchors]
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
@@ -72,7 +75,8 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     """Write a table sampled from a release, with its privacy statement in a file beside it.
 
     Insecure noise is also stamped there. The statement tells the seed that the table was sampled
-    with and its number of rows, so that it can be made again, and every charge.
+    with and its number of rows, so that it can be made again, the SHA-256 of its file, and every
+    charge.
 
     Raises:
         InputError: a file cannot be written or removed.
@@ -85,5 +89,5 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
     charges = Transcript.of(release.events).model_dump(mode="json")["events"]
     sampling = {"seed": seed, "rows": table.num_rows}
     with with_manifest(path), stamped(path, release.manifest.stamp):
-        write_manifest(release.manifest, path, sampling=sampling, charges=charges)
-        write_table(table, path, release.schema)
+        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
+        write_table(table, path, release.schema, lambda sha256: state(sha256=sha256))

@@ -81,7 +81,7 @@ def audit(
     if epsilon is not None or rho is not None or delta is not None:
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
-    described = Schema.load(schema)
+    described = Schema.load(schema, max_memory)
     with progress_bars() as bars:
         report = run_audit(
             described,

@@ -104,10 +104,12 @@ def mechanism_line(plan: BatchPlan) -> Row:
 
 def privacy_line(target: BatchTarget) -> Row:
     """What it costs, in three measures."""
+    from adaptive_qs.privacy.neighbours import zcdp_name
+
     return (
         "privacy",
         f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost {target.cost:.6g}, "
-        f"rho {target.rho:.6g} (zCDP)",
+        f"rho {target.rho:.6g} ({zcdp_name(float(target.budget.delta))})",
     )
 
 

@@ -50,6 +50,7 @@ def evaluate(
     report: evaluate_options.Report = None,
     force: options.Force = False,
     as_json: options.Json = False,
+    max_memory: options.ReadMemory = None,
     workers: options.Workers = None,
 ) -> None:
     """Compare a synthetic table with the true one; the result is for the owner only.
@@ -71,7 +72,7 @@ def evaluate(
     from adaptive_qs.machine import plan_workers
 
     threads = plan_workers(workers)
-    question = read_question(files, spec, rule)
+    question = read_question(files, spec, rule, max_memory)
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         found = _compare(files, question, settings, seed, threads, clock)

@@ -93,7 +93,10 @@ class Question:
 
 
 def read_question(
-    files: Files, spec: Path | Sequence[int] | None, rules: Sequence[str] | None
+    files: Files,
+    spec: Path | Sequence[int] | None,
+    rules: Sequence[str] | None,
+    max_memory: str | None = None,
 ) -> Question:
     """Read all files but the tables.
 
@@ -102,6 +105,7 @@ def read_question(
         spec: a workload file, or the numbers of attributes of the marginals that matter;
             None for the default.
         rules: as they were written.
+        max_memory: ceiling of the process's memory while a release is read.
 
     Raises:
         InputError: a file or a rule cannot be read, or does not fit the schema; the tables are
@@ -113,14 +117,14 @@ def read_question(
     from adaptive_qs.evaluation.rules import parse_rule
 
     released = _released(files)
-    schema = Schema.load(files.schema)
+    schema = Schema.load(files.schema, max_memory)
     workload, queries = resolve_compared(spec, schema.domain())
     return Question(
         schema,
         workload,
         queries,
         [parse_rule(text, schema) for text in rules or ()],
-        find_promise(files.release, files.synthetic, schema),
+        find_promise(files.release, files.synthetic, schema, max_memory),
         released,
     )
 

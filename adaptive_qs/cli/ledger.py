@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import check_distinct, check_file, companions
-from adaptive_qs.cli.ledger_summary import cost_words, ledger_json, ledger_lines, run_columns
+from adaptive_qs.cli.ledger_summary import (
+    cost_words,
+    ledger_json,
+    ledger_lines,
+    restored_words,
+    run_columns,
+)
 from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows
 from adaptive_qs.errors import InputError
 
-if TYPE_CHECKING:
-    from adaptive_qs.ledger.book import LedgerBook
-
 ledger_app = typer.Typer(
-    help="Count the budget of a data set over all runs: set its total, show, verify, export.",
+    help="Count the budget of a data set over all runs: set its total, show, verify, export, "
+    "restore.",
     no_args_is_help=True,
 )
 
@@ -54,6 +58,37 @@ TotalRho = Annotated[
         parser=options.double,
     ),
 ]
+Lost = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--release",
+        metavar="FILE",
+        help="A bundle, answers or a table with its .manifest.json, released since the copy was "
+        "made; repeat it for more.",
+        show_default=False,
+    ),
+]
+LostRho = Annotated[
+    float | None,
+    typer.Option(
+        "--rho",
+        metavar="R",
+        help="What else was spent since (zCDP), where no file tells.",
+        show_default=False,
+    ),
+]
+LostDelta = Annotated[
+    float,
+    typer.Option(
+        "--discovery-delta",
+        metavar="D",
+        help="Part of delta that was spent since on discovery. (Default: 0.)",
+        show_default=False,
+    ),
+]
+Nothing = Annotated[
+    bool, typer.Option("--none", help="Nothing was released since the copy was made.")
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
 ]
@@ -62,8 +97,24 @@ Bundle = Annotated[
     typer.Option(
         "--release",
         metavar="FILE",
-        help="A release bundle, or the .manifest.json beside a table: check also that it stands in "
-        "this ledger.",
+        help="A release bundle, answers or a table with the .manifest.json beside it: check also "
+        "that it is what a run of this ledger handed over.",
+    ),
+]
+Anchor = Annotated[
+    str | None,
+    typer.Option(
+        "--anchor",
+        metavar="FILE",
+        help="How far the ledger must have come: a file on another volume, or its newest entry as "
+        "ledger show prints it.",
+        show_default=False,
+    ),
+]
+AnchorFile = Annotated[
+    str | None,
+    typer.Option(
+        "--anchor", metavar="FILE", help="Anchor to make, on another volume.", show_default=False
     ),
 ]
 
@@ -75,27 +126,30 @@ def create(
     delta: options.Delta = None,
     rho: TotalRho = None,
     discovery_delta: DiscoveryDelta = 0.0,
+    anchor: AnchorFile = None,
 ) -> None:
     """Make a ledger with the total that all runs on a data set may spend together.
 
     The total is set once. A secret key, by which a resumed run recognises its table, will lie
-    beside the ledger in FILE.key.
+    beside the ledger in FILE.key. An anchor tells of the ledger where it, its mark and their copies
+    do not reach: give it to every run.
     """
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.total import Total
 
     total = Total.of(epsilon, delta, rho, discovery_delta)
-    book = LedgerBook.create(path, total.limit, total.declared)
+    check_distinct([None if anchor is None else Path(anchor)], companions(path))
+    book = LedgerBook.create(path, total.limit, total.declared, anchor)
     emit(f"{path}: {cost_words(book, book.limit)} for all runs together")
 
 
 @ledger_app.command("show")
-def show(ledger: LedgerFile = None, as_json: options.Json = False) -> None:
-    """Show the total, what is left, and what each run spent."""
+def show(ledger: LedgerFile = None, anchor: Anchor = None, as_json: options.Json = False) -> None:
+    """Show the total, what is left, what each run spent, and the newest entry (head)."""
     from adaptive_qs.ledger.book import LedgerBook
 
-    book = LedgerBook(_named(ledger))
+    book = LedgerBook(_named(ledger), anchor)
     runs = book.runs()
     if as_json:
         emit_json(ledger_json(book, runs))
@@ -110,20 +164,36 @@ def show(ledger: LedgerFile = None, as_json: options.Json = False) -> None:
 
 @ledger_app.command("verify")
 def verify(
-    ledger: LedgerFile = None, release: Bundle = None, as_json: options.Json = False
+    ledger: LedgerFile = None,
+    release: Bundle = None,
+    anchor: Anchor = None,
+    as_json: options.Json = False,
+    max_memory: options.ReadMemory = None,
 ) -> None:
-    """Check every entry: the hashes, the costs from what was run, the sums, the kept answers."""
+    """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
+
+    Of a release: its charges, the digests of its parts, and that what is for people follows from
+    what is for programs.
+    """
+    from adaptive_qs.audit.released import read_released
     from adaptive_qs.ledger.book import LedgerBook
 
-    book = LedgerBook(_named(ledger))
+    book = LedgerBook(_named(ledger), anchor)
     entries = book.verify()
+    unchecked: tuple[str, ...] = ()
     if release is not None:
-        _check_release(book, release)
+        found = read_released(release, max_memory)
+        found.check(book)
+        unchecked = found.unchecked
     if as_json:
-        emit_json({"ledger": book.identity, "entries": entries, "sound": True})
-    else:
-        placed = "" if release is None else f"; {release} stands in it"
-        emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}")
+        content = {"ledger": book.identity, "entries": entries, "sound": True}
+        if release is not None:
+            content |= {"release": str(release), "unchecked": list(unchecked)}
+        emit_json(content)
+        return
+    placed = "" if release is None else f"; {release} stands in it"
+    left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
+    emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
 @ledger_app.command("export")
@@ -133,6 +203,7 @@ def export(
         Path | None, typer.Option("--out", metavar="FILE", help="Where to write, as JSON.")
     ] = None,
     force: options.Force = False,
+    anchor: Anchor = None,
 ) -> None:
     """Write all entries as JSON, for auditors: without the key and the noisy answers."""
     from adaptive_qs.data.files import atomic_writer
@@ -141,9 +212,9 @@ def export(
 
     path = _named(ledger)
     if out is not None:
-        check_distinct([out], companions(path))
+        check_distinct([out], companions(path, anchor))
         check_file(out, force)
-    text = exported(LedgerBook(path))
+    text = exported(LedgerBook(path, anchor))
     if out is None:
         emit(text)
         return
@@ -153,7 +224,7 @@ def export(
 
 
 @ledger_app.command("close")
-def close(ledger: LedgerFile = None, run: RunNumber = None) -> None:
+def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = None) -> None:
     """Give up an interrupted run: what it has not spent may be spent by others.
 
     Its noisy answers are forgotten, and it cannot be resumed.
@@ -163,26 +234,72 @@ def close(ledger: LedgerFile = None, run: RunNumber = None) -> None:
     path = _named(ledger)
     if run is None:
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
-    book = LedgerBook(path)
+    book = LedgerBook(path, anchor)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {cost_words(book, book.limit - book.held)} left")
+    emit(f"{path}: run {run} is closed; {cost_words(book, book.left)} left")
+
+
+@ledger_app.command("anchor")
+def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
+    """Make an anchor of a ledger that has none.
+
+    Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
+    twice. The anchor, on another volume, shows it to every command that is given it.
+    """
+    from adaptive_qs.ledger.book import LedgerBook
+
+    path = _named(ledger)
+    if anchor is None:
+        raise InputError("no --anchor was given: name a file on another volume")
+    check_distinct([Path(anchor)], companions(path))
+    book = LedgerBook(path)
+    book.anchor(anchor)
+    emit(f"{anchor}: written; give it to every run with --anchor")
+
+
+@ledger_app.command("restore")
+def restore(
+    ledger: LedgerFile = None,
+    release: Lost = None,
+    rho: LostRho = None,
+    discovery_delta: LostDelta = 0.0,
+    nothing: Nothing = False,
+    anchor: Anchor = None,
+    max_memory: options.ReadMemory = None,
+) -> None:
+    """After putting back a copy of a ledger: count what was released since the copy was made.
+
+    Without --release, --rho or --none it only locks the ledger, so that no run is taken until they
+    are given. Releases that the copy has are not counted again.
+    """
+    from adaptive_qs.audit.released import read_released
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.privacy.events import Cost
+    from adaptive_qs.privacy.parameters import positive_number
+
+    path = _named(ledger)
+    if nothing and (release or rho is not None or discovery_delta):
+        raise InputError("--none was given together with what was released: give one of them")
+    if not 0 <= discovery_delta < 1:
+        raise InputError(f"--discovery-delta is {discovery_delta!r}: give a number from 0 to 1")
+    if rho is not None:
+        positive_number("rho", rho)
+    stated = Cost.covering(rho or 0.0, discovery_delta)
+    found = [read_released(file, max_memory) for file in release or ()]
+    book = LedgerBook(path, anchor, restoring=True)
+    lost = [one.recovered(book.identity) for one in found]
+    confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
+    entry = book.restore(lost, stated, confirmed)
+    if entry.confirmed:
+        emit(f"{path}: {restored_words(book, entry)}; {cost_words(book, book.left)} left")
+        return
+    emit(
+        f"{path}: locked: say what was released since this copy was made, by --release for each "
+        "file, --rho for what else was spent, or --none"
+    )
 
 
 def _named(ledger: Path | None) -> Path:
     if ledger is None:
         raise InputError("no --ledger was given: name the file of the ledger")
     return ledger
-
-
-def _check_release(book: LedgerBook, path: Path) -> None:
-    from adaptive_qs.privacy.budget import Place
-    from adaptive_qs.release.beside import read_place
-
-    place = read_place(path)
-    if place is None:
-        raise InputError(f"{path}: was made without a ledger: nothing to compare")
-    if not book.has(Place(**place.model_dump())):
-        raise InputError(
-            f"{path}: is not in this ledger as it says: it belongs to another ledger, or the "
-            "ledger was changed after it"
-        )

@@ -8,6 +8,7 @@ from adaptive_qs.cli.output import Row
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.ledger.overview import RunState
     from adaptive_qs.ledger.session import Closing
     from adaptive_qs.privacy.events import Cost
@@ -17,7 +18,7 @@ def closing_lines(closed: Closing | None) -> list[Row]:
     """Which run of which ledger it was, and what is left there."""
     if closed is None:
         return []
-    left = f"rho {float(closed.left.rho):.6g} (zCDP) left"
+    left = f"{_rho_words(closed.left)} left"
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
@@ -25,7 +26,12 @@ def closing_json(closed: Closing | None) -> dict[str, Any] | None:
     """The same for scripts; None without a ledger."""
     if closed is None:
         return None
-    return {"path": str(closed.path), "run": closed.run, "rho_left": float(closed.left.rho)}
+    return {
+        "path": str(closed.path),
+        "run": closed.run,
+        "rho_left": float(closed.left.rho),
+        "head": closed.head,
+    }
 
 
 def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
@@ -35,8 +41,10 @@ def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
     lines = [
         ("total", cost_words(book, book.limit)),
         ("counted", cost_words(book, book.held)),
-        ("left", cost_words(book, book.limit - book.held)),
+        ("left", cost_words(book, book.left)),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
+        ("head", book.head),
+        *_restored_lines(book),
     ]
     open_runs = [str(run.number) for run in runs if run.state == "open"]
     if open_runs:
@@ -45,6 +53,25 @@ def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
         )
     if any(run.insecure for run in runs):
         lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
+    return lines
+
+
+def restored_words(book: LedgerBook, entry: Restored) -> str:
+    """What was counted when a copy was put back."""
+    if not entry.confirmed:
+        return "a copy was put back; nobody had said what was released since"
+    counted = [f"{len(entry.releases):,} lost release{'' if len(entry.releases) == 1 else 's'}"]
+    if entry.stated.cost().rho_units or entry.stated.cost().delta_units:
+        counted.append(f"{_rho_words(entry.stated.cost())} as stated")
+    return f"a copy was put back; counted: {' and '.join(counted)}, {cost_words(book, entry.cost)}"
+
+
+def _restored_lines(book: LedgerBook) -> list[Row]:
+    lines = [("restored", restored_words(book, entry)) for entry in book.restorations()]
+    if book.locked:
+        lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
+    if not book.held.fits(book.limit):
+        lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
     return lines
 
 
@@ -63,7 +90,7 @@ def cost_words(book: LedgerBook, cost: Cost) -> str:
     """A cost in zCDP, and as the ε that it implies at the ledger's δ."""
     from adaptive_qs.ledger.accounting import epsilon_at
 
-    words = f"rho {float(cost.rho):.6g} (zCDP)"
+    words = _rho_words(cost)
     delta = book.declared["delta"]
     epsilon = epsilon_at(cost, delta)
     if epsilon is not None:
@@ -71,6 +98,12 @@ def cost_words(book: LedgerBook, cost: Cost) -> str:
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
+
+
+def _rho_words(cost: Cost) -> str:
+    from adaptive_qs.privacy.neighbours import zcdp_name
+
+    return f"rho {float(cost.rho):.6g} ({zcdp_name(float(cost.delta))})"
 
 
 def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
@@ -82,7 +115,17 @@ def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
         "declared": dict(book.declared),
         "total": _cost_json(book, book.limit),
         "counted": _cost_json(book, book.held),
-        "left": _cost_json(book, book.limit - book.held),
+        "left": _cost_json(book, book.left),
+        "head": book.head,
+        "locked": book.locked,
+        "restored": [
+            {
+                "confirmed": entry.confirmed,
+                "releases": [release.run for release in entry.releases],
+                "counted": _cost_json(book, entry.cost),
+            }
+            for entry in book.restorations()
+        ],
         "runs": [
             {
                 "run": run.number,

@@ -175,6 +175,16 @@ Ledger = Annotated[
         _BUDGET,
     ),
 ]
+Anchor = Annotated[
+    str | None,
+    option(
+        "--anchor",
+        "FILE",
+        "How far the ledger must have come: a file on another volume, which is brought forward "
+        "with it, or its newest entry as ledger show prints it.",
+        _BUDGET,
+    ),
+]
 Resume = Annotated[
     bool,
     option(
@@ -260,6 +270,16 @@ MaxMemory = Annotated[
         "--max-memory",
         "SIZE",
         "Such as 3GB: a run that needs more is refused before any budget is spent.",
+        _MACHINE,
+        "three quarters of the machine's",
+    ),
+]
+ReadMemory = Annotated[
+    str | None,
+    option(
+        "--max-memory",
+        "SIZE",
+        "Such as 3GB: a release that needs more to be read is refused.",
         _MACHINE,
         "three quarters of the machine's",
     ),

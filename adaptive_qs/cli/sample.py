@@ -40,7 +40,7 @@ def sample(
         check_rows(rows)
     seed = chosen_seed(seed)
     threads = plan_workers(workers)
-    loaded = Release.load(release)
+    loaded = Release.load(release, max_memory)
     count = loaded.num_rows if rows is None else rows
     check_sample_rows(count, len(loaded.schema.columns), max_memory)
     if loaded.insecure:

@@ -92,7 +92,7 @@ class Outcome:
         rows += [
             ("release", str(self.bundle or "not kept (--release FILE would)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
-            ("budget", f"rho {manifest.rho:.6g} (zCDP), {_share(manifest)} spent"),
+            ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {_share(manifest)} spent"),
             *closing_lines(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", _measured(self.release)),

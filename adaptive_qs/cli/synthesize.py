@@ -42,6 +42,7 @@ def synthesize(
     insecure_seed: options.InsecureSeed = None,
     ledger: options.Ledger = None,
     resume: options.Resume = False,
+    anchor: options.Anchor = None,
     unreviewed_schema: options.UnreviewedSchema = False,
     out: options.Out = None,
     release: options.ReleaseOut = None,
@@ -75,13 +76,13 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
-    check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger)])
+    check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger, anchor)])
     from adaptive_qs.release.beside import of_interrupted_run
 
     if out is not None:
-        check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
+        check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
     if release is not None:
-        check_file(release, force or (resume and of_interrupted_run(release, ledger)))
+        check_file(release, force or (resume and of_interrupted_run(release, ledger, max_memory)))
 
     from adaptive_qs.clock import PhaseClock
     from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
@@ -91,7 +92,7 @@ def synthesize(
     from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
 
     sampling_seed = chosen_seed(insecure_seed if seed is None else seed)
-    described = Schema.load(schema)
+    described = Schema.load(schema, max_memory)
     job = Job.of(
         described,
         spec,
@@ -105,6 +106,7 @@ def synthesize(
         insecure_seed=insecure_seed,
         ledger=ledger,
         resume=resume,
+        anchor=anchor,
         unreviewed_schema=unreviewed_schema,
     )
     if rows is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +16,7 @@ from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import InputError
 from adaptive_qs.faults import NAMED, SYNCED, WRITTEN, reach
 
+_PIECE = 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,7 +30,7 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     target = Path(path)
     handle, temporary = _temporary(target)
     try:
-        with os.fdopen(handle, "wb") as file:  # open, and so locked, until it has its name
+        with os.fdopen(handle, "w+b") as file:  # open, and so locked, until it has its name
             yield file
             file.flush()
             reach(WRITTEN)
@@ -41,6 +44,16 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):  # the next writer of this file removes it
             temporary.unlink()
+
+
+def sealed_digest(file: BinaryIO) -> str:
+    """SHA-256 of all that was written to an open file, which is left at its end."""
+    file.flush()
+    file.seek(0)
+    digest = hashlib.sha256()
+    for piece in iter(partial(file.read, _PIECE), b""):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def remove_file(path: str | Path) -> None:

@@ -12,8 +12,13 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.progress import StepProgress
 
 
-def resolve_schema(schema: Any, table: Any = None) -> Schema:
+def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
     """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
+
+    Args:
+        schema: what was given.
+        table: the table, if there is one.
+        max_memory: ceiling of the process's memory while a release bundle is read.
 
     Raises:
         SchemaError: there is none, or it is not valid.
@@ -21,7 +26,7 @@ def resolve_schema(schema: Any, table: Any = None) -> Schema:
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, str | Path):
-        return Schema.load(schema)
+        return Schema.load(schema, max_memory)
     if schema is not None:
         return Schema.parse(schema)
     if isinstance(table, CodedTable):

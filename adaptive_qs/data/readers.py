@@ -9,19 +9,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-from zipfile import BadZipFile, ZipFile
 
 import narwhals as nw
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from adaptive_qs.data.archive import open_archive
 from adaptive_qs.data.csv_blocks import RowTooLong, as_continuation, one_ahead, row_blocks
 from adaptive_qs.data.kinds import PARQUET_MAGIC
 from adaptive_qs.data.objects import MixedCells, frame_cells
 from adaptive_qs.data.redaction import redacted
 from adaptive_qs.data.textfile import CheckedText, open_text, read_header, unreadable
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, InputError
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
@@ -91,9 +91,9 @@ def open_file(path: str | Path) -> Iterator[Source]:
 def _is_release(path: Path) -> bool:
     """Whether a zip archive has the members of a release bundle."""
     try:
-        with ZipFile(path) as archive:
-            return set(archive.namelist()) >= _RELEASE_MEMBERS
-    except (BadZipFile, OSError, ValueError, NotImplementedError):
+        with open_archive(path, "release bundle") as archive:
+            return set(archive.names) >= _RELEASE_MEMBERS
+    except InputError:
         return False
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import shlex
 import zipfile
-import zlib
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
@@ -20,7 +19,7 @@ from adaptive_qs.data.column import Text
 from adaptive_qs.data.kinds import is_table_file
 from adaptive_qs.data.private import PrivateColumn
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import SchemaError
+from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
 
 __all__ = ["AnyColumn", "Schema", "is_domain_sizes"]
@@ -123,13 +122,18 @@ class Schema(BaseModel):
             _refuse(error, content, source)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """Read a schema file, an mbi domain file, or the schema in a release bundle.
+
+        Args:
+            path: the file.
+            max_memory: ceiling of the process's memory while a bundle is read.
 
         Raises:
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
+            ResourceExceeded: reading the bundle would take more memory.
         """
-        return cls.parse(_content_of(path), str(path))
+        return cls.parse(_content_of(path, max_memory), str(path))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
@@ -209,7 +213,7 @@ def _column_label(content: Any, index: int) -> str:
     return f"column {name!r}" if isinstance(name, str) else f"column number {index + 1}"
 
 
-def _content_of(path: str | Path) -> Any:
+def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
     """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
     if is_table_file(path):
         raise SchemaError(
@@ -219,20 +223,15 @@ def _content_of(path: str | Path) -> Any:
     is_bundle = False
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)
-    return _bundled(path) if is_bundle else read_json(path, SchemaError)
+    return _bundled(path, max_memory) if is_bundle else read_json(path, SchemaError)
 
 
-def _bundled(path: str | Path) -> Any:
+def _bundled(path: str | Path, max_memory: int | str | None) -> Any:
+    from adaptive_qs.data.archive import open_archive
+
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(_MEMBER).file_size > MAX_BUNDLED_BYTES:
-                raise ValueError
-            return json.loads(archive.read(_MEMBER))
-    except (KeyError, ValueError, RecursionError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        with open_archive(path, "release bundle", max_memory) as archive:
+            return archive.json("schema.json")
+    except InputError:
         pass
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
-
-
-_MEMBER = "schema.json"
-MAX_BUNDLED_BYTES = 2**26
-"""Largest schema that is read from a release bundle."""

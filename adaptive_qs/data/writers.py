@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from adaptive_qs.data.column import ColumnBase
-from adaptive_qs.data.files import atomic_writer, check_writable
+from adaptive_qs.data.files import atomic_writer, check_writable, sealed_digest
 from adaptive_qs.data.moments import MomentColumn
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
@@ -44,11 +44,22 @@ def check_table_path(path: str | Path) -> None:
     check_writable(path)
 
 
-def write_table(table: pa.Table, path: str | Path, schema: Schema) -> None:
+def write_table(
+    table: pa.Table,
+    path: str | Path,
+    schema: Schema,
+    sealed: Callable[[str], None] | None = None,
+) -> None:
     """Write a decoded table as CSV or Parquet, by the suffix of the path.
 
     In CSV a missing value is the first missing marker of its column and moments are written in
     the column's format; in Parquet a missing value is null. The same table gives the same bytes.
+
+    Args:
+        table: with values of the declared types.
+        path: of the file.
+        schema: of the table.
+        sealed: told the SHA-256 of the whole file before it has its name.
 
     Raises:
         InputError: the suffix is unknown or the file cannot be written.
@@ -64,6 +75,8 @@ def write_table(table: pa.Table, path: str | Path, schema: Schema) -> None:
         else:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as compressed:
                 _write_csv(table, columns, compressed)
+        if sealed is not None:
+            sealed(sealed_digest(file))
 
 
 def _write_csv(

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.attack.game import Promise
-from adaptive_qs.jsonfile import read_json
-from adaptive_qs.release.beside import manifest_path
+from adaptive_qs.release.beside import manifest_path, read_beside
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.statement import Statement
@@ -39,7 +38,10 @@ class Promised:
 
 
 def find_promise(
-    release: str | Path | Bundle | None, synthetic: str | Path | None, schema: Schema
+    release: str | Path | Bundle | None,
+    synthetic: str | Path | None,
+    schema: Schema,
+    max_memory: int | str | None = None,
 ) -> Promised:
     """The promise of a release bundle, or else of the statement beside the synthetic table.
 
@@ -52,12 +54,14 @@ def find_promise(
         release: the bundle or its path, if one was named.
         synthetic: path of the table; None where it is no file.
         schema: of it, as it is compared.
+        max_memory: ceiling of the process's memory while it is read.
 
     Raises:
         InputError: the bundle cannot be read, or was made with another schema.
+        ResourceExceeded: reading it would take more memory.
     """
     if release is not None:
-        bundle = release if isinstance(release, Bundle) else Bundle.load(release)
+        bundle = release if isinstance(release, Bundle) else Bundle.load(release, max_memory)
         label = "the release" if isinstance(release, Bundle) else str(release)
         if bundle.manifest.schema_fingerprint != schema.fingerprint:
             raise InputError(
@@ -75,7 +79,7 @@ def find_promise(
             "beside the synthetic table",
         )
     try:
-        content = read_json(beside, InputError)
+        content = read_beside(beside, max_memory)
         known = {key: value for key, value in content.items() if key in Manifest.model_fields}
         statement = Manifest.model_validate(known)
     except (InputError, AttributeError, ValidationError):

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import LedgerError
+from adaptive_qs.ledger.wording import RESTORE
 
 FORMAT_VERSION = 1
 APPLICATION_ID = 0x61715F73
@@ -32,6 +33,8 @@ CREATE TABLE entries (
 CREATE UNIQUE INDEX releases ON entries (run, position) WHERE kind = 'released';
 CREATE UNIQUE INDEX reservations ON entries (run) WHERE kind = 'reserved';
 CREATE UNIQUE INDEX closings ON entries (run) WHERE kind = 'closed';
+CREATE INDEX publications ON entries (run) WHERE kind = 'published';
+CREATE INDEX restorations ON entries (number) WHERE kind = 'restored';
 CREATE TABLE outputs (
     run INTEGER, position INTEGER, part INTEGER, piece INTEGER, kind TEXT NOT NULL,
     data BLOB NOT NULL, PRIMARY KEY (run, position, part, piece)
@@ -120,9 +123,7 @@ def explanation(path: Path, error: sqlite3.Error) -> LedgerError:
     for prefix, words in _REASONS.items():
         if name.startswith(prefix):
             return LedgerError(f"{path}: {words}")
-    return LedgerError(
-        f"{path}: the ledger cannot be used ({name or 'unknown reason'}): restore a copy"
-    )
+    return LedgerError(f"{path}: the ledger cannot be used ({name or 'unknown reason'}): {RESTORE}")
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -143,10 +144,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     fresh = sqlite3.connect(":memory:")
     fresh.executescript(_TABLES)
     if _definitions(connection) != _definitions(fresh) or found != FORMAT_VERSION:
-        raise LedgerError(
-            f"{path}: is damaged before its first entry: restore a copy, and count as spent "
-            "whatever was released since it was made"
-        )
+        raise LedgerError(f"{path}: is damaged before its first entry: {RESTORE}")
     fresh.close()
 
 
@@ -165,8 +163,8 @@ _REASONS = {
     "SQLITE_READONLY": "the ledger or its folder is read-only: make both writable",
     "SQLITE_CANTOPEN": "the ledger cannot be opened: make it and its folder readable and writable",
     "SQLITE_PERM": "the ledger cannot be opened: make it and its folder readable and writable",
-    "SQLITE_NOTADB": "is not a ledger, or is damaged before its first entry: restore a copy",
+    "SQLITE_NOTADB": "is not a ledger, or is damaged before its first entry: " + RESTORE,
     "SQLITE_CONSTRAINT": "another process continued the same run: leave it to that one",
     "SQLITE_IOERR": "the disk refused to read or write the ledger: mend it and try again",
-    "SQLITE_CORRUPT": "is damaged: restore a copy, and count as spent whatever was released since",
+    "SQLITE_CORRUPT": f"is damaged: {RESTORE}",
 }

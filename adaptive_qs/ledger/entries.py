@@ -90,7 +90,60 @@ class Closed(_Body):
     """Whether its outputs were delivered."""
 
 
-Body = Opened | Reserved | Released | Closed
+class Published(_Body):
+    """What a run hands over, recorded before anybody has it."""
+
+    kind: Literal["published"] = "published"
+    run: Count
+    digests: dict[str, Digest]
+    """SHA-256 of each part: the members of a release bundle that a program reads, or the statement
+    and the file of answers."""
+
+
+class Recovered(BaseModel):
+    """A release of this ledger that a restored copy of it does not have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Count
+    releases: Count
+    hash: Digest
+    """Its place in the ledger that was lost, as it states it."""
+    price: Price
+    """What it says that it cost; all of it is counted here."""
+    digests: dict[str, Digest]
+    """SHA-256 of its parts, as for :class:`Published`."""
+
+    def joined(self, other: Recovered) -> Recovered:
+        """The same release by two of its files: the parts of both, at the larger price."""
+        price = Price(
+            rho_units=max(self.price.rho_units, other.price.rho_units),
+            delta_units=max(self.price.delta_units, other.price.delta_units),
+        )
+        update = {"price": price, "digests": other.digests | self.digests}
+        return self.model_copy(update=update)
+
+
+class Restored(_Body):
+    """The ledger is a copy, put back by its owner."""
+
+    kind: Literal["restored"] = "restored"
+    reached: Count
+    """Newest entry that the ledger had come to for certain; 0 where nothing tells."""
+    confirmed: bool
+    """Whether the owner said what was released since the copy was made; no run is taken before."""
+    releases: tuple[Recovered, ...]
+    """Of those, the ones that the copy does not have."""
+    stated: Price
+    """What else the owner counts as spent."""
+
+    @property
+    def cost(self) -> Cost:
+        """All that this entry counts as spent."""
+        return sum((release.price.cost() for release in self.releases), self.stated.cost())
+
+
+Body = Opened | Reserved | Released | Published | Closed | Restored
 
 _BODIES: TypeAdapter[Body] = TypeAdapter(Annotated[Body, Field(discriminator="kind")])
 

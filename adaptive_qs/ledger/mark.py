@@ -6,12 +6,16 @@ and paid again. So the number and hash of the newest entry are also kept here, b
 what that entry released; a ledger that does not reach them is damaged.
 
 Two records take turns, each with a checksum: a crash while one is written leaves the other.
+
+Whoever restores ledger and mark together from one copy turns both back, and neither tells. An
+anchor is a second mark on another volume, or the newest entry as it was printed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +23,7 @@ from adaptive_qs.data.partial import create_partial, sync_folder
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger.chain import START
 from adaptive_qs.ledger.locks import locked
+from adaptive_qs.ledger.wording import RESTORE
 
 _RECORD, _SPACING = 8 + 32 + 32, 512
 
@@ -34,27 +39,34 @@ class Mark(NamedTuple):
     number: int = 0
     hash: bytes = START
 
+    def __str__(self) -> str:
+        return f"{self.number}:{self.hash.hex()}"
+
 
 def mark_path(ledger: Path) -> Path:
     """Where the mark of a ledger lies; the same whatever links lead to the ledger."""
     return Path(f"{os.path.realpath(ledger)}.mark")
 
 
-def create_mark(ledger: Path) -> None:
-    """Begin the mark of a new ledger, whole or not at all.
+def write_mark(path: Path, mark: Mark) -> None:
+    """Begin a mark anew, whole or not at all.
+
+    Args:
+        path: of the mark.
+        mark: what it says from now on.
 
     Raises:
         OSError: it cannot be written.
     """
-    handle, temporary = create_partial(mark_path(ledger))
+    handle, temporary = create_partial(path)
     try:
-        os.pwrite(handle, _packed(Mark()), 0)
+        os.pwrite(handle, _packed(mark), 0)
         os.fsync(handle)
-        temporary.replace(mark_path(ledger))
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
         os.close(handle)
-    sync_folder(mark_path(ledger).parent)
+    sync_folder(path.parent)
 
 
 def read_mark(ledger: Path) -> Mark:
@@ -68,19 +80,18 @@ def read_mark(ledger: Path) -> Mark:
         found = _newest(path.read_bytes())
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
-        raise LedgerError(f"{path}: {reason}: it belongs to the ledger, restore it") from None
+        raise LedgerError(f"{path}: {reason}: it belongs to the ledger: {RESTORE}") from None
     if found is None:
-        raise LedgerError(f"{path}: is damaged: restore a copy of the ledger and its mark")
+        raise LedgerError(f"{path}: is damaged: {RESTORE}")
     return found
 
 
-def advance_mark(ledger: Path, mark: Mark) -> None:
-    """Make sure that the mark is at least this far; durable on return.
+def advance_mark(path: Path, mark: Mark) -> None:
+    """Make sure that a mark is at least this far; durable on return.
 
     Raises:
         LedgerError: it cannot be written.
     """
-    path = mark_path(ledger)
     try:
         with locked(path) as handle:
             newest = _newest(os.pread(handle, 2 * _SPACING, 0))
@@ -88,8 +99,96 @@ def advance_mark(ledger: Path, mark: Mark) -> None:
                 os.pwrite(handle, _packed(mark), _SPACING * (mark.number % 2))
                 os.fsync(handle)
     except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise LedgerError(f"{path}: cannot be written ({reason}): make it writable") from None
+        raise _unwritable(path, error) from None
+
+
+class Anchor:
+    """How far a ledger has come, kept where a restored copy of it does not reach.
+
+    Args:
+        given: the file, which :meth:`create` makes; or the newest entry as it was printed, such as
+            "12:9f86...", which the ledger must have and which is kept nowhere.
+    """
+
+    def __init__(self, given: str | Path) -> None:
+        printed = _PRINTED.fullmatch(str(given).strip())
+        self._path = None if printed else Path(given)
+        self._given = Mark(int(printed[1]), bytes.fromhex(printed[2])) if printed else Mark()
+
+    def __str__(self) -> str:
+        return "the anchor" if self._path is None else f"the anchor {self._path}"
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where the entry itself was given."""
+        return self._path
+
+    def read(self) -> Mark:
+        """The newest entry that the ledger must have.
+
+        Raises:
+            LedgerError: the file is missing or damaged.
+        """
+        if self._path is None:
+            return self._given
+        try:
+            found = _newest(self._path.read_bytes())
+        except FileNotFoundError:
+            raise LedgerError(
+                f"{self._path}: no such anchor: mount the volume that it is on, or make one with "
+                "adaptive-qs ledger anchor"
+            ) from None
+        except OSError as error:
+            reason = (error.strerror or "unreadable").lower()
+            raise LedgerError(f"{self._path}: {reason}: make the anchor readable") from None
+        if found is None:
+            raise LedgerError(
+                f"{self._path}: is damaged, or no anchor: check the path, or make it anew with "
+                "adaptive-qs ledger restore"
+            )
+        return found
+
+    def advance(self, mark: Mark) -> None:
+        """Make sure that the file is at least this far; durable on return.
+
+        Raises:
+            LedgerError: it cannot be written.
+        """
+        if self._path is not None:
+            advance_mark(self._path, mark)
+
+    def write(self, mark: Mark) -> None:
+        """Make the file say this, whatever it said before.
+
+        Raises:
+            LedgerError: it cannot be written.
+        """
+        if self._path is None:
+            return
+        try:
+            write_mark(self._path, mark)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+    def create(self, mark: Mark) -> None:
+        """Make the file.
+
+        Raises:
+            LedgerError: there is one already, or it cannot be written.
+        """
+        if self._path is None:
+            raise LedgerError("an anchor is to be made: name a file on another volume for it")
+        if os.path.lexists(self._path):
+            raise LedgerError(f"{self._path}: exists already: give another path for the anchor")
+        self.write(mark)
+
+
+_PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
+
+
+def _unwritable(path: Path, error: OSError) -> LedgerError:
+    reason = (error.strerror or "unknown reason").lower()
+    return LedgerError(f"{path}: cannot be written ({reason}): make it writable")
 
 
 def _packed(mark: Mark) -> bytes:

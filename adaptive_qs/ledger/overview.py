@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from adaptive_qs.ledger.chain import Row
-from adaptive_qs.ledger.entries import Opened, Released, Reserved, parse_body
+from adaptive_qs.ledger.entries import (
+    Closed,
+    Opened,
+    Published,
+    Released,
+    Reserved,
+    Restored,
+    parse_body,
+)
 from adaptive_qs.privacy.events import Cost, Event
 
 State = Literal["open", "finished", "closed"]
@@ -59,18 +67,24 @@ def runs_of(rows: Iterable[Row]) -> list[RunState]:
                 if row.number != 1:
                     raise ValueError("sets the total a second time")
                 total = body.total.cost()
+            elif isinstance(body, Restored):
+                held += body.cost
             else:
                 before = runs.get(body.run)
                 runs[body.run] = now = _after(before, body, row.time)
                 held += _counted(now) - (Cost() if before is None else _counted(before))
-            if body.held.cost() != held or not held.fits(total):
+            # Only what was released from a copy that is lost may exceed the total.
+            exceeds = isinstance(body, Reserved) and not held.fits(total)
+            if body.held.cost() != held or exceeds:
                 raise ValueError("does not count what was spent")
         except ValueError as error:
             raise ValueError(f"entry {row.number:,}: {error}") from None
     return list(runs.values())
 
 
-def _after(run: RunState | None, body: object, time: str) -> RunState:
+def _after(
+    run: RunState | None, body: Reserved | Released | Published | Closed, time: str
+) -> RunState:
     if isinstance(body, Reserved):
         if run is not None:
             raise ValueError("reserves for a run that exists")
@@ -91,10 +105,11 @@ def _after(run: RunState | None, body: object, time: str) -> RunState:
             run, spent=run.spent + cost, events=run.events + events, releases=run.releases + 1,
             ended=time,
         )  # fmt: skip
-    if body.price.cost() != run.spent:  # type: ignore[attr-defined]
+    if isinstance(body, Published):
+        return replace(run, ended=time)
+    if body.price.cost() != run.spent:
         raise ValueError("closes a run with another cost than that of its releases")
-    finished = body.finished  # type: ignore[attr-defined]
-    return replace(run, state="finished" if finished else "closed", ended=time)
+    return replace(run, state="finished" if body.finished else "closed", ended=time)
 
 
 def _counted(run: RunState) -> Cost:

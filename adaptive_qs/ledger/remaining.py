@@ -14,6 +14,12 @@ NAMED = 5
 """Open runs that a refusal names."""
 
 
+def remaining_of(limit: Cost, held: Cost) -> Cost:
+    """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
+    left = limit - held
+    return Cost(max(left.rho_units, 0), max(left.delta_units, 0))
+
+
 def check_remaining(
     path: Path, limit: Cost, held: Cost, cost: Cost, open_runs: Callable[[], Sequence[int]]
 ) -> None:
@@ -29,7 +35,7 @@ def check_remaining(
     Raises:
         BudgetExceeded: it does not.
     """
-    remaining = limit - held
+    remaining = remaining_of(limit, held)
     if cost.fits(remaining):
         return
     hint = ""

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from adaptive_qs.errors import LedgerError, SpentNote
-from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DRAWN, reach
+from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
 from adaptive_qs.ledger.chain import START, Row
-from adaptive_qs.ledger.entries import Closed, Price, Released, Reserved, parse_body
+from adaptive_qs.ledger.entries import (
+    Closed,
+    Price,
+    Published,
+    Released,
+    Reserved,
+    parse_body,
+)
 from adaptive_qs.ledger.locks import RunLock
 from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
 from adaptive_qs.ledger.store import Store
+from adaptive_qs.ledger.wording import RESTORE
 from adaptive_qs.privacy.budget import Output, Place, check_fits
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.transcript import Transcript
@@ -99,11 +107,36 @@ class LedgerRun:
         self._spent += cost
         return outputs
 
-    def finish(self) -> Cost:
+    def publish(self, digests: Mapping[str, str]) -> None:
+        """Record what the run is about to hand over; nothing where that was recorded before.
+
+        So a forgery can later be told from it. A crash between this and the writing leaves an
+        entry that nothing refers to: a resumed run gives the same digests.
+
+        Args:
+            digests: SHA-256 of each part, by name; they must follow from released values.
+
+        Raises:
+            LedgerError: the ledger cannot be written, or the run was closed.
+        """
+        with self._store.writing():
+            self._refuse_closed()
+            known = [parse_body(row.body) for row in self._store.rows("published", self.number)]
+            if not any(isinstance(k, Published) and k.digests == digests for k in known):
+                self._store.append(
+                    Published(
+                        held=parse_body(self._store.last().body).held,
+                        run=self.number,
+                        digests=dict(digests),
+                    )
+                )
+        reach(PUBLISHED)
+
+    def finish(self) -> Row:
         """Close the run: its outputs are delivered, and what it did not spend is free again.
 
         Returns:
-            What counts against the ledger's total now.
+            The newest entry of the ledger now.
 
         Raises:
             LedgerError: the ledger cannot be written.
@@ -111,9 +144,9 @@ class LedgerRun:
         close_run(self._store, self.number, finished=True)
         self.finished = True
         reach(CLOSED)
-        held = parse_body(self._store.last().body).held.cost()
+        last = self._store.last()
         self.leave()
-        return held
+        return last
 
     def leave(self) -> None:
         """End work on the run as it is; give its budget back if nothing of it was released.
@@ -161,8 +194,7 @@ class LedgerRun:
     ) -> None:
         stored = [to_bytes(output) for output in outputs]
         with self._store.writing():
-            if any(self._store.rows("closed", self.number)):
-                raise LedgerError(f"run {self.number} was closed in the meantime: start a new run")
+            self._refuse_closed()
             body = Released(
                 held=parse_body(self._store.last().body).held,
                 run=self.number,
@@ -175,6 +207,10 @@ class LedgerRun:
             self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
         self._digest = release_hash(self._digest, body)
+
+    def _refuse_closed(self) -> None:
+        if any(self._store.rows("closed", self.number)):
+            raise LedgerError(f"run {self.number} was closed in the meantime: start a new run")
 
 
 def check_outputs(store: Store, number: int) -> None:
@@ -194,7 +230,7 @@ def _kept(store: Store, row: Row) -> tuple[Released, list[tuple[str, bytes]]]:
     stored = store.outputs(body.run, body.position)
     if digests_of(stored) != body.outputs:
         raise LedgerError(
-            f"{store.path}: the answers of entry {row.number:,} are damaged: restore a copy"
+            f"{store.path}: the answers of entry {row.number:,} are damaged: {RESTORE}"
         )
     return body, stored
 
@@ -218,19 +254,21 @@ def close_run(store: Store, number: int, finished: bool) -> None:
         LedgerError: the ledger cannot be written, or has no such run.
     """
     with store.writing():
-        if any(store.rows("closed", number)):
-            return
-        spent = Cost()
-        for row in store.rows("released", number):
-            released = parse_body(row.body)
-            assert isinstance(released, Released)
-            spent += released.price.cost()
-        reserved = reservation(store, number)
-        held = parse_body(store.last().body).held.cost() - reserved.price.cost() + spent
-        store.append(
-            Closed(held=Price.of(held), run=number, price=Price.of(spent), finished=finished)
-        )
-        store.forget(number)
+        if not any(store.rows("closed", number)):
+            append_closing(store, number, finished)
+
+
+def append_closing(store: Store, number: int, finished: bool) -> None:
+    """The same, inside :meth:`Store.writing`."""
+    spent = Cost()
+    for row in store.rows("released", number):
+        released = parse_body(row.body)
+        assert isinstance(released, Released)
+        spent += released.price.cost()
+    reserved = reservation(store, number)
+    held = parse_body(store.last().body).held.cost() - reserved.price.cost() + spent
+    store.append(Closed(held=Price.of(held), run=number, price=Price.of(spent), finished=finished))
+    store.forget(number)
 
 
 def reservation(store: Store, number: int) -> Reserved:

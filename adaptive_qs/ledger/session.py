@@ -16,7 +16,10 @@ from adaptive_qs.errors import (
 )
 from adaptive_qs.faults import DELIVERED, reach
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.entries import parse_body
 from adaptive_qs.ledger.key import keyed_hash
+from adaptive_qs.ledger.mark import Mark
+from adaptive_qs.ledger.remaining import remaining_of
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Cost
@@ -32,11 +35,13 @@ class Closing:
         path: of the ledger.
         run: number of the run.
         left: what other runs may spend.
+        head: number and hash of the ledger's newest entry then.
     """
 
     path: Path
     run: int
     left: Cost
+    head: str
 
 
 class Session:
@@ -49,20 +54,29 @@ class Session:
         path: the ledger's file; None keeps the budget in memory.
         resume: go on with an interrupted run.
         cost: the budget.
+        anchor: how far the ledger must have come, as a file or as it was printed; None for none.
 
     Attributes:
         closed: how it ended, after :meth:`finish` on a ledger.
 
     Raises:
-        InputError: to resume without a ledger.
+        InputError: to resume without a ledger, or an anchor without one.
         LedgerError: the ledger cannot be used.
         BudgetExceeded: its total does not allow the budget.
     """
 
-    def __init__(self, path: str | Path | None, resume: bool, cost: Cost) -> None:
+    def __init__(
+        self,
+        path: str | Path | None,
+        resume: bool,
+        cost: Cost,
+        anchor: str | Path | None = None,
+    ) -> None:
         if path is None and resume:
             raise InputError("resume was asked for without a ledger: name the ledger of the run")
-        self._book = None if path is None else LedgerBook(path)
+        if path is None and anchor is not None:
+            raise InputError("an anchor was given without a ledger: name the ledger that it is of")
+        self._book = None if path is None else LedgerBook(path, anchor)
         self._resume = resume
         self._inputs = ""
         self._cost = cost
@@ -111,6 +125,18 @@ class Session:
             self._run = self._book.reserve(request, self._inputs, self._cost, insecure)
         return self._run
 
+    def publish(self, digests: Mapping[str, str]) -> None:
+        """Record in the ledger what is about to be handed over; nothing without one.
+
+        Args:
+            digests: SHA-256 of each part, by name.
+
+        Raises:
+            LedgerError: the ledger cannot be written.
+        """
+        if self._run is not None:
+            self._run.publish(digests)
+
     def finish(self) -> None:
         """Say that the outputs are in place: the run is closed. Nothing more happens later.
 
@@ -119,8 +145,11 @@ class Session:
         """
         if self._run is not None and self._book is not None:
             reach(DELIVERED)
-            number, held = self._run.number, self._run.finish()
-            self.closed = Closing(self._book.path, number, self._book.limit - held)
+            number, last = self._run.number, self._run.finish()
+            held = parse_body(last.body).held.cost()
+            left = remaining_of(self._book.limit, held)
+            head = str(Mark(last.number, last.hash))
+            self.closed = Closing(self._book.path, number, left, head)
             self._run = None
 
     @contextmanager

@@ -9,25 +9,34 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 from adaptive_qs.errors import LedgerError
+from adaptive_qs.faults import LOGGED, reach
 from adaptive_qs.ledger.chain import START, Row, chained
 from adaptive_qs.ledger.database import connect, create, explanation, patiently
 from adaptive_qs.ledger.entries import Body, Opened
-from adaptive_qs.ledger.mark import Mark, advance_mark, create_mark, read_mark
+from adaptive_qs.ledger.mark import (
+    Anchor,
+    Mark,
+    advance_mark,
+    mark_path,
+    read_mark,
+    write_mark,
+)
 from adaptive_qs.ledger.soundness import check_sound
 
 PIECE_BYTES = 2**28
 """Largest piece in which an output is kept; SQLite takes no more than 10^9 bytes at once."""
 
-Kind = Literal["opened", "reserved", "released", "closed"]
+Kind = Literal["opened", "reserved", "released", "published", "closed", "restored"]
 
 
 class Store:
@@ -35,14 +44,24 @@ class Store:
 
     Args:
         path: the file.
+        anchor: tells how far it had come, apart from its mark; None for no anchor.
+        restoring: take a copy that does not reach its mark or anchor. The next entry makes both
+            begin anew.
+
+    Attributes:
+        reached: newest entry that it had come to, as mark and anchor tell; 0 where neither does.
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged; the message names
             the last good entry.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(
+        self, path: str | Path, anchor: Anchor | None = None, restoring: bool = False
+    ) -> None:
         self.path = Path(path)
+        self._anchor = anchor
+        self._restoring = restoring
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
             raise LedgerError(
                 f"{path}: no such ledger: check the path, or set its total with "
@@ -52,13 +71,15 @@ class Store:
             self._appended: Mark | None = None
             self._connection = connect(self.path)
             try:
-                check_sound(self._connection, self.path, read_mark(self.path))
+                marks = self._marks()
+                self.reached = max((mark.number for _, mark in marks), default=0)
+                check_sound(self._connection, self.path, [] if restoring else marks)
             except BaseException:
                 self.close()
                 raise
 
     @classmethod
-    def create(cls, path: str | Path, opened: Opened) -> Store:
+    def create(cls, path: str | Path, opened: Opened, anchor: Anchor | None = None) -> Store:
         """A new ledger that appears whole or not at all, readable by its owner only.
 
         Raises:
@@ -68,7 +89,9 @@ class Store:
         row = chained(START, 1, _now(), opened.model_dump_json())
         try:
             if not os.path.lexists(target):
-                create_mark(target)
+                write_mark(mark_path(target), Mark())
+                if anchor is not None:
+                    anchor.create(Mark())
             create(target, lambda connection: _insert(connection, row))
         except FileExistsError:
             raise LedgerError(
@@ -81,7 +104,9 @@ class Store:
             ) from None
         except sqlite3.Error as error:
             raise explanation(target, error) from None
-        return cls(target)
+        if anchor is not None:
+            anchor.write(Mark(row.number, row.hash))
+        return cls(target, anchor)
 
     def close(self) -> None:
         """Close the file."""
@@ -105,8 +130,48 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
         if self._appended is not None:
-            advance_mark(self.path, self._appended)
+            reach(LOGGED)
+            self._mark(self._appended)
             self._appended = None
+
+    def catch_up(self) -> None:
+        """Bring mark and anchor to the newest entry, before anybody sees what it released.
+
+        A process that was killed between the two left them behind.
+
+        Raises:
+            LedgerError: one of them cannot be written.
+        """
+        last = self.last()
+        self._mark(Mark(last.number, last.hash))
+
+    def _marks(self) -> list[tuple[str, Mark]]:
+        """What tells how far the ledger had come; when restoring, what still does."""
+        sources: dict[str, Callable[[], Mark]] = {"its mark": partial(read_mark, self.path)}
+        if self._anchor is not None:
+            sources[str(self._anchor)] = self._anchor.read
+        found = []
+        for source, read in sources.items():
+            try:
+                found.append((source, read()))
+            except LedgerError:
+                if not self._restoring:
+                    raise
+        return found
+
+    def _mark(self, mark: Mark) -> None:
+        if not self._restoring:
+            advance_mark(mark_path(self.path), mark)
+            if self._anchor is not None:
+                self._anchor.advance(mark)
+            return
+        try:
+            write_mark(mark_path(self.path), mark)
+        except OSError as error:
+            reason = (error.strerror or "unknown reason").lower()
+            raise LedgerError(f"{mark_path(self.path)}: cannot be written ({reason})") from None
+        if self._anchor is not None:
+            self._anchor.write(mark)
 
     def append(self, body: Body) -> Row:
         """Add an entry; inside :meth:`writing`."""

@@ -177,6 +177,13 @@ class Cost:
         )
 
     @classmethod
+    def covering(cls, rho: Fraction | float, delta: Fraction | float = 0) -> Self:
+        """The smallest whole units that are below neither; floats stand for their exact values."""
+        return cls(
+            math.ceil(Fraction(rho) * UNITS_PER_RHO), math.ceil(Fraction(delta) * UNITS_PER_DELTA)
+        )
+
+    @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
         """What events cost together, each rounded up.
 

@@ -7,14 +7,21 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
 
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 
+MOST_DIGITS = 1_000
+"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
+LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
+"""Between them lies every charge that can be drawn, and floats hold all their squares."""
+
 
 def _check_ratio(text: str) -> str:
-    if len(text) > 2_000 or not re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", text):
+    if len(text) > 2 * MOST_DIGITS + 1 or not re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", text):
         raise ValueError("not a positive fraction such as 3/4")
+    if not LEAST <= Fraction(text) <= MOST:
+        raise ValueError("not a number that any mechanism was charged by")
     return text
 
 
@@ -61,7 +68,7 @@ class PartitionRecord(BaseModel):
     mechanism: Literal["partition selection"] = "partition selection"
     label: str
     noise_variance: Ratio
-    threshold: int
+    threshold: Annotated[int, Field(ge=2, le=2**62)]
     delta: Ratio
 
     def event(self) -> Event:
@@ -81,7 +88,7 @@ class Transcript(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    events: tuple[Record, ...]
+    events: Annotated[tuple[Record, ...], FailFast()]
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:

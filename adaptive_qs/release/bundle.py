@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from adaptive_qs.data.archive import (
+    ArchiveReader,
+    create_archive,
+    npy_bytes,
+    open_archive,
+    sha256_of,
+)
 from adaptive_qs.data.files import check_new
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.transcript import Transcript
 from adaptive_qs.release.alone import alone_among
-from adaptive_qs.release.archive import ArchiveReader, create_archive, open_archive
 from adaptive_qs.release.fact import total_cost
 from adaptive_qs.release.manifest import Manifest, RoundRecord
 from adaptive_qs.release.page import release_page
@@ -30,6 +36,12 @@ from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
 
+MANIFEST, CHARGES = "manifest.json", "ledger.json"
+MEMBERS = (
+    MANIFEST, "schema.json", "workload.json", CHARGES, "record.json", "reference.npy",
+    "residuals.npy",
+)  # fmt: skip
+"""What a program reads; everything else follows from it."""
 STATEMENT = "statement.md"
 """The member for people, rendered from the manifest; loading does not need it."""
 PAGE = "page.html"
@@ -46,7 +58,7 @@ class _Measured(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    attributes: tuple[str, ...]
+    attributes: Annotated[tuple[str, ...], FailFast()]
     precision: Positive
 
 
@@ -55,8 +67,8 @@ class _Record(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    rounds: tuple[RoundRecord, ...]
-    residuals: Annotated[tuple[_Measured, ...], Field(min_length=1)]
+    rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
+    residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,49 +136,85 @@ class Bundle:
             InputError: the file exists, or cannot be written.
         """
         check_new(path, force)
+        with create_archive(path) as archive:
+            archive.add_text(STATEMENT, statement_page(self.manifest))
+            archive.add_text(PAGE, page_of(self))
+            for name, text in self._texts().items():
+                archive.add_text(name, text)
+            for name, parts in self._arrays().items():
+                archive.add_array(name, parts)
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every member that a program reads, by name, as :meth:`save` writes it.
+
+        The same release gives the same digests. The pages for people follow from these members.
+        """
+        texts = {name: sha256_of([text.encode()]) for name, text in self._texts().items()}
+        arrays = {name: sha256_of(npy_bytes(parts)) for name, parts in self._arrays().items()}
+        return texts | arrays
+
+    def _texts(self) -> dict[str, str]:
         domain = self.workload.domain
         measured = tuple(
             _Measured(attributes=domain.clique_names(clique), precision=estimate.precision)
             for clique, estimate in self.estimates.items()
         )
-        record = _Record(rounds=self.rounds, residuals=measured)
-        with create_archive(path) as archive:
-            archive.add_text(STATEMENT, statement_page(self.manifest))
-            archive.add_text(PAGE, _page(self))
-            archive.add_text("manifest.json", self.manifest.to_json())
-            archive.add_text("schema.json", self.schema.to_json())
-            archive.add_text("workload.json", _json(WorkloadFile.of(self.workload)))
-            archive.add_text("ledger.json", _json(Transcript.of(self.events)))
-            archive.add_text("record.json", _json(record))
-            archive.add_array("reference.npy", self.reference)
-            archive.add_array("residuals.npy", [e.values for e in self.estimates.values()])
+        return {
+            MANIFEST: self.manifest.to_json(),
+            "schema.json": self.schema.to_json(),
+            "workload.json": _json(WorkloadFile.of(self.workload)),
+            CHARGES: charges_text(self.events),
+            "record.json": _json(_Record(rounds=self.rounds, residuals=measured)),
+        }
+
+    def _arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
+        return {
+            "reference.npy": self.reference,
+            "residuals.npy": [estimate.values for estimate in self.estimates.values()],
+        }
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """Read a bundle and check that its parts fit each other and the budget.
+
+        Args:
+            path: the file.
+            max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
+                quarters of the machine's.
 
         Raises:
             InputError: it is missing, damaged, or made by a newer version.
+            ResourceExceeded: reading it would take more memory.
         """
-        with open_archive(path, "release bundle") as archive:
-            content = archive.json("manifest.json")
-            try:
-                check_version(content)
-            except InputError as error:
-                raise InputError(f"{path}: {error}") from None
-            try:
-                return cls._read(archive, content)
-            except AdaptiveQsError as error:
-                raise InputError(f"{path}: the release is damaged: {error}") from None
+        with open_archive(path, "release bundle", max_memory) as archive:
+            return cls.read(archive, path)
+
+    @classmethod
+    def read(cls, archive: ArchiveReader, path: str | Path) -> Self:
+        """The bundle in an open archive; see :meth:`load`.
+
+        Args:
+            archive: that was opened.
+            path: of it, for messages.
+        """
+        content = archive.json(MANIFEST)
+        try:
+            check_version(content)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        try:
+            return cls._read(archive, content)
+        except InputError as error:
+            raise InputError(f"{path}: the release is damaged: {error}") from None
 
     @classmethod
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"))
         domain = schema.domain()
         workload = WorkloadFile.parse(archive.json("workload.json")).workload(domain)
-        events = Transcript.model_validate_json(archive.text("ledger.json")).restored()
+        events = Transcript.model_validate(archive.json(CHARGES)).restored()
         manifest = read_manifest(content, schema, events)
-        record = _Record.model_validate_json(archive.text("record.json"))
+        record = _Record.model_validate(archive.json("record.json"))
         for past in record.rounds:
             domain.clique(past.clique)
         cliques = [domain.clique(measured.attributes) for measured in record.residuals]
@@ -183,7 +231,12 @@ class Bundle:
         return cls(manifest, schema, workload, estimates, tuple(reference), record.rounds, events)
 
 
-def _page(bundle: Bundle) -> str:
+def charges_text(events: Iterable[Event]) -> str:
+    """Every charge, as the member of a bundle that holds them."""
+    return _json(Transcript.of(events))
+
+
+def page_of(bundle: Bundle) -> str:
     """The page, or one that says why there is none: a fault in it must not cost what was paid."""
     try:
         return release_page(bundle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
@@ -21,7 +21,7 @@ Kind = Literal[
 ]  # fmt: skip
 """What a fact is about; one column has at most one fact of a kind."""
 
-Units = Annotated[int, Field(ge=0)]
+Units = Annotated[int, Field(ge=0, le=2**160)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -36,7 +36,7 @@ class Fact(BaseModel):
 
     kind: Kind
     fact: str
-    columns: tuple[str, ...] = ()
+    columns: Annotated[tuple[str, ...], FailFast()] = ()
     """The columns it is about; none where it is about the whole table or about combinations."""
     basis: Basis
     rho: NonNegative = 0.0

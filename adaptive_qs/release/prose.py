@@ -60,19 +60,13 @@ def manifest_lines(statement: Statement) -> list[str]:
 
 def _promise(s: Statement) -> list[str]:
     factor = f" = {math.exp(s.epsilon):.4g}" if s.epsilon <= TELLING_EPSILON else ""
-    means = f"({s.epsilon:.6g}, {s.delta:g})-differential privacy"
-    if s.mu is None:
-        kind = f"{s.delta_spent:.3g}-approximate " if s.delta_spent else ""
-        guarantee = f"{kind}rho-zCDP with rho = {s.rho:.6g}, which implies {means}"
-    else:
-        guarantee = f"mu-Gaussian DP with mu = {s.mu:.6g}, which is {means}; rho = {s.rho:.6g} zCDP"
     return [
         "Whatever is concluded from this release would have been concluded without any given row, "
         "and with one more, with almost the same probability: the two differ by at most a factor "
         f"of e^{s.epsilon:.4g}{factor}, and by {s.delta:g} beyond it.",
         "",
         f"- protected: {s.unit}; neighbouring tables: {s.neighbours}",
-        f"- guarantee: {guarantee}",
+        f"- guarantee: {s.guarantee}",
         f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
         f"- sampling: {s.sampling_seeds}",
     ]

@@ -6,21 +6,25 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.data.stamps import PRIVATE, Stamp
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above
-from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT, zcdp_name
 from adaptive_qs.release.environment import package_version, versions
 from adaptive_qs.release.fact import Fact, NonNegative, total_cost
-from adaptive_qs.release.promise import SAMPLING_SEEDS, ThreatModel
+from adaptive_qs.release.promise import SAMPLING_SEEDS, ThreatModel, guarantee_of
 
 FORMAT_VERSION = 2
 ROUNDING = Fraction(1, 2**30)
 """Relative error allowed to δ for functions that differ between versions of the libraries."""
 
+MOST_LOSS = 1e12
+"""Largest budget and ε of a statement: with more there is no noise at all."""
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Loss = Annotated[float, Field(gt=0, le=MOST_LOSS)]
 Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
 
 
@@ -62,18 +66,20 @@ class Statement(BaseModel):
     stamp: Stamp
     unit: str = UNIT
     neighbours: str = NEIGHBOURS
-    rho: Positive
+    guarantee: str = ""
+    """What is promised, in words that follow from the figures below."""
+    rho: Loss
     """zCDP budget."""
-    rho_spent: Positive
+    rho_spent: Loss
     """Sum of all charges, rounded up."""
-    epsilon: NonNegative
+    epsilon: Annotated[float, Field(ge=0, le=2 * MOST_LOSS)]
     delta: Annotated[float, Field(gt=0, lt=1)]
     """(ε, δ)-DP that the budget implies."""
     delta_spent: NonNegative = 0.0
     """The part of δ that discovering unknown values took, rounded up."""
     accountant: Literal["zCDP", "Gaussian DP"]
     """How (ε, δ) follows from the budget."""
-    mu: Positive | None = None
+    mu: Annotated[float, Field(gt=0, le=2 * MOST_LOSS)] | None = None
     """μ of Gaussian DP, where all noise is Gaussian and none of it depends on earlier outcomes."""
     mechanisms: tuple[str, ...]
     entropy: Literal["operating system CSPRNG", "insecure seed"]
@@ -84,13 +90,18 @@ class Statement(BaseModel):
     """How the budget was to be spent."""
     schema_fingerprint: str
     ledger: LedgerEntry | None = None
-    facts: tuple[Fact, ...]
+    facts: Annotated[tuple[Fact, ...], FailFast()]
     """Everything learnt from the data, and whether it was declared public or paid for."""
 
     @property
     def insecure(self) -> bool:
         """Whether the noise can be predicted, so that nothing here is private."""
         return self.entropy == "insecure seed"
+
+    @property
+    def zcdp(self) -> str:
+        """What its kind of zCDP is called."""
+        return zcdp_name(self.delta_spent)
 
     @property
     def drafted(self) -> bool:
@@ -110,6 +121,10 @@ class Statement(BaseModel):
     def _check(self) -> Self:
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
+        promised = guarantee_of(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
+        if self.guarantee not in ("", promised):
+            raise ValueError("the guarantee in words is not that of the figures")
+        object.__setattr__(self, "guarantee", promised)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
             raise ValueError("the facts do not add up to what was spent")

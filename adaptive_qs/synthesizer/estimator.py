@@ -52,6 +52,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         ledger: path of the data set's ledger, which counts the budget over all runs; without one
             it is counted in memory. A release is kept in the ledger until it is saved.
         resume: go on with the interrupted run in the ledger that was asked for the same.
+        anchor: how far the ledger must have come: a file on another volume, which is brought
+            forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
             promise does not cover what it tells, and the release says so.
         progress: called with a phase, steps done and steps in all.
@@ -84,6 +86,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         insecure_seed: int | None = None,
         ledger: str | Path | None = None,
         resume: bool = False,
+        anchor: str | Path | None = None,
         unreviewed_schema: bool = False,
         progress: PhaseProgress | None = None,
     ) -> None:
@@ -98,6 +101,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.insecure_seed = insecure_seed
         self.ledger = ledger
         self.resume = resume
+        self.anchor = anchor
         self.unreviewed_schema = unreviewed_schema
         self.progress = progress
 
@@ -121,7 +125,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         Warns:
             UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         """
-        described = resolve_schema(schema, table)
+        described = resolve_schema(schema, table, self.max_memory)
         job = Job.of(
             described,
             self.workload,
@@ -135,6 +139,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             insecure_seed=self.insecure_seed,
             ledger=self.ledger,
             resume=self.resume,
+            anchor=self.anchor,
             unreviewed_schema=self.unreviewed_schema,
         )
         if self.insecure_seed is not None:
@@ -210,19 +215,26 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         return {**super().__getstate__(), "_session": None}
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """A fitted synthesizer from a release bundle.
+
+        Args:
+            path: the bundle.
+            max_memory: ceiling of the process's memory in bytes or as "3GB", also for sampling; by
+                default three quarters of the machine's.
 
         Raises:
             InputError: the bundle is missing, damaged, or made by a newer version.
+            ResourceExceeded: reading it would take more memory.
         """
-        release = Release.load(path)
+        release = Release.load(path, max_memory)
         manifest = release.manifest
         loaded = cls(
             rho=manifest.rho,
             delta=manifest.delta,
             workload=release.workload,
             reference=str(manifest.settings.get("reference", "product")),
+            max_memory=max_memory,
         )
         loaded._kind = Kind("pandas")
         loaded.seconds_ = {}

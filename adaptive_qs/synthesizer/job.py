@@ -67,6 +67,7 @@ class Job:
         insecure_seed: int | None = None,
         ledger: str | Path | None = None,
         resume: bool = False,
+        anchor: str | Path | None = None,
         unreviewed_schema: bool = False,
     ) -> Self:
         """Check the parameters; see :class:`~adaptive_qs.synthesizer.estimator.Synthesizer`.
@@ -83,7 +84,7 @@ class Job:
         learning = preprocessing_cost(schema, target.cost, learning_share)
         domain = schema.widest_domain()
         plan = plan_run(domain, resolve_workload(workload, domain), max_memory, workers)
-        session = Session(ledger, resume, target.cost)
+        session = Session(ledger, resume, target.cost, anchor)
         return cls(schema, workload, settings, plan, session, learning)
 
     def run(self, source: Any, clock: PhaseClock) -> Release:
@@ -109,7 +110,9 @@ class Job:
                 schema = learn_schema(self.schema, gathered, mechanisms, self.learning)
                 table = self._read(source, schema, clock)
         workload = resolve_workload(self.workload, schema.domain())
-        return measure(table, schema, workload, self.settings, self.plan, mechanisms, clock)
+        release = measure(table, schema, workload, self.settings, self.plan, mechanisms, clock)
+        self.session.publish(release.digests())
+        return release
 
     def _read(self, source: Any, schema: Schema, clock: PhaseClock) -> CodedTable:
         return read_table(source, schema, clock.steps("read"), self.plan.check_rows)

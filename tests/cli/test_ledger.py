@@ -159,7 +159,7 @@ def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(ru
     content["ledger"]["releases"] += 1
     Path("a.csv.manifest.json").write_text(json.dumps(content))
     outcome = run("ledger", "verify", *LEDGER, "--release", "a.csv.manifest.json")
-    assert (outcome.code, "is not in this ledger" in outcome.err) == (2, True)
+    assert (outcome.code, "its place in the ledger is another" in outcome.err) == (2, True)
     outcome = run("ledger", "verify", *LEDGER, "--release", "s.json")
     assert (outcome.code, "neither a release bundle nor" in outcome.err) == (2, True)
 

@@ -21,11 +21,13 @@ FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out", COM
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
 MODELS = ["--target", "reason", "--control", "control.csv", "--rule", "reason determines insured"]
+KEPT = ["--release", "l.zip", "--out", "lt.csv"]
+LEDGERS = "v.ledger", "w.ledger"
 RUNS = {
     "plan": [["plan", *MADE]],
     "synthesize": [
         ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
-        ["synthesize", "visits.csv", *MADE, "--release", "l.zip", "--ledger", "v.ledger"],
+        ["synthesize", "visits.csv", *MADE, *KEPT, "--ledger", "v.ledger"],
     ],
     "sample": [["sample", "r.zip", "--out", "s.csv", "--json"]],
     "answer": [
@@ -37,8 +39,11 @@ RUNS = {
         [*COMPARED, *MODELS],
         [*COMPARED, "--workload", "ranges.json"],
     ],
-    "ledger show": [["ledger", "show", "--ledger", "v.ledger", "--json"]],
-    "ledger verify": [["ledger", "verify", "--ledger", "v.ledger", "--json"]],
+    "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
+    "ledger verify": [
+        ["ledger", "verify", "--ledger", "v.ledger", "--json", "--release", name]
+        for name in ("l.zip", "l.csv", "lt.csv")
+    ],
     "audit": [["audit", *MADE, "--pairs", "1"]],
 }
 
@@ -75,7 +80,12 @@ def printed(tmp_path_factory):
     reader.shell(f"{make}; {make} --seed 2 --out control.csv; cp docs/example/schema.json .")
     ranges = {"version": 1, "parts": [{"attributes": [["age"]], "queries": "range"}]}
     (reader.folder / "ranges.json").write_text(json.dumps(ranges))
-    reader.program(["ledger", "create", "--ledger", "v.ledger", "--epsilon", "3"])
+    for name in LEDGERS:
+        reader.program(["ledger", "create", "--ledger", name, "--epsilon", "3"])
+    reader.shell("mkdir copy && cp w.ledger w.ledger.mark copy")
+    reader.program(["answer", "visits.csv", *MADE, "--out", "lost.csv", "--ledger", "w.ledger"])
+    reader.shell("rm -f w.ledger* && cp copy/* .")
+    reader.program(["ledger", "restore", "--ledger", "w.ledger", "--release", "lost.csv"])
     found = {}
     for command, calls in RUNS.items():
         found[command] = set()

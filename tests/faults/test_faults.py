@@ -16,6 +16,7 @@ from adaptive_qs.faults import (
     DELIVERED,
     DRAWN,
     MEASURED,
+    PUBLISHED,
     RESERVED,
     WRITTEN,
 )
@@ -89,7 +90,7 @@ def test_a_disk_that_is_full_again_and_again(stage, job):
 @VERBS
 def test_a_disk_that_is_full_when_outputs_are_written(stage, job):
     story = Story(stage.scene(job))
-    error = stopped(story, 1, partial(full_from, MEASURED, 1_000))
+    error = stopped(story, 1, partial(full_from, PUBLISHED, 1_000))
     assert "cannot be written (file too large): " in error
     assert KEPT in error
     assert not set(job.outputs) & story.scene.names()
@@ -101,7 +102,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     table = f"o{suffix}"
     options = ("--out", table, "--release", "r.zip", "--rows", "60000")
     story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
-    error = stopped(story, 1, partial(full_from, MEASURED, 30_000))
+    error = stopped(story, 1, partial(full_from, PUBLISHED, 30_000))
     assert f"error: {table}: cannot be written (file too large): " in error
     assert "the release is in r.zip: sample a table from it free of charge" in error
     assert table not in story.scene.names()

@@ -1,0 +1,250 @@
+"""Whether a released file is what a run of a ledger handed over, computed anew from the ledger.
+
+Nothing that the file says of itself is evidence. The ledger has every charge of the run, and
+digests of what the run handed over, recorded before anybody had it; what is for people must follow
+from what is for programs. Whoever may write the ledger can make all of this fit: against that there
+are the hashes of its entries in other hands, and copies of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import exists  # Path.exists raises where a name is too long
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+from pydantic import ValidationError
+
+from adaptive_qs.answering.statement import AnswersManifest, charges_of
+from adaptive_qs.data.archive import open_archive, sha256_of
+from adaptive_qs.errors import InputError
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.entries import Price, Recovered
+from adaptive_qs.privacy.budget import Place
+from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.release.beside import (
+    ANSWERS,
+    digest_of_statement,
+    manifest_path,
+    read_beside,
+    table_path,
+)
+from adaptive_qs.release.bundle import (
+    CHARGES,
+    MANIFEST,
+    MEMBERS,
+    PAGE,
+    STATEMENT,
+    Bundle,
+    charges_text,
+    page_of,
+)
+from adaptive_qs.release.environment import versions
+from adaptive_qs.release.fact import total_cost
+from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.release.prose import statement_page
+from adaptive_qs.release.statement import Statement
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a released file holds.
+
+    Attributes:
+        path: of the file.
+        statement: that it makes.
+        digests: SHA-256 of its parts, by the names that a ledger records them under.
+        charged: which of a run's charges it does not list as they are, in words; "" where it does.
+        faults: what in it does not fit the rest of it.
+        unchecked: what could not be compared with anything.
+    """
+
+    path: Path
+    statement: Statement
+    digests: Mapping[str, str]
+    charged: Callable[[Sequence[Event]], str]
+    faults: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+    def recovered(self, identity: str) -> Recovered:
+        """What a ledger from which it was lost is to record of it.
+
+        Raises:
+            InputError: it was made without a ledger or on another one, or does not fit itself.
+        """
+        place = self._place("count what it cost with --rho")
+        if place.ledger != identity:
+            raise InputError(
+                f"{self.path}: belongs to another ledger: leave it out, or restore that one"
+            )
+        if self.faults:
+            raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
+        return Recovered(
+            run=place.run,
+            releases=place.releases,
+            hash=place.hash,
+            price=Price.of(total_cost(self.statement.facts)),
+            digests=dict(self.digests),
+        )
+
+    def check(self, book: LedgerBook) -> None:
+        """Compare it with the run of a ledger that it says it comes from.
+
+        Raises:
+            InputError: it was made without a ledger, or something does not fit; the message says
+                what.
+        """
+        place = self._place("nothing to compare")
+        lost = book.recovered(place)
+        if place.ledger != book.identity or (lost is None and not book.published(place.run)):
+            raise InputError(
+                f"{self.path}: is not in this ledger as it says: it belongs to another ledger, or "
+                "to a run that handed nothing over"
+            )
+        if lost is None:
+            faults = [self.charged(book.events(place.run))]
+            faults += [] if book.has(place) else ["its place in the ledger is another"]
+            recorded = book.published(place.run)
+        else:
+            spent = total_cost(self.statement.facts)
+            faults = [] if lost.price.cost() == spent else ["its charges are others"]
+            recorded = [lost.digests]
+        faults += [*_unlike(self.digests, recorded), *self.faults]
+        if any(faults):
+            raise InputError(
+                f"{self.path}: is not what run {place.run} of this ledger released: "
+                f"{'; '.join(filter(None, faults))}: do not rely on it"
+            )
+
+    def _place(self, otherwise: str) -> Place:
+        place = self.statement.ledger
+        if place is None:
+            raise InputError(f"{self.path}: was made without a ledger: {otherwise}")
+        return Place(**place.model_dump())
+
+
+def read_released(path: Path, max_memory: int | str | None = None) -> Released:
+    """A release bundle, a table or file of answers with its manifest beside it, or that manifest.
+
+    Args:
+        path: of one of them.
+        max_memory: ceiling of the process's memory.
+
+    Raises:
+        InputError: it is none of these, damaged, or made by a newer version.
+        ResourceExceeded: reading it would take more memory.
+    """
+    if is_zipfile(path):
+        return _bundle(path, max_memory)
+    if exists(path) and exists(manifest_path(path)):
+        return _beside(path, manifest_path(path), path, max_memory)
+    return _beside(path, path, table_path(path), max_memory)
+
+
+def _bundle(path: Path, max_memory: int | str | None) -> Released:
+    with open_archive(path, "release bundle", max_memory) as archive:
+        bundle = Bundle.read(archive, path)
+        digests = {name: archive.sha256(name) for name in MEMBERS}
+        faults = []
+        for name, fresh in ((STATEMENT, statement_page(bundle.manifest)), (PAGE, page_of(bundle))):
+            if name not in archive.names:
+                faults.append(f"{name} is missing")
+            elif archive.sha256(name) != sha256_of([fresh.encode()]):
+                faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
+        more = sorted(set(archive.names) - {*MEMBERS, STATEMENT, PAGE})
+        faults += [f"{more[0]!a} is no part of a release"] if more else []
+    return Released(path, bundle.manifest, digests, _listed(bundle.events), tuple(faults))
+
+
+def _beside(
+    named: Path, manifest: Path, table: Path | None, max_memory: int | str | None
+) -> Released:
+    content = read_beside(manifest, max_memory)
+    sha256 = content.pop("sha256", None)
+    found = None if table is None or not exists(table) else _sha256(table)
+    what = "answers" if content.get("kind") == "answers" else "table"
+    faults = []
+    if found is not None and found != sha256:
+        faults.append(
+            f"the {what} beside it are others" if what == ANSWERS else "its table differs"
+        )
+    unchecked = () if found else (f"the {what} beside it: no such file",)
+    try:
+        if what == "answers":
+            answers = AnswersManifest.model_validate(content)
+            digests = {MANIFEST: digest_of_statement(answers), ANSWERS: str(sha256)}
+            return Released(named, answers, digests, _counted(answers), tuple(faults), unchecked)
+        return _table(named, content, tuple(faults), unchecked)
+    except (ValidationError, InputError, ArithmeticError):
+        pass
+    raise InputError(f"{manifest}: is no statement of a release: it is damaged or was edited")
+
+
+def _table(
+    named: Path, content: dict[str, Any], faults: tuple[str, ...], unchecked: tuple[str, ...]
+) -> Released:
+    events = Transcript.model_validate({"events": content.pop("charges", ())}).restored()
+    sampling = content.pop("sampling", None)
+    statement = Manifest.model_validate(content)
+    if Cost.of(events) != total_cost(statement.facts):
+        faults += ("its charges do not add up to its facts",)
+    if not isinstance(sampling, dict) or not {"seed", "rows"} >= sampling.keys():
+        faults += ("its seed and number of rows are no such",)
+    unchecked += ("that the table was drawn from the release: draw it again with its seed",)
+    digests = {
+        MANIFEST: digest_of_statement(statement),
+        CHARGES: sha256_of([charges_text(events).encode()]),
+    }
+    return Released(named, statement, digests, _listed(events), faults, unchecked)
+
+
+def _listed(events: Sequence[Event]) -> Callable[[Sequence[Event]], str]:
+    """Compare charges that are listed one by one."""
+
+    def compare(true: Sequence[Event]) -> str:
+        if tuple(true) == tuple(events):
+            return ""
+        differ = sum(a != b for a, b in zip(true, events)) + abs(len(true) - len(events))
+        return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
+
+    return compare
+
+
+def _counted(answers: AnswersManifest) -> Callable[[Sequence[Event]], str]:
+    """Compare charges that are counted by their parameters."""
+
+    def compare(true: Sequence[Event]) -> str:
+        if charges_of(true) == answers.charges:
+            return ""
+        return f"its charges are not those of the ledger's {len(true):,}"
+
+    return compare
+
+
+def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -> list[str]:
+    """The parts that differ from what was recorded, from the most similar of it."""
+    unlike = [
+        [name for name, digest in digests.items() if one.get(name) != digest] for one in recorded
+    ]
+    names = min(unlike, key=len)
+    return [f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}"] if names else []
+
+
+def _versions(statement: Statement) -> str:
+    """A hint where other versions may have rendered the page otherwise."""
+    here = versions()
+    other = [name for name, found in statement.versions.items() if here.get(name) != found]
+    return f" (made with another {', '.join(other)}: check it there)" if other else ""
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise InputError(f"{path}: {reason}: make it readable") from None

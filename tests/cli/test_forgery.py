@@ -1,0 +1,332 @@
+"""What a release says of itself is no evidence: `ledger verify --release` finds every forgery."""
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import zipfile
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adaptive_qs import Schema, Synthesizer, answer
+from adaptive_qs.cli import main
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.chain import START
+from adaptive_qs.ledger.run import release_hash
+from adaptive_qs.privacy.accounting import epsilon_of
+from adaptive_qs.privacy.budget import Place, float_above
+from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
+from adaptive_qs.release.bundle import MEMBERS, Bundle
+from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.synthesis.rows import SynthesisSettings
+
+from .conftest import HEADER, SCHEMA, rows
+
+TABLE = ["synthesize", "t.csv", "--schema", "s.json", "--ledger", "l"]
+
+
+@pytest.fixture(scope="module")
+def true(tmp_path_factory):
+    """A ledger with two releases of tables and one of answers, all true."""
+    folder = tmp_path_factory.mktemp("true")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(
+            "adaptive_qs.release.release.SynthesisSettings",
+            partial(SynthesisSettings, fewest_rows=500),
+        )
+        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
+        Path("s.json").write_text(json.dumps(SCHEMA))
+        commands = [
+            ["ledger", "create", "--ledger", "l", "--rho", "9"],
+            [*TABLE, "--rho", "0.5", "--release", "r.zip", "--out", "o.csv"],
+            [*TABLE, "--rho", "0.4", "--release", "other.zip"],
+            ["answer", *TABLE[1:], "--rho", "0.1", "--out", "a.csv"],
+        ]
+        for command in commands:
+            assert main(command) == 0
+    return folder
+
+
+@pytest.fixture
+def forger(true, run, tmp_path):
+    """The same in the working directory, where it may be changed."""
+    for path in true.iterdir():
+        shutil.copy(path, tmp_path)
+    return run
+
+
+def found(run, name="r.zip"):
+    """The line by which a forgery is refused."""
+    outcome = run("ledger", "verify", "--ledger", "l", "--release", name)
+    assert (outcome.code, outcome.out) == (2, ""), outcome
+    assert outcome.err.startswith(f"error: {name}")
+    assert outcome.err.count("\n") == 1
+    return outcome.err
+
+
+def verified(run, name):
+    outcome = run("ledger", "verify", "--ledger", "l", "--release", name)
+    assert (outcome.code, outcome.err) == (0, ""), outcome
+    return outcome.out
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(path, contents):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+def changed(path="r.zip", **contents):
+    """The bundle with these members replaced; underscores stand for dots."""
+    new = {name.replace("_", ".", 1): content for name, content in contents.items()}
+    written(path, members(path) | new)
+
+
+def cheaper(event):
+    if isinstance(event, GaussianEvent):
+        return replace(event, noise_variance=100 * Fraction(event.noise_variance))
+    assert isinstance(event, SelectionEvent)
+    return replace(event, epsilon=Fraction(event.epsilon) / 10)
+
+
+def forge_charges(path="r.zip"):
+    """Every charge divided by 100, and everything else that loading checks made to fit."""
+    bundle = Bundle.load(path)
+    events = tuple(map(cheaper, bundle.events))
+    spent, rho = Cost.of(events), bundle.manifest.rho / 99
+    content = bundle.manifest.model_dump() | {
+        "facts": facts_of(events, bundle.schema, TABLES),
+        "rho_spent": float_above(spent.rho),
+        "rho": rho,
+        "epsilon": epsilon_of(rho, bundle.manifest.delta),
+        "guarantee": "",
+    }
+    replace(bundle, events=events, manifest=Manifest.model_validate(content)).save(path)
+    assert Bundle.load(path).manifest.epsilon < bundle.manifest.epsilon / 5
+
+
+def forge_residuals(path="r.zip"):
+    """Residuals 0, 1, 2, ... instead of those that were paid for."""
+    count = sum(e.values.size for e in Bundle.load(path).estimates.values())
+    file = io.BytesIO()
+    np.save(file, np.arange(count, dtype="<f8"))
+    changed(path, residuals_npy=file.getvalue())
+    Bundle.load(path)
+
+
+def edit_member(name, before, after):
+    text = members("r.zip")[name].decode()
+    edited = re.sub(before, after, text, count=1)
+    assert edited != text
+    changed(**{name.replace(".", "_"): edited})
+
+
+def forge_statement():
+    edit_member("statement.md", r"\([0-9.]+, 1e-09\)", "(0.01, 1e-09)")
+
+
+def forge_page():
+    edit_member("page.html", r"<li>Guarantee: [^<]*", "<li>Guarantee: perfect secrecy")
+
+
+def test_true_releases_stand_in_their_ledger(forger):
+    assert verified(forger, "r.zip").endswith("all sound; r.zip stands in it\n")
+    assert verified(forger, "a.csv").endswith("a.csv stands in it\n")
+    verified(forger, "a.csv.manifest.json")
+    for name in ("o.csv", "o.csv.manifest.json"):
+        assert "not checked: that the table was drawn from the release" in verified(forger, name)
+    outcome = forger(
+        "ledger", "verify", "--ledger", "l", "--release", "o.csv", "--json", "--max-memory", "1GB"
+    )
+    assert json.loads(outcome.out)["unchecked"] != []
+
+
+def test_a_forgery_of_everything_is_found(forger):
+    forge_charges()
+    forge_residuals()
+    forge_statement()
+    forge_page()
+    line = found(forger)
+    for name in ("charges", "manifest.json", "ledger.json", "residuals.npy"):
+        assert name in line
+    for name in ("statement.md", "page.html"):
+        assert f"{name} does not follow from the rest" in line
+
+
+@pytest.mark.parametrize(
+    ("forge", "names", "others"),
+    [
+        (forge_charges, ("charges", "ledger.json", "manifest.json"), ("residuals", "statement.md")),
+        (forge_statement, ("statement.md does not follow",), ("charges", "page.html")),
+        (forge_page, ("page.html does not follow",), ("charges", "statement.md")),
+        (forge_residuals, ("residuals.npy differs", "page.html"), ("charges", "statement.md")),
+    ],
+)
+def test_each_forgery_alone_is_found_and_named(forger, forge, names, others):
+    forge()
+    line = found(forger)
+    assert all(name in line for name in names), line
+    assert not any(name in line for name in others), line
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_of_two_true_releases_do_not_make_a_third(forger, name):
+    ours, theirs = members("r.zip"), members("other.zip")
+    if ours[name] == theirs[name]:
+        assert name in ("schema.json", "workload.json")
+        return
+    written("r.zip", ours | {name: theirs[name]})
+    found(forger)
+    written("r.zip", theirs | {name: ours[name]})
+    found(forger)
+
+
+def test_all_members_of_another_release_but_the_place_are_found(forger):
+    ours, theirs = (json.loads(members(p)["manifest.json"]) for p in ("r.zip", "other.zip"))
+    theirs["ledger"] = ours["ledger"]
+    manifest = Manifest.model_validate(theirs).to_json()
+    written("r.zip", members("other.zip") | {"manifest.json": manifest})
+    line = found(forger)
+    assert "charges" in line
+    assert "residuals.npy" in line
+
+
+def test_a_bundle_says_nothing_but_what_was_handed_over(forger):
+    """Not even in another spelling, or in members that no program reads."""
+    spelt = json.dumps(json.loads(members("r.zip")["record.json"]), indent=3)
+    changed(record_json=spelt)
+    assert "record.json differs" in found(forger)
+    written("r.zip", members("other.zip") | {"README.txt": "epsilon 0"})
+    assert "'README.txt' is no part of a release" in found(forger)
+    rest = members("other.zip")
+    del rest["statement.md"]
+    written("r.zip", rest)
+    assert "statement.md is missing" in found(forger)
+
+
+def test_a_missing_page_may_come_from_another_version(forger):
+    """An honest release of another version renders otherwise; the line says where to look."""
+    content = json.loads(members("r.zip")["manifest.json"])
+    content["versions"]["jinja2"] = "1.0"
+    changed(manifest_json=json.dumps(content), page_html="another page")
+    assert "page.html does not follow from the rest (made with another jinja2" in found(forger)
+
+
+def edited(name, edit):
+    content = json.loads(Path(name).read_text())
+    edit(content)
+    Path(name).write_text(json.dumps(content))
+
+
+def test_edited_answers_are_found(forger):
+    text = Path("a.csv").read_text()
+    line = text.splitlines()[1]
+    cells = line.split(",")
+    cells[2] = "123.5"
+    Path("a.csv").write_text(text.replace(line, ",".join(cells)))
+    assert "the answers beside it are others" in found(forger, "a.csv")
+    assert "answers" in found(forger, "a.csv.manifest.json")
+
+    digest = hashlib.sha256(Path("a.csv").read_bytes()).hexdigest()
+    edited("a.csv.manifest.json", lambda content: content.update(sha256=digest))
+    assert "answers differs" in found(forger, "a.csv")
+
+
+def test_answers_that_are_not_there_are_not_vouched_for(forger):
+    Path("a.csv").unlink()
+    assert "not checked: the answers beside it" in verified(forger, "a.csv.manifest.json")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: c.update(epsilon=c["epsilon"] / 2),
+        lambda c: c.update(epsilon=c["epsilon"] * 2, guarantee=""),
+        lambda c: c.update(queries=c["queries"] + 1),
+        lambda c: c.update(guarantee="perfect secrecy"),
+        lambda c: c["charges"][0].update(times=10**9),
+        lambda c: c["charges"][0]["charge"].update(label="something else"),
+        lambda c: c.pop("sha256"),
+        lambda c: c.update(remark="reviewed"),
+        lambda c: c["ledger"].update(run=1),
+    ],
+)
+def test_edited_statements_of_answers_are_found(forger, edit):
+    edited("a.csv.manifest.json", edit)
+    found(forger, "a.csv.manifest.json")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda c: c.update(epsilon=c["epsilon"] / 2),
+        lambda c: c.update(alone=["age"]),
+        lambda c: c["settings"].update(note="reviewed"),
+        lambda c: c["charges"].pop(),
+        lambda c: c.pop("charges"),
+        lambda c: c["charges"].reverse(),
+        lambda c: c.update(sha256="0" * 64),
+        lambda c: c.update(remark="reviewed"),
+        lambda c: c["sampling"].update(note="reviewed"),
+    ],
+)
+def test_edited_statements_of_tables_are_found(forger, edit):
+    edited("o.csv.manifest.json", edit)
+    found(forger, "o.csv.manifest.json")
+
+
+def test_an_edited_table_is_not_the_one_of_its_statement(forger):
+    Path("o.csv").write_text(Path("o.csv").read_text().replace("a,", "b,", 1))
+    assert "its table differs" in found(forger, "o.csv")
+
+
+def test_a_table_sampled_later_states_the_same_release(forger):
+    assert forger("sample", "r.zip", "--rows", 20, "--out", "later.parquet").code == 0
+    verified(forger, "later.parquet")
+
+
+def test_a_release_that_hides_the_last_charges_of_its_run_is_found(forger):
+    """Even with the true hash of those that it admits."""
+    book = LedgerBook("l")
+    place = Place(**Bundle.load("r.zip").manifest.ledger.model_dump())
+    assert book.has(place)
+    digest = START
+    for body in book._released(1)[:-1]:
+        digest = release_hash(digest, body)
+    assert not book.has(replace(place, releases=place.releases - 1, hash=digest.hex()))
+    book.close()
+
+
+def test_what_python_saves_and_writes_stands_in_the_ledger(forger):
+    schema = Schema.load("s.json")
+    model = Synthesizer(rho=0.1, ledger="l").fit("t.csv", schema=schema)
+    model.release_.save("direct.zip")  # not through model.save, which also ends the run
+    verified(forger, "direct.zip")
+    model.save("saved.zip")
+    verified(forger, "saved.zip")
+    answer("t.csv", schema, rho=0.05, ledger="l").write("b.parquet")
+    verified(forger, "b.parquet")
+
+
+def test_an_interrupted_run_hands_over_what_it_recorded_before(forger):
+    first = Synthesizer(rho=0.1, ledger="l").fit("t.csv", schema="s.json")
+    first._session.leave()  # as if the process had died before it saved
+    again = Synthesizer(rho=0.1, ledger="l", resume=True).fit("t.csv", schema="s.json")
+    again.save("again.zip")
+    verified(forger, "again.zip")
+    book = LedgerBook("l")
+    assert len(book.published(4)) == 1
+    book.close()
