@@ -16,9 +16,10 @@ from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.batches import write_batches
 from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.data.formulas import Formulas, check_formulas
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamped
-from adaptive_qs.data.writers import check_table_path
+from adaptive_qs.data.writers import check_table_path, table_format
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
 from adaptive_qs.ledger.session import Closing, Session
@@ -109,6 +110,9 @@ class Answers:
         Raises:
             InputError: the confidence is not between 0 and 1, or the answers were read before.
         """
+        return self._batches(confidence, "keep")
+
+    def _batches(self, confidence: float, formulas: Formulas) -> Iterator[pa.RecordBatch]:
         interval_factor(confidence)
         if self._counter is None:
             raise InputError(
@@ -116,7 +120,7 @@ class Answers:
                 "or table that they went to"
             )
         counter, self._counter = self._counter, None
-        return self._stream(counter, confidence)
+        return self._stream(counter, confidence, formulas)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
@@ -134,11 +138,19 @@ class Answers:
                 frame.attrs[STAMP_KEY.decode()] = self.stamp
             return frame
 
-    def write(self, path: str | Path, confidence: float = 0.95) -> int:
+    def write(
+        self, path: str | Path, confidence: float = 0.95, formulas: str = "escape-learnt"
+    ) -> int:
         """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
         A file beside it says where it is not private.
+
+        Args:
+            path: its suffix tells the format.
+            confidence: as for :meth:`batches`.
+            formulas: which values that a spreadsheet program would run as formulas are escaped in
+                CSV: "escape-learnt" those that were learnt, "escape" all, "keep" none.
 
         Returns:
             Number of answers.
@@ -148,9 +160,12 @@ class Answers:
                 as for :meth:`batches`.
         """
         check_table_path(path)
+        kind = check_formulas(formulas)
+        if table_format(path) == "parquet":
+            kind = "keep"
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
-                batches = self._stated(self.batches(confidence), path, confidence)
+                batches = self._stated(self._batches(confidence, kind), path, confidence)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING)
             self.close()
         return count
@@ -185,7 +200,9 @@ class Answers:
         """
         self._session.finish()
 
-    def _stream(self, counter: MarginalCounter, confidence: float) -> Iterator[pa.RecordBatch]:
+    def _stream(
+        self, counter: MarginalCounter, confidence: float, formulas: Formulas
+    ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0
         with self._session.working(LOST):
@@ -194,7 +211,7 @@ class Answers:
             mechanisms = self._begin()
             self._ledger = mechanisms.ledger
             sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
-            for batch in answer_batches(sets, self._schema, confidence):
+            for batch in answer_batches(sets, self._schema, confidence, formulas):
                 done += batch.num_rows
                 report(done, total)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})

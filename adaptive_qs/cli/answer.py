@@ -21,6 +21,7 @@ from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.cli.synthesize import demo_files
+from adaptive_qs.data.formulas import check_formulas
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def answer(
     unreviewed_schema: options.UnreviewedSchema = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
+    formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
@@ -78,6 +80,7 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
+    check_formulas(formulas)
     check_distinct(beside(out), [data, schema, workload, *companions(ledger)])
     check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
 
@@ -115,7 +118,7 @@ def answer(
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)
-        rows = answers.write(out, confidence)
+        rows = answers.write(out, confidence, formulas)
     if as_json:
         emit_json(_json(answers, out, rows, confidence))
     else:

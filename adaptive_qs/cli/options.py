@@ -176,6 +176,17 @@ ReleaseOut = Annotated[
 AnswersOut = Annotated[
     Path | None, option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
 ]
+FormulasKind = Annotated[
+    str,
+    option(
+        "--formulas",
+        "KIND",
+        "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: those "
+        "that were learnt (escape-learnt), declared ones as well (escape), or none (keep).",
+        _OUTPUT,
+        "escape-learnt",
+    ),
+]
 Confidence = Annotated[
     float,
     option(

@@ -20,6 +20,7 @@ from adaptive_qs.cli.artefacts import (
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
 from adaptive_qs.cli.summary import Outcome
+from adaptive_qs.data.formulas import check_formulas
 from adaptive_qs.errors import InputError
 
 DEMO_OUT = Path("adult_synthetic.csv")
@@ -46,6 +47,7 @@ def synthesize(
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
     seed: options.Seed = None,
+    formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
@@ -74,6 +76,7 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
+    kind = check_formulas(formulas)
     check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger)])
     if out is not None:
         check_table(out, replace or (resume and of_interrupted_run(out, ledger)))
@@ -127,7 +130,7 @@ def synthesize(
                     synthetic = released.sample_table(rows, sampling_seed, job.plan.workers, clock)
                     made = synthetic.num_rows
                     clock.start("write")
-                    write_stamped(synthetic, out, released, sampling_seed)
+                    write_stamped(synthetic, out, released, sampling_seed, kind)
                     receipt.table = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
