@@ -1,6 +1,6 @@
-"""What is known of a run beforehand: which columns it will likely leave unconnected, and how well it
-will know the number of rows. Sizes, weights, the budget and a public number of rows decide; no row
-is looked at.
+"""What is known of a run beforehand: which columns it will likely leave unconnected, and how well
+it will know the number of rows. Sizes, weights, the budget and a public number of rows decide; no
+row is looked at.
 
 The loop is run without a table. Every noise level, every share of the budget and every rule is that
 of :mod:`adaptive_qs.adaptive.loop`; in the place of what only the table can say stands one
@@ -14,6 +14,7 @@ How often that comes true: ``results/unconnected.csv``, by ``scripts/unconnected
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,6 +26,7 @@ from adaptive_qs.adaptive.initial import TOTAL_SHARE, initial_share, one_way_pla
 from adaptive_qs.adaptive.loop import LoopSettings, Offer, measurable_cliques
 from adaptive_qs.adaptive.measure import measurement_cost
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.pages.names import first_of
 from adaptive_qs.strategy.conditional import ConditionalPlanner
 from adaptive_qs.workload.workload import Workload
 
@@ -39,6 +41,9 @@ MOST_CANDIDATES = 10_000
 MOST_ROUNDS = 2_000
 ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
 """Numbers of rows among which the least is looked for."""
+NAMED = 6
+"""Columns that a line names."""
+MEND = "use coarser bins, fewer values or columns, or more budget"
 
 
 def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
@@ -100,6 +105,33 @@ class UnconnectedForecast:
             names[i]: next((ROWS[k] for k in known if i not in left_at[k]), None)
             for i in sorted(self._asked)
         }
+
+    def doubts(self, rows: int) -> tuple[str, ...]:
+        """One line about the columns of a table of about so many rows, if there are any."""
+        columns = self.columns(rows) if self.possible else ()
+        if not columns:
+            return ()
+        size = len(self.workload.domain)
+        return (
+            f"{len(columns):,} of {size:,} column{'s' if size > 1 else ''} will likely be "
+            f"independent of all others at this budget, with {rows:,} rows: "
+            f"{first_of(columns, NAMED)}: {MEND}",
+        )
+
+    def note(self) -> str | None:
+        """One line about the rows that it takes, where nobody knows how many there are."""
+        least = self.least_rows() if self.possible else {}
+        wanted = [(rows or math.inf, name) for name, rows in least.items() if rows != ROWS[0]]
+        if not wanted:
+            return None
+        columns = [
+            f"{name} {'any number' if rows == math.inf else format(rows, ',')}"
+            for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+        ]
+        return (
+            "at this budget a column will likely be independent of all others in a table of fewer "
+            f"rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
+        )
 
     @cached_property
     def _asked(self) -> frozenset[int]:

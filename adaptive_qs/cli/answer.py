@@ -50,6 +50,8 @@ def answer(
     ledger: options.Ledger = None,
     resume: options.Resume = False,
     unreviewed_schema: options.UnreviewedSchema = False,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
     formulas: options.FormulasKind = "escape-learnt",
@@ -115,6 +117,8 @@ def answer(
             ledger=ledger,
             resume=resume,
             unreviewed_schema=unreviewed_schema,
+            public_rows=public_rows,
+            beyond_limits=beyond_limits,
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)

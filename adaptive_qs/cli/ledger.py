@@ -10,7 +10,7 @@ import typer
 from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import check_distinct, check_file, companions
 from adaptive_qs.cli.ledger_summary import cost_words, ledger_json, ledger_lines, run_columns
-from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows
+from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows, warn
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def create(
     delta: options.Delta = None,
     rho: TotalRho = None,
     discovery_delta: DiscoveryDelta = 0.0,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
 ) -> None:
     """Make a ledger with the total that all runs on a data set may spend together.
 
@@ -78,8 +80,12 @@ def create(
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.total import Total
+    from adaptive_qs.privacy.guard_rails import check_public_rows, check_rails
 
+    check_public_rows(public_rows, "--public-rows")
     total = Total.of(epsilon, delta, rho, discovery_delta)
+    for doubt in check_rails(total.rails(public_rows), beyond_limits):
+        warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared)
     emit(f"{path}: {cost_words(book, book.limit)} for all runs together")
 

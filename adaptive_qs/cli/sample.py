@@ -50,6 +50,9 @@ def sample(
         warn(f"{release}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
         warn(f"{release}: {UNREVIEWED}")
+    if rows is None and not loaded.counted:
+        for doubt in loaded.doubts:
+            warn(doubt)
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")

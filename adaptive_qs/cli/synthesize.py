@@ -17,7 +17,7 @@ from adaptive_qs.cli.artefacts import (
     of_interrupted_run,
     write_stamped,
 )
-from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
+from adaptive_qs.cli.output import emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
 from adaptive_qs.cli.summary import Outcome
 from adaptive_qs.data.formulas import check_formulas
@@ -43,6 +43,8 @@ def synthesize(
     ledger: options.Ledger = None,
     resume: options.Resume = False,
     unreviewed_schema: options.UnreviewedSchema = False,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
     out: options.Out = None,
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
@@ -106,10 +108,16 @@ def synthesize(
         ledger=ledger,
         resume=resume,
         unreviewed_schema=unreviewed_schema,
+        public_rows=public_rows,
+        beyond_limits=beyond_limits,
     )
     if rows is not None:
         check_rows(rows)
         job.plan.check_rows(rows, "the synthetic table (--rows)")
+    for doubt in job.doubts:
+        warn(doubt)
+    if public_rows is None and not resume and (told := job.forecast.note()) is not None:
+        note(told)
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if is_unreviewed(described):
@@ -134,8 +142,8 @@ def synthesize(
                     receipt.table = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
-    if outcome.warning is not None:
-        warn(outcome.warning)
+    for warning in outcome.warnings:
+        warn(warning)
     if as_json:
         emit_json(outcome.json())
     else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from adaptive_qs.adaptive.forecast import UnconnectedForecast, total_std
+from adaptive_qs.adaptive.loop import LoopSettings
 from adaptive_qs.adaptive.preprocessing.gather import Gathered
 from adaptive_qs.adaptive.preprocessing.resolve import gather_private, learn_schema
 from adaptive_qs.adaptive.preprocessing.shares import (
@@ -21,7 +23,9 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import ROWS_SHARE
+from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.guard_rails import GuardRail, check_public_rows, check_rails, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer.pipeline import RunSettings, WorkloadSpec, measure, resolve_workload
@@ -41,6 +45,8 @@ class Job:
         plan: ceilings of memory and threads, for as many codes as private columns can get.
         session: the budget, in memory or in a ledger.
         learning: the part of it for the bins and values that the schema leaves open.
+        doubts: what there is to say about the budget and what it can buy, from public numbers.
+        forecast: which columns it will likely leave unconnected.
     """
 
     schema: Schema
@@ -49,6 +55,8 @@ class Job:
     plan: RunPlan
     session: Session
     learning: Cost
+    doubts: tuple[str, ...]
+    forecast: UnconnectedForecast
 
     @classmethod
     def of(
@@ -67,23 +75,37 @@ class Job:
         ledger: str | Path | None = None,
         resume: bool = False,
         unreviewed_schema: bool = False,
+        public_rows: int | None = None,
+        beyond_limits: bool = False,
     ) -> Self:
         """Check the parameters; see :class:`~adaptive_qs.synthesizer.estimator.Synthesizer`.
 
         Raises:
-            InputError: a parameter or the workload is wrong, or the schema is unreviewed.
+            InputError: a parameter or the workload is wrong, the schema is unreviewed, or the
+                budget is beyond a limit of :mod:`adaptive_qs.privacy.guard_rails`.
             ResourceExceeded: the plan exceeds ``max_memory``.
             LedgerError: the ledger cannot be used.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, unreviewed_schema)
+        check_public_rows(public_rows)
         target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(schema))
         settings = RunSettings(target, reference, insecure_seed)
         learning = preprocessing_cost(schema, target.cost, learning_share)
         domain = schema.widest_domain()
-        plan = plan_run(domain, resolve_workload(workload, domain), max_memory, workers)
+        marginals = resolve_workload(workload, domain)
+        plan = plan_run(domain, marginals, max_memory, workers)
+        forecast = UnconnectedForecast(
+            marginals,
+            float_below((target.cost - learning).rho),
+            LoopSettings(settings.fill, measured_cells=plan.measured_cells),
+        )
+        rails = budget_rails(target, forecast, public_rows)
+        doubts = check_rails(rails, beyond_limits or resume)
+        if public_rows is not None and not resume:
+            doubts += forecast.doubts(public_rows)
         session = Session(ledger, resume, target.cost)
-        return cls(schema, workload, settings, plan, session, learning)
+        return cls(schema, workload, settings, plan, session, learning, doubts, forecast)
 
     def run(self, source: Any, clock: PhaseClock) -> Release:
         """Spend the budget on a table; inside ``session.working``.
@@ -127,3 +149,19 @@ class Job:
             progress=clock.steps("learn"),
             check_rows=self.plan.check_rows,
         )
+
+
+def budget_rails(
+    target: PrivacyTarget, forecast: UnconnectedForecast, rows: int | None
+) -> tuple[GuardRail, ...]:
+    """What there is to say about the budget of a run.
+
+    Args:
+        target: what the owner asks for.
+        forecast: of the loop, which has the part that learning leaves.
+        rows: about how many rows there are, as far as is public.
+    """
+    workload = forecast.workload
+    combined = any(len(clique) > 1 for clique in workload.cliques)
+    std = total_std(workload.domain, forecast.rho, rows or 0, combined)
+    return guard_rails(target.epsilon, target.delta, std, rows, "the number of rows")
