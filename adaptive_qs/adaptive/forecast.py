@@ -41,6 +41,7 @@ MOST_CANDIDATES = 10_000
 MOST_ROUNDS = 2_000
 ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
 """Numbers of rows among which the least is looked for."""
+FEW_ROWS = 1_000
 NAMED = 6
 """Columns that a line names."""
 MEND = "use coarser bins, fewer values or columns, or more budget"
@@ -119,9 +120,13 @@ class UnconnectedForecast:
         )
 
     def note(self) -> str | None:
-        """One line about the rows that it takes, where nobody knows how many there are."""
+        """One line about the rows that it takes, where nobody knows how many there are.
+
+        Columns that take no more than ``FEW_ROWS`` are not named.
+        """
         least = self.least_rows() if self.possible else {}
-        wanted = [(rows or math.inf, name) for name, rows in least.items() if rows != ROWS[0]]
+        wanted = [(rows or math.inf, name) for name, rows in least.items()]
+        wanted = [(rows, name) for rows, name in wanted if rows > FEW_ROWS]
         if not wanted:
             return None
         columns = [

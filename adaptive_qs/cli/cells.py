@@ -160,6 +160,8 @@ class Tables:
         text = f"with synthesize the number of rows would be known to +/- {figure(self.total_std)}"
         if self.least_rows is None:
             return ("tables", text)
+        from adaptive_qs.adaptive.forecast import MEND
+
         if self.unconnected is None:
             return ("tables", f"{text} (--rows N tells which columns it would leave independent)")
         if not self.unconnected:
@@ -169,5 +171,5 @@ class Tables:
         return (
             "tables",
             f"{text}, and {len(self.unconnected):,} of {whole} likely independent of all others: "
-            f"{named}",
+            f"{named}: {MEND}",
         )

@@ -116,17 +116,19 @@ def synthesize(
         job.plan.check_rows(rows, "the synthetic table (--rows)")
     for doubt in job.doubts:
         warn(doubt)
-    if public_rows is None and not resume and (told := job.forecast.note()) is not None:
-        note(told)
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if is_unreviewed(described):
         warn(f"{schema}: {UNREVIEWED}")
 
+    def tell() -> None:
+        if public_rows is None and not resume and (told := job.forecast.note()) is not None:
+            note(told)
+
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
-            released = job.run(data, clock)
+            released = job.run(data, clock, tell)
             with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -107,10 +108,17 @@ class Job:
         session = Session(ledger, resume, target.cost)
         return cls(schema, workload, settings, plan, session, learning, doubts, forecast)
 
-    def run(self, source: Any, clock: PhaseClock) -> Release:
+    def run(
+        self, source: Any, clock: PhaseClock, before: Callable[[], None] | None = None
+    ) -> Release:
         """Spend the budget on a table; inside ``session.working``.
 
         Bad cells are refused before anything is reserved.
+
+        Args:
+            source: the private table.
+            clock: told about the phases.
+            before: called once nothing stands against it any more, before anything is spent.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -123,10 +131,10 @@ class Job:
             if not self.schema.private_columns:
                 schema = self.schema
                 table = self._read(source, schema, clock)
-                mechanisms = self._begin()
+                mechanisms = self._begin(before)
             else:
                 gathered = self._gather(source, clock)
-                mechanisms = self._begin()
+                mechanisms = self._begin(before)
                 schema = learn_schema(self.schema, gathered, mechanisms, self.learning)
                 table = self._read(source, schema, clock)
         workload = resolve_workload(self.workload, schema.domain())
@@ -135,10 +143,13 @@ class Job:
     def _read(self, source: Any, schema: Schema, clock: PhaseClock) -> CodedTable:
         return read_table(source, schema, clock.steps("read"), self.plan.check_rows)
 
-    def _begin(self) -> Mechanisms:
+    def _begin(self, before: Callable[[], None] | None) -> Mechanisms:
         insecure = self.settings.insecure_seed is not None
         budget = self.session.begin(request_of(self), insecure)
-        return Mechanisms(budget, self.settings.entropy())
+        mechanisms = Mechanisms(budget, self.settings.entropy())
+        if before is not None:
+            before()
+        return mechanisms
 
     def _gather(self, source: Any, clock: PhaseClock) -> Gathered:
         return gather_private(
