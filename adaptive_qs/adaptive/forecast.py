@@ -48,12 +48,14 @@ MEND = "use coarser bins, fewer values or columns, or more budget"
 
 
 def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
-    """Standard deviation (rows) of the noisy number of rows that a run will have at least.
+    """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
+
+    Rounds make it smaller where combinations are worth measuring.
 
     Args:
         domain: the attributes.
         rho: zCDP of the run.
-        rows: about how many rows there are; 0 where nobody knows, which gives the least.
+        rows: about how many rows there are; 0 where nobody knows, as if they were few.
         combinations: whether the workload asks for any.
     """
     return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)

@@ -96,7 +96,7 @@ class Tables:
     Attributes:
         forecast: of its loop.
         rows: about how many rows the table will have; None where that is not public.
-        total_std: standard deviation (rows) of its number of rows, at least.
+        total_std: standard deviation (rows) of its number of rows, or less.
         unconnected: columns that it will likely leave independent of all others; None where the
             rows lack, where no combination is asked for, or too many.
         least_rows: about how many rows each column takes not to be; None as for these.
@@ -157,7 +157,7 @@ class Tables:
 
     def line(self) -> Row:
         """The same for people."""
-        text = f"with synthesize the number of rows would be known to +/- {figure(self.total_std)}"
+        text = f"with synthesize the number of rows would be known to about +/- {figure(self.total_std)}"
         if self.least_rows is None:
             return ("tables", text)
         from adaptive_qs.adaptive.forecast import MEND

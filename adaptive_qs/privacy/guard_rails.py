@@ -67,7 +67,7 @@ def guard_rails(
     Args:
         epsilon: ε of the whole run, given or implied.
         delta: δ of the whole run.
-        count_std: least standard deviation (rows) of a count with this budget; None for no check.
+        count_std: standard deviation (rows) of a count with this budget; None for no check.
         rows: about how many rows there are, as far as is public.
         counted: what is counted so.
     """
@@ -142,7 +142,7 @@ def _delta(delta: float, rows: int | None) -> GuardRail | None:
 def _noise(std: float, rows: int | None, counted: str) -> GuardRail | None:
     if std <= (WARNED_STD if rows is None else rows / DELTA_ROWS):
         return None
-    text = f"at this budget {counted} is known to +/- {std:,.0f} rows at best"
+    text = f"at this budget {counted} is known to about +/- {std:,.0f} rows"
     if rows is None:
         beyond = f"the limit of {MOST_STD:,.0f} rows" if std > MOST_STD else ""
         text += ": raise epsilon, unless there are many times more rows (--public-rows N compares)"
