@@ -39,6 +39,10 @@ class LedgerError(InputError):
     """The ledger cannot be used: missing, damaged, of a newer version, or not of this run."""
 
 
+class GuardRailWarning(UserWarning):
+    """A budget that promises or buys less than its owner may have meant; see the message."""
+
+
 class BudgetExceeded(AdaptiveQsError):
     """A charge would exceed the privacy budget; nothing was drawn."""
 

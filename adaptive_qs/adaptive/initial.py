@@ -72,7 +72,11 @@ def measure_one_way(
         model: receives the measurements.
         rho: zCDP to spend.
     """
-    domain = counter.domain
+    _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho))
+
+
+def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
+    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual."""
     precision = one_way_precisions(domain, rho)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
@@ -80,7 +84,7 @@ def measure_one_way(
     unit = 2 * rho / cost
     precisions: dict[Clique, float] = {(): unit * total_precision}
     precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
-    _measure(model, counter, mechanisms, precisions)
+    return precisions
 
 
 def _measure(

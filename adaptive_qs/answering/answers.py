@@ -18,9 +18,10 @@ from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.batches import write_batches
 from adaptive_qs.data.counts import MarginalCounter
 from adaptive_qs.data.files import check_new
+from adaptive_qs.data.formulas import Formulas, check_formulas
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, Stamp, stamp_path, stamped
-from adaptive_qs.data.writers import check_table_path
+from adaptive_qs.data.writers import check_table_path, table_format
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.faults import MEASURED, reach
 from adaptive_qs.ledger.session import Closing, Session
@@ -130,6 +131,9 @@ class Answers:
         Raises:
             InputError: the confidence is not between 0 and 1, or the answers were read before.
         """
+        return self._batches(confidence, "keep")
+
+    def _batches(self, confidence: float, formulas: Formulas) -> Iterator[pa.RecordBatch]:
         interval_factor(confidence)
         if self._counter is None:
             raise InputError(
@@ -137,7 +141,7 @@ class Answers:
                 "or table that they went to"
             )
         counter, self._counter = self._counter, None
-        return self._stream(counter, confidence)
+        return self._stream(counter, confidence, formulas)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
@@ -155,7 +159,13 @@ class Answers:
                 frame.attrs[STAMP_KEY.decode()] = self.stamp
             return frame
 
-    def write(self, path: str | Path, confidence: float = 0.95, force: bool = False) -> int:
+    def write(
+        self,
+        path: str | Path,
+        confidence: float = 0.95,
+        formulas: str = "escape-learnt",
+        force: bool = False,
+    ) -> int:
         """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
@@ -164,6 +174,8 @@ class Answers:
         Args:
             path: of the file; its suffix tells the format.
             confidence: as for :meth:`batches`.
+            formulas: which values that a spreadsheet program would run as formulas are escaped in
+                CSV: "escape-learnt" those that were learnt, "escape" all, "keep" none.
             force: replace files that exist, at the path or beside it; a resumed run replaces
                 what it had written itself.
 
@@ -175,12 +187,15 @@ class Answers:
                 or as for :meth:`batches`.
         """
         check_table_path(path)
+        kind = check_formulas(formulas)
+        if table_format(path) == "parquet":
+            kind = "keep"
         mine = of_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, force or mine)
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
-                batches = self.batches(confidence)
+                batches = self._batches(confidence, kind)
                 sealed = partial(self._state, path, confidence)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
             self.close()
@@ -215,7 +230,9 @@ class Answers:
         """
         self._session.finish()
 
-    def _stream(self, counter: MarginalCounter, confidence: float) -> Iterator[pa.RecordBatch]:
+    def _stream(
+        self, counter: MarginalCounter, confidence: float, formulas: Formulas
+    ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0
         with self._session.working(LOST):
@@ -224,7 +241,7 @@ class Answers:
             mechanisms = self._begin()
             self._ledger = mechanisms.ledger
             sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
-            for batch in answer_batches(sets, self._schema, confidence):
+            for batch in answer_batches(sets, self._schema, confidence, formulas):
                 done += batch.num_rows
                 report(done, total)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})

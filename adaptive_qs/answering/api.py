@@ -25,6 +25,14 @@ from adaptive_qs.data.review import UNREVIEWED, check_reviewed, is_unreviewed
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.guard_rails import (
+    GuardRail,
+    check_public_rows,
+    check_rails,
+    guard_rails,
+    refusable,
+    warn_all,
+)
 from adaptive_qs.progress import PhaseProgress
 
 
@@ -42,6 +50,7 @@ def plan(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
+    public_rows: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
     """What a batch of answers would look like; needs no data and spends nothing.
@@ -64,16 +73,26 @@ def plan(
             whose rows span all differences of codes; other columns get one chosen for them.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt;
             the plan is then for the rest of it and as many codes as there can be.
+        public_rows: about how many rows the table will have, as far as is public; compared with
+            the budget.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
         InputError: a parameter, the schema or the workload is wrong.
         ResourceExceeded: the plan exceeds ``max_memory``.
+
+    Warns:
+        GuardRailWarning: the budget promises or buys less than may have been meant, and whether
+            it would be refused.
     """
-    if epsilon is None and rho is None and cost is None:
+    check_public_rows(public_rows)
+    chosen = any(budget is not None for budget in (epsilon, rho, cost))
+    if not chosen:
         cost = 1.0
     described = resolve_schema(schema, max_memory=max_memory)
     target = _target(described, epsilon, delta, rho, cost)
+    if chosen:
+        warn_all(refusable(_rails(target, public_rows)), stacklevel=2)
     learning = preprocessing_cost(described, target.budget, learning_share)
     domain = described.widest_domain()
     limits = BatchLimits.of(domain, max_memory, jobs)
@@ -101,6 +120,8 @@ def answer(
     resume: bool = False,
     anchor: str | Path | None = None,
     unreviewed_schema: bool = False,
+    public_rows: int | None = None,
+    beyond_limits: bool = False,
     progress: PhaseProgress | None = None,
 ) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
@@ -126,20 +147,27 @@ def answer(
             forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
             promise does not cover what it tells, and the privacy statement says so.
+        public_rows: as for :func:`plan`. The true number of rows is not looked at for that.
+        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
+            :mod:`adaptive_qs.privacy.guard_rails`, which are refused otherwise.
 
     Raises:
-        InputError: a parameter, the schema, the workload or the table is wrong, or the schema is
-            unreviewed.
+        InputError: a parameter, the schema, the workload or the table is wrong, the schema is
+            unreviewed, or the budget is beyond a limit.
         ResourceExceeded: the plan or the table exceeds ``max_memory``.
         LedgerError: the ledger cannot be used, or holds no such run to resume.
         BudgetExceeded: the ledger's total does not allow the budget.
 
     Warns:
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
+        GuardRailWarning: the budget promises or buys less than may have been meant.
     """
+    check_public_rows(public_rows)
     described = resolve_schema(schema, data, max_memory)
     check_reviewed(described, unreviewed_schema)
     target = _target(described, epsilon, delta, rho, cost)
+    doubts = check_rails(_rails(target, public_rows), beyond_limits or resume)
+    warn_all(doubts, stacklevel=2)
     entropy: EntropySource = SystemEntropy()
     if insecure_seed is not None:
         entropy = InsecureSeed(insecure_seed)
@@ -160,6 +188,12 @@ def answer(
         described, planner, target, learning, session, entropy, insecure_seed, clock, resumed
     )
     return job.answers(data)
+
+
+def _rails(target: BatchTarget, rows: int | None) -> tuple[GuardRail, ...]:
+    """What there is to say about the budget of a batch."""
+    std = target.cost**-0.5
+    return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
 
 
 def _target(

@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from adaptive_qs.answering.run import SetAnswers
 from adaptive_qs.answering.texts import QueryTexts
 from adaptive_qs.arguments import as_number, shown
+from adaptive_qs.data.formulas import Formulas
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 
@@ -40,7 +41,10 @@ REPEATING = ("attributes", "standard_error")
 
 
 def answer_batches(
-    sets: Iterable[SetAnswers], schema: Schema, confidence: float = 0.95
+    sets: Iterable[SetAnswers],
+    schema: Schema,
+    confidence: float = 0.95,
+    formulas: Formulas = "keep",
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most ``BATCH_ROWS`` answers; memory is that of one batch.
 
@@ -48,13 +52,14 @@ def answer_batches(
         sets: the answers, set by set.
         schema: names the attributes and their codes.
         confidence: probability with which each interval holds the true answer by itself.
+        formulas: which values in the words of queries are escaped, for spreadsheet programs.
 
     Raises:
         InputError: the confidence is not between 0 and 1, or an answer is no number or has no
             variance because its strategy is too ill-conditioned.
     """
     half_width = interval_factor(confidence)
-    texts = QueryTexts(schema)
+    texts = QueryTexts(schema, formulas)
     gathered = _Gathered(half_width)
     for answers in sets:
         name = texts.attributes(answers.clique)

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adaptive_qs.data.formulas import Formulas
 from adaptive_qs.data.labels import column_labels
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.writers import escapes_of
 from adaptive_qs.domain import Clique
 from adaptive_qs.workload.queries import Queries
 
@@ -26,10 +28,12 @@ class QueryTexts:
 
     Args:
         schema: names the attributes and their codes.
+        formulas: which values are escaped, for spreadsheet programs.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, formulas: Formulas = "keep") -> None:
         self._schema = schema
+        self._formulas = formulas
         self._codes: dict[int, tuple[str, ...]] = {}
         self._kept: dict[tuple[int, Queries], pa.Array] = {}
 
@@ -74,7 +78,9 @@ class QueryTexts:
 
     def _values(self, attribute: int) -> tuple[str, ...]:
         if attribute not in self._codes:
-            self._codes[attribute] = column_labels(self._schema.columns[attribute])
+            column = self._schema.columns[attribute]
+            replaced = escapes_of(column, self._schema, self._formulas)
+            self._codes[attribute] = tuple(replaced.get(x, x) for x in column_labels(column))
         return self._codes[attribute]
 
 

@@ -21,6 +21,7 @@ from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_
 from adaptive_qs.cli.standard_input import readable
 from adaptive_qs.cli.summary import peak_memory_mb
 from adaptive_qs.cli.synthesize import demo_files
+from adaptive_qs.data.formulas import check_formulas
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ def answer(
     resume: options.Resume = False,
     anchor: options.Anchor = None,
     unreviewed_schema: options.UnreviewedSchema = False,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
+    formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
@@ -80,6 +84,7 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
+    check_formulas(formulas)
     check_distinct(beside(out), [data, schema, workload, *companions(ledger, anchor)])
     from adaptive_qs.release.beside import of_interrupted_run
 
@@ -117,10 +122,12 @@ def answer(
             resume=resume,
             anchor=anchor,
             unreviewed_schema=unreviewed_schema,
+            public_rows=public_rows,
+            beyond_limits=beyond_limits,
             progress=bars,
         )
         tell_limits(answers.plan, mechanism, wanted)
-        rows = answers.write(out, confidence, force=True)
+        rows = answers.write(out, confidence, formulas, force=True)
     if as_json:
         emit_json(_json(answers, out, rows, confidence))
     else:

@@ -12,6 +12,7 @@ from adaptive_qs.data.stamps import stamp_path
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
+    from adaptive_qs.data.formulas import Formulas
     from adaptive_qs.release.release import Release
 
 
@@ -71,23 +72,25 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
             seen.add(os.path.realpath(path))
 
 
-def write_stamped(table: Any, path: Path, release: Release, seed: int) -> None:
+def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas: Formulas) -> None:
     """Write a table sampled from a release, with its privacy statement in a file beside it.
 
     Insecure noise is also stamped there. The statement tells the seed that the table was sampled
-    with and its number of rows, so that it can be made again, the SHA-256 of its file, and every
-    charge.
+    with, its number of rows and, for CSV, which formulas were escaped, so that it can be made
+    again, the SHA-256 of its file, and every charge.
 
     Raises:
         InputError: a file cannot be written or removed.
     """
     from adaptive_qs.data.stamps import stamped
-    from adaptive_qs.data.writers import write_table
+    from adaptive_qs.data.writers import table_format, write_table
     from adaptive_qs.privacy.transcript import Transcript
     from adaptive_qs.release.beside import with_manifest, write_manifest
 
     charges = Transcript.of(release.events).model_dump(mode="json")["events"]
-    sampling = {"seed": seed, "rows": table.num_rows}
+    sampling: dict[str, Any] = {"seed": seed, "rows": table.num_rows}
+    if table_format(path) != "parquet":
+        sampling["formulas"] = formulas
     with with_manifest(path), stamped(path, release.manifest.stamp):
         state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
-        write_table(table, path, release.schema, lambda sha256: state(sha256=sha256))
+        write_table(table, path, release.schema, formulas, lambda sha256: state(sha256=sha256))

@@ -1,20 +1,20 @@
-"""How much data there will be for each cell of a planned workload, from public numbers alone."""
+"""How much data there will be for each cell of a planned workload, and what a synthetic table will
+know of its columns, from public numbers alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from adaptive_qs.cli.batch import is_weighted, rmse_words
 from adaptive_qs.cli.figures import percent
-from adaptive_qs.cli.output import Row, figure
-from adaptive_qs.errors import InputError
+from adaptive_qs.cli.output import Row, counted, figure
+from adaptive_qs.pages.names import first_of
 
 if TYPE_CHECKING:
+    from adaptive_qs.adaptive.forecast import UnconnectedForecast
     from adaptive_qs.answering.plan import BatchPlan
-
-MOST_ROWS = 10**15
-"""Counts up to it are exact in floating point, with any noise."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,90 @@ class Cells:
         return ("cells", f"{text}, and the {rmse_words(self.plan)} is {share} of that")
 
 
-def check_public_rows(rows: int | None) -> None:
-    """Refuse a number of rows that no table has.
+@dataclass(frozen=True)
+class Tables:
+    """What `synthesize` would make of the same sets of attributes with the same budget.
 
-    Raises:
-        InputError: it is not positive, or beyond what can be counted.
+    Attributes:
+        forecast: of its loop.
+        rows: about how many rows the table will have; None where that is not public.
+        total_std: standard deviation (rows) of its number of rows, or less.
+        unconnected: columns that it will likely leave independent of all others; None where the
+            rows lack, where no combination is asked for, or too many.
+        least_rows: about how many rows each column takes not to be; None as for these.
     """
-    if rows is not None and not 1 <= rows <= MOST_ROWS:
-        raise InputError(f"--rows is {rows}: give about how many rows the table will have")
+
+    forecast: UnconnectedForecast
+    rows: int | None
+    total_std: float
+    unconnected: tuple[str, ...] | None
+    least_rows: dict[str, int | None] | None
+
+    @classmethod
+    def of(
+        cls,
+        schema: Path,
+        plan: BatchPlan,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        learning_share: float,
+        rows: int | None,
+    ) -> Self:
+        """Forecast a run of `synthesize`.
+
+        Raises:
+            InputError: the budget is none that it takes.
+        """
+        from adaptive_qs.adaptive.forecast import UnconnectedForecast, total_std
+        from adaptive_qs.adaptive.preprocessing.shares import discovery_share, preprocessing_cost
+        from adaptive_qs.audit.jobs import marginals_of
+        from adaptive_qs.data.schema import Schema
+        from adaptive_qs.privacy.budget import float_below
+        from adaptive_qs.synthesizer.target import PrivacyTarget
+
+        described = Schema.load(schema)
+        target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(described))
+        learning = preprocessing_cost(described, target.cost, learning_share)
+        workload = marginals_of(plan.workload)
+        forecast = UnconnectedForecast(workload, float_below((target.cost - learning).rho))
+        combined = any(len(clique) > 1 for clique in workload.cliques)
+        std = total_std(workload.domain, forecast.rho, rows or 0, combined)
+        possible = forecast.possible
+        return cls(
+            forecast,
+            rows,
+            std,
+            forecast.columns(rows) if possible and rows is not None else None,
+            forecast.least_rows() if possible else None,
+        )
+
+    def json(self) -> dict[str, Any]:
+        """The fields that scripts rely on."""
+        return {
+            "total_std": self.total_std,
+            "unconnected": None if self.unconnected is None else list(self.unconnected),
+            "least_rows": self.least_rows,
+        }
+
+    def line(self) -> Row:
+        """The same for people."""
+        text = (
+            "with synthesize the number of rows would be known to about +/- "
+            f"{figure(self.total_std)}"
+        )
+        if self.least_rows is None:
+            return ("tables", text)
+        from adaptive_qs.adaptive.forecast import MEND
+
+        if self.unconnected is None:
+            return ("tables", f"{text} (--rows N tells which columns it would leave independent)")
+        if not self.unconnected:
+            return ("tables", f"{text}, and likely no column independent of all others")
+        whole = counted(len(self.forecast.workload.domain), "column")
+        named = first_of(self.unconnected, 6)
+        return (
+            "tables",
+            f"{text}, and {len(self.unconnected):,} of {whole} likely independent of all others: "
+            f"{named}: {MEND}",
+        )

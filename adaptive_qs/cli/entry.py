@@ -17,10 +17,10 @@ import typer
 
 from adaptive_qs.cli import stopping
 from adaptive_qs.cli.app import app
-from adaptive_qs.cli.output import PipeClosed, fail
+from adaptive_qs.cli.output import PipeClosed, fail, warn
 from adaptive_qs.cli.receipt import spent
 from adaptive_qs.cli.stopping import Stopped
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, GuardRailWarning, InputError, ResourceExceeded
 
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _signals(), warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
+        _tell_guard_rails()
         try:
             return _run(arguments)
         except AdaptiveQsError as error:
@@ -119,6 +120,20 @@ def _signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _tell_guard_rails() -> None:
+    """Warnings about a budget are lines like those that commands write themselves."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, GuardRailWarning):
+            warn(str(message))
+        else:
+            shown(message, category, *place, **more)
+
+    warnings.showwarning = show  # type: ignore[assignment]
+    warnings.simplefilter("always", GuardRailWarning)
 
 
 def _usage_line(error: Any) -> str:

@@ -16,7 +16,7 @@ from adaptive_qs.cli.ledger_summary import (
     restored_words,
     run_columns,
 )
-from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows
+from adaptive_qs.cli.output import counted, emit, emit_columns, emit_json, emit_rows, warn
 from adaptive_qs.errors import InputError
 
 ledger_app = typer.Typer(
@@ -127,6 +127,8 @@ def create(
     rho: TotalRho = None,
     discovery_delta: DiscoveryDelta = 0.0,
     anchor: AnchorFile = None,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
 ) -> None:
     """Make a ledger with the total that all runs on a data set may spend together.
 
@@ -137,9 +139,13 @@ def create(
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.total import Total
+    from adaptive_qs.privacy.guard_rails import check_public_rows, check_rails
 
+    check_public_rows(public_rows, "--public-rows")
     total = Total.of(epsilon, delta, rho, discovery_delta)
     check_distinct([None if anchor is None else Path(anchor)], companions(path))
+    for doubt in check_rails(total.rails(public_rows), beyond_limits):
+        warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor)
     emit(f"{path}: {cost_words(book, book.limit)} for all runs together")
 

@@ -220,6 +220,17 @@ ReleaseOut = Annotated[
 AnswersOut = Annotated[
     Path | None, option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
 ]
+FormulasKind = Annotated[
+    str,
+    option(
+        "--formulas",
+        "KIND",
+        "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: those "
+        "that were learnt (escape-learnt), declared ones as well (escape), or none (keep).",
+        _OUTPUT,
+        "escape-learnt",
+    ),
+]
 Confidence = Annotated[
     float,
     number_option(
@@ -236,14 +247,33 @@ Rows = Annotated[
         "--rows", "N", "Rows of the synthetic table.", _OUTPUT, "the noisy number of private rows"
     ),
 ]
-PublicRows = Annotated[
+PlanRows = Annotated[
     int | None,
     option(
         "--rows",
         "N",
         "About how many rows the table will have, as far as is public: tells the rows of a cell "
-        "beside the error.",
+        "beside the error, and which columns a synthetic table would leave independent.",
         None,
+    ),
+]
+PublicRows = Annotated[
+    int | None,
+    option(
+        "--public-rows",
+        "N",
+        "About how many rows the private table has, as far as is public: the budget is compared "
+        "with it before any is spent. The true number is never looked at for that.",
+        _BUDGET,
+    ),
+]
+BeyondLimits = Annotated[
+    bool,
+    option(
+        "--beyond-limits",
+        None,
+        "Go on with an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
+        _BUDGET,
     ),
 ]
 Seed = Annotated[

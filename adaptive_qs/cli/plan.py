@@ -14,7 +14,7 @@ from adaptive_qs.cli.batch import (
     tell_limits,
     title,
 )
-from adaptive_qs.cli.cells import Cells, check_public_rows
+from adaptive_qs.cli.cells import Cells, Tables
 from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, progress_bars
 from adaptive_qs.errors import InputError
 
@@ -32,7 +32,7 @@ def plan(
     rho: options.Rho = None,
     cost: options.Cost = None,
     learning_share: options.LearningShare = 0.1,
-    rows: options.PublicRows = None,
+    rows: options.PlanRows = None,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
     jobs: options.Jobs = None,
@@ -47,8 +47,11 @@ def plan(
         schema = demo_schema()
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
-    check_public_rows(rows)
     spec = options.query_spec(workload, ways, queries)
+
+    from adaptive_qs.privacy.guard_rails import check_public_rows
+
+    check_public_rows(rows, "--rows")
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.planning import DEFAULT_GAP
@@ -67,16 +70,24 @@ def plan(
             jobs=jobs,
             max_memory=max_memory,
             learning_share=learning_share,
+            public_rows=rows,
             progress=bars,
         )
     tell_limits(planned, mechanism, wanted)
     tell_largest(planned)
     cells = Cells.of(planned, rows)
+    tables = None
+    if any(budget is not None for budget in (epsilon, rho, cost)):
+        zcdp = rho if cost is None else cost / 2
+        tables = Tables.of(schema, planned, epsilon, delta, zcdp, learning_share, rows)
     if as_json:
-        emit_json({**plan_json(planned), **cells.json()})
+        told = None if tables is None else tables.json()
+        emit_json({**plan_json(planned), **cells.json(), "tables": told})
         return
     lines = plan_lines(planned)
     lines.insert([name for name, _ in lines].index("solved"), cells.line())
+    if tables is not None:
+        lines.append(tables.line())
     emit_rows(title(planned), lines)
     emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
 

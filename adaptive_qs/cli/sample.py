@@ -11,6 +11,7 @@ from adaptive_qs.cli import options
 from adaptive_qs.cli.artefacts import beside, check_distinct, check_table, write_stamped
 from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
 from adaptive_qs.cli.summary import peak_memory_mb
+from adaptive_qs.data.formulas import check_formulas
 
 
 def sample(
@@ -18,6 +19,7 @@ def sample(
     out: options.RequiredOut,
     rows: options.Rows = None,
     seed: options.Seed = None,
+    formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
@@ -27,6 +29,7 @@ def sample(
 
     The noise was drawn when the release was made: sampling spends no budget.
     """
+    kind = check_formulas(formulas)
     check_distinct(beside(out), [release])
     check_table(out, force)
 
@@ -47,12 +50,15 @@ def sample(
         warn(f"{release}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
         warn(f"{release}: {UNREVIEWED}")
+    if rows is None and not loaded.counted:
+        for doubt in loaded.doubts:
+            warn(doubt)
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         table = loaded.sample_table(rows, seed, threads, clock)
         clock.start("write")
-        write_stamped(table, out, loaded, seed)
+        write_stamped(table, out, loaded, seed, kind)
     seconds = {phase: round(spent, 3) for phase, spent in clock.stop().items()}
     if as_json:
         content = {

@@ -69,15 +69,20 @@ class Outcome:
         return alone_columns(self.release)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is poor about the release and its table, told from what was released."""
+        doubts = self.release.doubts
+        return doubts if self.warning is None else (*doubts, self.warning)
+
+    @property
     def warning(self) -> str | None:
-        """What is poor about the table, told from what was released; None where nothing is."""
+        """That columns are independent of all others; None where none is."""
         if not self.alone:
             return None
+        from adaptive_qs.adaptive.forecast import MEND
+
         verb = "is" if len(self.alone) == 1 else "are"
-        return (
-            f"{self._share_alone()} {verb} independent of all others at this budget: use coarser "
-            "bins, fewer values or columns, or more budget"
-        )
+        return f"{self._share_alone()} {verb} independent of all others at this budget: {MEND}"
 
     def lines(self) -> list[Row]:
         """The same for a data steward, with the next command to try."""

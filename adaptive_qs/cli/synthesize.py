@@ -16,10 +16,11 @@ from adaptive_qs.cli.artefacts import (
     companions,
     write_stamped,
 )
-from adaptive_qs.cli.output import emit_json, emit_rows, progress_bars, warn
+from adaptive_qs.cli.output import emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.cli.receipt import paid
 from adaptive_qs.cli.standard_input import readable
 from adaptive_qs.cli.summary import Outcome
+from adaptive_qs.data.formulas import check_formulas
 from adaptive_qs.errors import InputError
 
 DEMO_OUT = Path("adult_synthetic.csv")
@@ -44,10 +45,13 @@ def synthesize(
     resume: options.Resume = False,
     anchor: options.Anchor = None,
     unreviewed_schema: options.UnreviewedSchema = False,
+    public_rows: options.PublicRows = None,
+    beyond_limits: options.BeyondLimits = False,
     out: options.Out = None,
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
     seed: options.Seed = None,
+    formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
     max_memory: options.MaxMemory = None,
@@ -76,6 +80,7 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
+    kind = check_formulas(formulas)
     check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger, anchor)])
     from adaptive_qs.release.beside import of_interrupted_run
 
@@ -108,19 +113,27 @@ def synthesize(
         resume=resume,
         anchor=anchor,
         unreviewed_schema=unreviewed_schema,
+        public_rows=public_rows,
+        beyond_limits=beyond_limits,
     )
     if rows is not None:
         check_rows(rows)
         job.plan.check_rows(rows, "the synthetic table (--rows)")
+    for doubt in job.doubts:
+        warn(doubt)
     if insecure_seed is not None:
         warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
     if is_unreviewed(described):
         warn(f"{schema}: {UNREVIEWED}")
 
+    def tell() -> None:
+        if public_rows is None and not resume and (told := job.forecast.note()) is not None:
+            note(told)
+
     with readable(data) as table, progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
-            released = job.run(table, clock)
+            released = job.run(table, clock, tell)
             with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")
@@ -132,12 +145,12 @@ def synthesize(
                     synthetic = released.sample_table(rows, sampling_seed, job.plan.workers, clock)
                     made = synthetic.num_rows
                     clock.start("write")
-                    write_stamped(synthetic, out, released, sampling_seed)
+                    write_stamped(synthetic, out, released, sampling_seed, kind)
                     receipt.table = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
-    if outcome.warning is not None:
-        warn(outcome.warning)
+    for warning in outcome.warnings:
+        warn(warning)
     if as_json:
         emit_json(outcome.json())
     else:

@@ -42,6 +42,11 @@ class CategoricalColumn(ColumnBase):
         return (*self.values, self.catch_all)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """Missing markers, and the labels where these are text."""
+        return (*(label for label in self.labels if isinstance(label, str)), *self.missing)
+
+    @property
     def catch_all_code(self) -> int | None:
         """Code of unknown values, or None when they are refused."""
         return None if self.catch_all is None else self.labels.index(self.catch_all)

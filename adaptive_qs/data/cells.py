@@ -7,6 +7,7 @@ a cell holds, so no cell can end up in a message.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,14 @@ def is_marker(values: pa.Array, markers: tuple[str, ...], numeric: bool) -> Mask
         cells, readable = as_numbers(values)
         found |= readable & np.isin(cells, numbers)
     return found
+
+
+def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
+    """Normalised cells with the texts themselves where CSV has their escaped forms."""
+    if not escapes or not pa.types.is_string(values.type):
+        return values
+    place = pc.index_in(values, value_set=pa.array([*escapes.values()], pa.string()))
+    return pc.coalesce(pa.array([*escapes], pa.string()).take(place), values)
 
 
 def _is_in(texts: pa.StringArray, words: frozenset[str]) -> Mask:

@@ -28,7 +28,11 @@ EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 
 
 def read_codes(column: ColumnBase, values: pa.Array) -> Codes:
-    """Codes of normalised cells: shape (len(values),), negative where a cell is refused."""
+    """Codes of normalised cells: shape (len(values),), negative where a cell is refused.
+
+    A text that CSV escapes is read in its escaped form, too.
+    """
+    values = cells.unescaped(values, column.escapes)
     codes = _read(column, values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
     blank = empty | cells.is_marker(values, ("",), numeric=False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from adaptive_qs.data.formulas import escapes
 
 ASCII_SPACE = " \t\r\n\x0b\x0c"
 """Characters stripped from both ends of every cell and column name before they are read."""
@@ -56,6 +59,16 @@ class ColumnBase(BaseModel):
     def num_values(self) -> int:
         """Number of declared values or bins."""
         raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts that the column names: missing markers, and labels where these are text."""
+        return self.missing
+
+    @cached_property
+    def escapes(self) -> dict[str, str]:
+        """Those that a spreadsheet program would run, and what CSV has in their place."""
+        return escapes(self.texts)
 
     @property
     def catch_all_code(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from adaptive_qs.data.categories import CategoricalColumn
+from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.schema import AnyColumn, Schema
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.pages.names import first_of
@@ -56,6 +57,16 @@ def _marks(schema: Schema) -> str:
 def left_as_proposed(schema: Schema) -> tuple[AnyColumn, ...]:
     """The columns of which nobody has said yet that they were reviewed."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
+
+
+def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
+    """Texts of a column that nobody vouches for: values learnt, or proposed and not reviewed."""
+    if not isinstance(column, CategoricalColumn):
+        return frozenset()
+    proposed = TAKEN_FROM_DATA in schema.description or AS_PROPOSED in column.description
+    if column.learnt is None and not proposed:
+        return frozenset()
+    return frozenset(v for v in column.values if isinstance(v, str) and v != column.catch_all)
 
 
 def check_schema(schema: Schema) -> tuple[str, ...]:

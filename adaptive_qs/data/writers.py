@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.files import atomic_writer, check_writable, sealed_digest
+from adaptive_qs.data.formulas import Formulas
 from adaptive_qs.data.moments import MomentColumn
+from adaptive_qs.data.review import discovered_values
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import InputError
 
@@ -48,12 +50,15 @@ def write_table(
     table: pa.Table,
     path: str | Path,
     schema: Schema,
+    formulas: Formulas = "escape-learnt",
     sealed: Callable[[str], None] | None = None,
 ) -> None:
     """Write a decoded table as CSV or Parquet, by the suffix of the path.
 
-    In CSV a missing value is the first missing marker of its column and moments are written in
-    the column's format; in Parquet a missing value is null. The same table gives the same bytes.
+    In CSV a missing value is the first missing marker of its column, moments are written in the
+    column's format, and texts that a spreadsheet program would run are escaped as asked for:
+    reading the file under the schema gives the texts back. In Parquet a missing value is null and
+    every text is as it is. The same table gives the same bytes.
 
     Args:
         table: with values of the declared types.
@@ -67,25 +72,39 @@ def write_table(
     """
     kind = table_format(path)
     columns = [schema.column(name) for name in table.column_names]
+    replaced = [escapes_of(column, schema, formulas) for column in columns]
     with atomic_writer(path) as file:
         if kind == "parquet":
             pq.write_table(table, file)
         elif kind == "csv":
-            _write_csv(table, columns, file)
+            _write_csv(table, columns, replaced, file)
         else:
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as compressed:
-                _write_csv(table, columns, compressed)
+                _write_csv(table, columns, replaced, compressed)
         if sealed is not None:
             sealed(sealed_digest(file))
 
 
+def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
+    """The texts of a column that CSV escapes, and what it has in their place."""
+    if formulas == "keep" or not column.escapes:
+        return {}
+    if formulas == "escape":
+        return column.escapes
+    found = discovered_values(schema, column)
+    return {text: written for text, written in column.escapes.items() if text in found}
+
+
 def _write_csv(
-    table: pa.Table, columns: Sequence[ColumnBase], file: BinaryIO | gzip.GzipFile
+    table: pa.Table,
+    columns: Sequence[ColumnBase],
+    replaced: Sequence[Mapping[str, str]],
+    file: BinaryIO | gzip.GzipFile,
 ) -> None:
     header = [_quoted(pa.array([name]), len(columns) == 1) for name in table.column_names]
     file.write(_lines(header))
     for batch in table.to_batches(max_chunksize=_ROWS):
-        cells = [_texts(column, values) for column, values in zip(columns, batch.columns)]
+        cells = [_texts(*parts) for parts in zip(columns, batch.columns, replaced)]
         file.write(_lines([_quoted(texts, len(cells) == 1) for texts in cells]))
 
 
@@ -96,7 +115,7 @@ def _lines(columns: list[pa.Array]) -> bytes:
     return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
 
 
-def _texts(column: ColumnBase, values: pa.Array) -> pa.Array:
+def _texts(column: ColumnBase, values: pa.Array, replaced: Mapping[str, str]) -> pa.Array:
     if isinstance(column, MomentColumn) and column.format is not None:
         distinct = values.dictionary_encode()
         texts = [
@@ -108,7 +127,11 @@ def _texts(column: ColumnBase, values: pa.Array) -> pa.Array:
         texts = pc.strftime(values, "%Y-%m-%dT%H:%M:%S")
     else:
         texts = values.cast(pa.string())
-    return texts.fill_null(column.missing[0]) if column.missing else texts
+    texts = texts.fill_null(column.missing[0]) if column.missing else texts
+    if not replaced:
+        return texts
+    place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
+    return pc.coalesce(pa.array([*replaced.values()], pa.string()).take(place), texts)
 
 
 def _quoted(texts: pa.Array, alone: bool) -> pa.Array:

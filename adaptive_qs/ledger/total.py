@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.guard_rails import GuardRail, guard_rails
 from adaptive_qs.privacy.parameters import chosen_delta, delta_left, positive_number
 
 
@@ -62,3 +63,16 @@ class Total:
         if limit.rho_units < 1:
             raise InputError("the total is below 2**-60 rho: raise it")
         return cls(limit, declared)
+
+    def rails(self, rows: int | None) -> tuple[GuardRail, ...]:
+        """What there is to say about it.
+
+        Args:
+            rows: about how many rows the data set has, as far as is public.
+        """
+        rho, delta = float(self.limit.rho), self.declared["delta"]
+        epsilon = self.declared.get("epsilon")
+        if epsilon is None:
+            epsilon = epsilon_of(rho, delta_left(delta, self.limit.delta))
+        std = (2 * rho) ** -0.5
+        return guard_rails(epsilon, delta, std, rows, "a count that gets all of it")

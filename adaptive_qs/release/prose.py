@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from adaptive_qs.privacy.guard_rails import weaknesses
 from adaptive_qs.release.fact import Fact
 from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.statement import Statement
@@ -69,6 +70,7 @@ def _promise(s: Statement) -> list[str]:
         f"- guarantee: {s.guarantee}",
         f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
         f"- sampling: {s.sampling_seeds}",
+        *(f"- **little is promised:** {text}" for text in weaknesses(s.epsilon, s.delta)),
     ]
 
 

@@ -30,6 +30,11 @@ from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.workload.workload import Workload
 
+COUNTED = 4
+"""Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
+UNCOUNTED_ROWS = 1_000
+"""Most rows of a table where their noisy number is nothing but noise, and none was asked for."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release(Bundle):
@@ -94,9 +99,43 @@ class Release(Bundle):
 
     @property
     def num_rows(self) -> int:
-        """The noisy number of rows, rounded, at least 1 and at most the planned ceiling."""
-        total = float(self.estimates[()].values)
-        return max(1, round(min(total, self.manifest.most_rows)))
+        """The noisy number of rows, rounded, at least 1 and at most the planned ceiling.
+
+        Where it is within ``COUNTED`` standard deviations of its noise from 0, it says nothing
+        about the rows, and is ``UNCOUNTED_ROWS`` at most.
+        """
+        total, most = self._total[0], self.manifest.most_rows
+        return max(1, round(min(total, most if self.counted else min(most, UNCOUNTED_ROWS))))
+
+    @property
+    def counted(self) -> bool:
+        """Whether the noisy number of rows is more than noise."""
+        total, std = self._total
+        return total >= COUNTED * std
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the noisy number of rows says against the budget; empty where it says nothing."""
+        (total, std), delta = self._total, self.manifest.delta
+        if not self.counted:
+            return (
+                f"the number of rows, measured as {total:,.0f} +/- {std:,.0f}, is nothing but "
+                f"noise: a table has {self.num_rows:,} rows unless their number is given, "
+                "and its counts say little: raise epsilon",
+            )
+        if delta * total > 1:
+            return (
+                f"delta is {delta:g}, above one in the noisy number of rows, {total:,.0f}: a "
+                "mechanism that publishes some row as it is may promise as much: give a delta far "
+                "below one in the number of rows, such as 1e-9",
+            )
+        return ()
+
+    @property
+    def _total(self) -> tuple[float, float]:
+        """The noisy number of rows and its standard deviation."""
+        estimate = self.estimates[()]
+        return float(estimate.values), estimate.precision**-0.5
 
     def sample(
         self,

@@ -94,7 +94,9 @@ class ConditionalPlanner:
             )
         self._cost = np.asarray(cost, dtype=np.float64)
 
-    def expected_errors(self, precision: Array, budget: float) -> Array:
+    def expected_errors(
+        self, precision: Array, budget: float, only: NDArray[np.bool_] | None = None
+    ) -> Array:
         """L1 error (rows) each candidate would have after its own best measurement.
 
         √(2/π) n_γ times the standard deviation of a cell: the mean absolute Gaussian error.
@@ -102,17 +104,22 @@ class ConditionalPlanner:
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
             budget: Σ p_τ x_τ available, 2ρ.
+            only: which candidates are asked for; None for all.
 
         Returns:
-            One value per candidate.
+            One value per candidate, NaN for those not asked for.
         """
-        expected = np.empty(len(self._row))
+        expected = np.full(len(self._row), np.nan)
         for group in self._groups.values():
-            known = precision[group.residuals]
-            new = self._allocate(group.weight, group.residuals, known, budget)
+            rows, residuals, weight = group.rows, group.residuals, group.weight
+            if only is not None:
+                asked = only[rows]
+                rows, residuals, weight = rows[asked], residuals[asked], weight[asked]
+            known = precision[residuals]
+            new = self._allocate(weight, residuals, known, budget)
             with np.errstate(divide="ignore", invalid="ignore"):
-                variance = np.where(group.weight > 0, group.weight / (known + new), 0.0).sum(axis=1)
-            expected[group.rows] = np.sqrt(2 / np.pi * variance) * self._cells[group.rows]
+                variance = np.where(weight > 0, weight / (known + new), 0.0).sum(axis=1)
+            expected[rows] = np.sqrt(2 / np.pi * variance) * self._cells[rows]
         return expected
 
     def allocate(self, clique: Clique, precision: Array, budget: float) -> dict[Clique, float]:

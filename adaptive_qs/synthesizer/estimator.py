@@ -16,6 +16,7 @@ from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import plan_workers
+from adaptive_qs.privacy.guard_rails import warn_all
 from adaptive_qs.progress import PhaseProgress
 from adaptive_qs.release.beside import of_interrupted_run
 from adaptive_qs.release.manifest import RoundRecord
@@ -56,6 +57,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
             promise does not cover what it tells, and the release says so.
+        public_rows: about how many rows the tables have, as far as is public; compared with the
+            budget before it is spent. The true number is not looked at for that.
+        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
+            :mod:`adaptive_qs.privacy.guard_rails`, which are refused otherwise.
         progress: called with a phase, steps done and steps in all.
 
     Attributes:
@@ -88,6 +93,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         resume: bool = False,
         anchor: str | Path | None = None,
         unreviewed_schema: bool = False,
+        public_rows: int | None = None,
+        beyond_limits: bool = False,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -103,6 +110,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.resume = resume
         self.anchor = anchor
         self.unreviewed_schema = unreviewed_schema
+        self.public_rows = public_rows
+        self.beyond_limits = beyond_limits
         self.progress = progress
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -116,14 +125,16 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 schema file, or parsed JSON. A coded table needs none.
 
         Raises:
-            InputError: a parameter, the schema, the workload or the table is wrong, or the schema
-                is unreviewed; nothing has been spent.
+            InputError: a parameter, the schema, the workload or the table is wrong, the schema is
+                unreviewed, or the budget is beyond a limit; nothing has been spent.
             ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
             LedgerError: the ledger cannot be used, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget; nothing has been spent.
 
         Warns:
             UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
+            GuardRailWarning: the budget promises or buys less than may have been meant; told
+                before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
         job = Job.of(
@@ -141,7 +152,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             resume=self.resume,
             anchor=self.anchor,
             unreviewed_schema=self.unreviewed_schema,
+            public_rows=self.public_rows,
+            beyond_limits=self.beyond_limits,
         )
+        warn_all(job.doubts, stacklevel=2)
         if self.insecure_seed is not None:
             warnings.warn(
                 "insecure_seed: whoever knows the seed can remove the noise: the release and all "
@@ -155,6 +169,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = job.run(table, clock)
+        warn_all(release.doubts, stacklevel=2)
         self._kind = kind_of(table)
         self._session = job.session
         self.seconds_ = clock.stop()

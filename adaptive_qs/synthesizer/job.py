@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from adaptive_qs.adaptive.forecast import UnconnectedForecast, total_std
+from adaptive_qs.adaptive.loop import LoopSettings
 from adaptive_qs.adaptive.preprocessing.gather import Gathered
 from adaptive_qs.adaptive.preprocessing.resolve import gather_private, learn_schema
 from adaptive_qs.adaptive.preprocessing.shares import (
@@ -21,7 +24,9 @@ from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import ROWS_SHARE
+from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.guard_rails import GuardRail, check_public_rows, check_rails, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
@@ -42,6 +47,8 @@ class Job:
         plan: ceilings of memory and threads, for as many codes as private columns can get.
         session: the budget, in memory or in a ledger.
         learning: the part of it for the bins and values that the schema leaves open.
+        doubts: what there is to say about the budget and what it can buy, from public numbers.
+        forecast: which columns it will likely leave unconnected.
     """
 
     schema: Schema
@@ -50,6 +57,8 @@ class Job:
     plan: RunPlan
     session: Session
     learning: Cost
+    doubts: tuple[str, ...]
+    forecast: UnconnectedForecast
 
     @classmethod
     def of(
@@ -69,28 +78,49 @@ class Job:
         resume: bool = False,
         anchor: str | Path | None = None,
         unreviewed_schema: bool = False,
+        public_rows: int | None = None,
+        beyond_limits: bool = False,
     ) -> Self:
         """Check the parameters; see :class:`~adaptive_qs.synthesizer.estimator.Synthesizer`.
 
         Raises:
-            InputError: a parameter or the workload is wrong, or the schema is unreviewed.
+            InputError: a parameter or the workload is wrong, the schema is unreviewed, or the
+                budget is beyond a limit of :mod:`adaptive_qs.privacy.guard_rails`.
             ResourceExceeded: the plan exceeds ``max_memory``.
             LedgerError: the ledger cannot be used.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, unreviewed_schema)
+        check_public_rows(public_rows)
         target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(schema))
         settings = RunSettings(target, reference, insecure_seed)
         learning = preprocessing_cost(schema, target.cost, learning_share)
         domain = schema.widest_domain()
-        plan = plan_run(domain, resolve_workload(workload, domain), max_memory, workers)
+        marginals = resolve_workload(workload, domain)
+        plan = plan_run(domain, marginals, max_memory, workers)
+        forecast = UnconnectedForecast(
+            marginals,
+            float_below((target.cost - learning).rho),
+            LoopSettings(settings.fill, measured_cells=plan.measured_cells),
+        )
+        rails = budget_rails(target, forecast, public_rows)
+        doubts = check_rails(rails, beyond_limits or resume)
+        if public_rows is not None and not resume:
+            doubts += forecast.doubts(public_rows)
         session = Session(ledger, resume, target.cost, anchor)
-        return cls(schema, workload, settings, plan, session, learning)
+        return cls(schema, workload, settings, plan, session, learning, doubts, forecast)
 
-    def run(self, source: Any, clock: PhaseClock) -> Release:
+    def run(
+        self, source: Any, clock: PhaseClock, before: Callable[[], None] | None = None
+    ) -> Release:
         """Spend the budget on a table; inside ``session.working``.
 
         Bad cells are refused before anything is reserved.
+
+        Args:
+            source: the private table.
+            clock: told about the phases.
+            before: called once nothing stands against it any more, before anything is spent.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -103,10 +133,10 @@ class Job:
             if not self.schema.private_columns:
                 schema = self.schema
                 table = self._read(source, schema, clock)
-                mechanisms = self._begin()
+                mechanisms = self._begin(before)
             else:
                 gathered = self._gather(source, clock)
-                mechanisms = self._begin()
+                mechanisms = self._begin(before)
                 schema = learn_schema(self.schema, gathered, mechanisms, self.learning)
                 table = self._read(source, schema, clock)
         workload = resolve_workload(self.workload, schema.domain())
@@ -117,10 +147,13 @@ class Job:
     def _read(self, source: Any, schema: Schema, clock: PhaseClock) -> CodedTable:
         return read_table(source, schema, clock.steps("read"), self.plan.check_rows)
 
-    def _begin(self) -> Mechanisms:
+    def _begin(self, before: Callable[[], None] | None) -> Mechanisms:
         insecure = self.settings.insecure_seed is not None
         budget = self.session.begin(request_of(self), insecure)
-        return Mechanisms(budget, self.settings.entropy())
+        mechanisms = Mechanisms(budget, self.settings.entropy())
+        if before is not None:
+            before()
+        return mechanisms
 
     def _gather(self, source: Any, clock: PhaseClock) -> Gathered:
         return gather_private(
@@ -131,3 +164,19 @@ class Job:
             progress=clock.steps("learn"),
             check_rows=self.plan.check_rows,
         )
+
+
+def budget_rails(
+    target: PrivacyTarget, forecast: UnconnectedForecast, rows: int | None
+) -> tuple[GuardRail, ...]:
+    """What there is to say about the budget of a run.
+
+    Args:
+        target: what the owner asks for.
+        forecast: of the loop, which has the part that learning leaves.
+        rows: about how many rows there are, as far as is public.
+    """
+    workload = forecast.workload
+    combined = any(len(clique) > 1 for clique in workload.cliques)
+    std = total_std(workload.domain, forecast.rho, rows or 0, combined)
+    return guard_rails(target.epsilon, target.delta, std, rows, "the number of rows")

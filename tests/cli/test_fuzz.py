@@ -31,7 +31,7 @@ def command(run, monkeypatch):
         assert outcome.code in (2, 3, 4), outcome
         assert outcome.out == ""
         assert len(outcome.err.splitlines()) <= 2
-        assert outcome.err.startswith(("error: ", "warning: --insecure-seed"))
+        assert outcome.err.startswith(("error: ", "warning: "))
         assert sorted(Path.cwd().iterdir()) == files
 
     return call

@@ -112,7 +112,7 @@ def command(verb, table, schema, *more):
     return [
         verb, table, "--schema", f"{schema}.json", "--rho", RHO, "--delta", DELTA,
         "--ledger", "ledger", "--learning-share", "0.5", "--insecure-seed", "3",
-        "--max-memory", "2GB", *OUTPUTS[verb], *more,
+        "--max-memory", "2GB", "--beyond-limits", *OUTPUTS[verb], *more,
     ]  # fmt: skip
 
 
@@ -184,7 +184,13 @@ def test_what_a_kill_leaves(verb, fault, tables, stage, secrets, tmp_path):
     secrets.absent_in(stage[0], logs)
 
 
-COMMON = {"rho": RHO, "insecure_seed": 3, "max_memory": "2GB", "ledger": "ledger"}
+COMMON = {
+    "rho": RHO,
+    "insecure_seed": 3,
+    "max_memory": "2GB",
+    "ledger": "ledger",
+    "beyond_limits": True,
+}
 HINTS = {
     "changed": ["not the one that run 1 read", "started with another command"],
     "bad": ["cannot be read as integer"] * 2,

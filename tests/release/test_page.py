@@ -314,7 +314,7 @@ def test_extreme_runs_have_a_page(columns, rows, rho):
     """A paid release is never lost to its page."""
     schema = Schema.parse({"version": 1, "columns": columns})
     table = pd.DataFrame({"age": [50] * rows, "flag": [True] * rows, "only": ["x"] * rows})
-    release = Synthesizer(rho=rho, workload=2 if len(columns) > 1 else 1).fit(
+    release = Synthesizer(rho=rho, workload=2 if len(columns) > 1 else 1, beyond_limits=True).fit(
         table[[column["name"] for column in columns]], schema=schema
     )
     page = release_page(release.release_)

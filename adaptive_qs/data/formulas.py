@@ -1,0 +1,87 @@
+"""Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
+
+A program that opens CSV as a sheet runs a cell that begins with =, +, - or @ (also in the wide
+forms of East Asian scripts), after white space and quotation marks. Where a cell begins depends on
+the separator that the program takes, which need not be the comma. So an apostrophe is put before
+each such beginning, at the start of a text and behind every character that could separate cells:
+programs then show the text. Texts that are nothing but numbers stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from adaptive_qs.errors import InputError
+
+Formulas = Literal["escape-learnt", "escape", "keep"]
+"""Texts that get apostrophes in CSV: those learnt from the rows, declared ones as well, or none."""
+
+MARK = "'"
+_SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
+_SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u200b\ufeff")
+"""Beside white space, what may stand before the sign of a formula."""
+_SIGNS = frozenset("=+-@")
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:[,;] ?{_NUMBER})*", re.ASCII)
+_LONGEST_NUMBERS = 100
+
+
+def check_formulas(kind: str) -> Formulas:
+    """The kind of escaping of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    for known in get_args(Formulas):
+        if kind == known:
+            return known
+    raise InputError(f"formulas is {kind!r}: give one of {', '.join(get_args(Formulas))}")
+
+
+def escaped(text: str) -> str:
+    """The text with an apostrophe wherever a cell could begin that a program would run."""
+    parts, done = [], 0
+    begin: int | None = 0
+    for at, character in enumerate(text):
+        if character in _SEPARATORS:
+            begin = at + 1
+        elif begin is None or character in _SKIPPED or character.isspace():
+            continue
+        else:
+            if _is_sign(character) and not _is_harmless(text, at):
+                parts += [text[done:begin], MARK]
+                done = begin
+            begin = None
+    return "".join([*parts, text[done:]])
+
+
+def escapes(texts: Sequence[str]) -> dict[str, str]:
+    """What is written for each of some texts that would be run.
+
+    What is written is itself none of the texts, and no two are written alike: whoever knows the
+    texts can read them back, whatever was written as it is.
+    """
+    taken, written = set(texts), {}
+    for text in texts:
+        safe = escaped(text)
+        if safe == text:
+            continue
+        while safe in taken:
+            safe = MARK + safe
+        taken.add(safe)
+        written[text] = safe
+    return written
+
+
+def _is_sign(character: str) -> bool:
+    return unicodedata.normalize("NFKC", character)[:1] in _SIGNS
+
+
+def _is_harmless(text: str, at: int) -> bool:
+    """Whether a text is numbers from here to its end, or this single sign."""
+    if len(text) - at > _LONGEST_NUMBERS:
+        return False
+    return at + 1 == len(text) or _NUMBERS.fullmatch(text, at) is not None
