@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -238,6 +240,28 @@ class Mechanisms:
     def _tell(self, call: PrimitiveCall) -> None:
         if self._observer is not None:
             self._observer(call)
+
+
+_AUDITED: ContextVar[Mechanisms | None] = ContextVar("audited", default=None)
+
+
+@contextmanager
+def auditing(mechanisms: Mechanisms) -> Iterator[None]:
+    """Have runs that begin in the block draw by these mechanisms, which record or replay.
+
+    For audits on rows that are made up: what a replay hands out is no noise. Other threads are not
+    concerned.
+    """
+    token = _AUDITED.set(mechanisms)
+    try:
+        yield
+    finally:
+        _AUDITED.reset(token)
+
+
+def audited() -> Mechanisms | None:
+    """The mechanisms of the audit that this is part of; None outside of audits."""
+    return _AUDITED.get()
 
 
 def _definition(requests: Sequence[CountsRequest]) -> str:

@@ -22,7 +22,7 @@ from adaptive_qs.data.table import CodedTable
 from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer.pipeline import RunSettings, WorkloadSpec, measure, resolve_workload
 from adaptive_qs.synthesizer.request import request_of
@@ -116,7 +116,7 @@ class Job:
     def _begin(self) -> Mechanisms:
         insecure = self.settings.insecure_seed is not None
         budget = self.session.begin(request_of(self), insecure)
-        return Mechanisms(budget, self.settings.entropy())
+        return audited() or Mechanisms(budget, self.settings.entropy())
 
     def _gather(self, source: Any, clock: PhaseClock) -> Gathered:
         return gather_private(
