@@ -39,8 +39,8 @@ MAX_MEMORY = 2**31
 """Where no other ceiling is given; findings should not depend on the machine."""
 
 Source = Any
-"""A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where the
-schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
+"""A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where
+the schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
 
 
 class Publisher(Protocol):
