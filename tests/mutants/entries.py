@@ -132,7 +132,11 @@ def _command(
         source.to_csv(path, index=False, na_rep="?")
     (folder / "private.json").write_text(json.dumps(schema))
     arguments = [verb, path, "--schema", folder / "private.json"]
-    arguments += ["--ways", ",".join(map(str, ways)) if isinstance(ways, list) else ways]
+    if isinstance(ways, dict):
+        (folder / "private.workload").write_text(json.dumps(ways))
+        arguments += ["--workload", folder / "private.workload"]
+    else:
+        arguments += ["--ways", ",".join(map(str, ways)) if isinstance(ways, list) else ways]
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
         arguments += (
@@ -175,7 +179,7 @@ def watch(
         source: the private table.
         folder: where it writes; a new one.
         schema: as parsed JSON.
-        ways: the workload.
+        ways: the workload: numbers of attributes, or the content of a workload file.
         recorded: draws whose outputs are handed out again.
         stop_after: draws after which it crashes.
         options: by the names of the arguments in Python.

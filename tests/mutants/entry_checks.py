@@ -284,8 +284,12 @@ WIDE = {
         {"name": "d", "type": "integer", "min": 0, "max": 2},
     ],
 }
-WAYS, MUCH = 3, 2.0
-"""Workload and budget: enough for more rounds than the ceiling of cells allows."""
+RANGES = {
+    "version": 1,
+    "parts": [{"attributes": [["b", "d"], ["b"], ["d"]], "queries": "range"}],
+}
+MUCH = 2.0
+"""A budget that is enough for more rounds than the ceiling of cells allows."""
 FEW = 3
 """Rows of a table that is no neighbour of any other here."""
 
@@ -322,7 +326,8 @@ def _run_wide(
     entry: str, folder: Folders, number: int, memory: int, recorded: Watched | None = None
 ) -> Watched:
     calls = None if recorded is None else recorded.calls
-    return watch(entry, _wide(number), folder(), WIDE, WAYS, calls, rho=MUCH, max_memory=memory)
+    ways = 3 if entry in SYNTHESIS else RANGES  # whose strategies have a grid
+    return watch(entry, _wide(number), folder(), WIDE, ways, calls, rho=MUCH, max_memory=memory)
 
 
 @contextmanager
@@ -342,17 +347,17 @@ def _tightest(entry: str) -> tuple[int, int]:
     """The least memory in which the wide table can be planned for, and the rows that fit then."""
     schema = Schema.parse(WIDE)
     if entry in SYNTHESIS:
-        plan = Synthesis.of(schema, WAYS, MUCH).at_ceiling().plan
+        plan = Synthesis.of(schema, 3, MUCH).at_ceiling().plan
         return plan.max_memory_bytes, plan.most_rows
     low, high = 0, 2**31
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            limits = Batch.of(schema, WAYS, MUCH, max_memory=middle).limits
+            limits = Batch.of(schema, RANGES, MUCH, max_memory=middle).limits
             high = middle
         except ResourceExceeded:
             low = middle
-    limits = Batch.of(schema, WAYS, MUCH, max_memory=high).limits
+    limits = Batch.of(schema, RANGES, MUCH, max_memory=high).limits
     return high, limits.most_rows
 
 
