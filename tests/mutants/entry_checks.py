@@ -517,9 +517,14 @@ def every_form(folder: Folders) -> Iterator[str]:
             tables.append(make(texts, types, place))
         yield from (f"{form}: {fault}" for fault in _told_apart(folder, *tables))
     objects = Types(schema, TEXTS).objects(TEXTS)
-    nullable = objects.astype({"a": "boolean", "b": "Int64", "n": "Float64"})
-    nullable["d"] = pd.to_datetime(objects["d"]).dt.tz_localize("UTC")
-    for what, frame in (("nullable", nullable), ("aware", nullable[["a", "b", "d", "n"]])):
+    typed = objects.astype({"a": "boolean", "b": "Int64", "n": "Float64", "d": "datetime64[ns]"})
+    frames = {
+        "nullable": typed,
+        "with a time zone": typed.assign(d=typed["d"].dt.tz_localize("Europe/Berlin")),
+        "strings": pd.DataFrame(TEXTS, columns=schema.names).astype("string"),
+        "categories": pd.DataFrame(TEXTS, columns=schema.names).astype("category"),
+    }
+    for what, frame in frames.items():
         yield from (f"{what}: {fault}" for fault in _told_apart(folder, frame, frame[:-1]))
     for what, row in {**STRANGE, **REFUSABLE}.items():
         more = objects.astype(object)
@@ -620,3 +625,18 @@ def tiny_blocks(folder: Folders) -> Iterator[str]:
                     cut = watch(entry, sources[form], folder(), LEARNING, 2, insecure_seed=3)
                 if cut.error is not None or cut.files != run[form].files:
                     yield f"{entry}, {form}: {constant} of {size} shows"
+
+
+CHECKS = (
+    entropy_handed,
+    charged_once,
+    resumed_as_begun,
+    ceilings,
+    independent_noise,
+    read_once,
+    refitted,
+    every_form,
+    frames_in_and_out,
+    tiny_blocks,
+)
+"""All of them."""
