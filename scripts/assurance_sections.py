@@ -59,13 +59,16 @@ def noise(scale: Scale) -> dict[str, Any]:
 
 
 def replay(scale: Scale) -> dict[str, Any]:
-    """Neighbouring tables with the same noise give the same bytes."""
+    """Neighbouring tables with the same noise give the same bytes: `Synthesizer.fit`, `answer`."""
+    from adaptive_qs.audit.tables import FORMS
     from tests.audit.pairs import replay_pairs
 
     found = replay_pairs(scale.pairs, scale.schemas, SEED)
     return {
-        "target": f"{scale.pairs} pairs on {scale.schemas} schemas, nothing found",
-        "passed": not found.findings and found.pairs >= scale.pairs,
+        "target": f"{scale.pairs} pairs on {scale.schemas} schemas, in every form in turn and "
+        "every second one at the ceiling of memory, nothing found",
+        "passed": not found.findings and found.pairs >= scale.pairs and "polars" in FORMS,
+        "forms": list(FORMS),
         "pairs": found.pairs,
         "schemas": found.schemas,
         "runs": found.runs,
@@ -99,6 +102,24 @@ def mutants(_: Scale) -> dict[str, Any]:
         "passed": all(killed.values()),
         "mutants": len(killed),
         "survivors": [name for name, dead in killed.items() if not dead],
+    }
+
+
+def entry_points(_: Scale) -> dict[str, Any]:
+    """What `fit`, `answer` and the commands hand over: entropy, budgets, ceilings, tables.
+
+    With and without a ledger, fresh and resumed, on files and frames of every kind.
+    """
+    from tests.mutants.entries import ENTRIES
+    from tests.mutants.entry_checks import CHECKS
+
+    found = {check.__name__: check() for check in CHECKS}
+    return {
+        "target": "every check finds nothing",
+        "passed": not any(found.values()),
+        "entry points": list(ENTRIES),
+        "checks": list(found),
+        "faults": {name: faults for name, faults in found.items() if faults},
     }
 
 
@@ -195,6 +216,7 @@ def fuzz(scale: Scale) -> dict[str, Any]:
 SECTIONS: dict[str, Callable[[Scale], dict[str, Any]]] = {
     section.__name__: section
     for section in (
-        fuzz, kills, game, replay, recomputed, noise, mutants, reservations, cost, workers,
+        fuzz, kills, game, replay, entry_points, recomputed, noise, mutants, reservations, cost,
+        workers,
     )
 }  # fmt: skip

@@ -25,7 +25,7 @@ from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.entropy import EntropySource
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ class BatchJob:
             self.widest, self.target, self.schema, self.planner.gap, self.learning,
             self.insecure_seed,
         )  # fmt: skip
-        return Mechanisms(self.session.begin(request, self.entropy.insecure), self.entropy)
+        budget = self.session.begin(request, self.entropy.insecure)
+        return audited(budget) or Mechanisms(budget, self.entropy)
 
     def _learnt(self, source: Any) -> tuple[Schema, Mechanisms]:
         check_learnable(self.widest.workload, self.schema)

@@ -1,46 +1,46 @@
-"""The two things that spend budget, `synthesize` and `answer`, with all that they publish."""
+"""The two things that spend budget, `Synthesizer.fit` and `answer`, with all that they publish."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adaptive_qs.adaptive.preprocessing.resolve import resolve_private
 from adaptive_qs.adaptive.preprocessing.shares import discovery_share, preprocessing_cost
-from adaptive_qs.answering.measure import grid_bits
-from adaptive_qs.answering.plan import plan_batch
+from adaptive_qs.answering.api import answer
+from adaptive_qs.answering.planning import DEFAULT_GAP, Planner
+from adaptive_qs.answering.resources import BatchLimits
 from adaptive_qs.answering.run import answer_sets
 from adaptive_qs.answering.tables import answer_batches
 from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.answering.workloads import QuerySource, check_learnable, resolve_queries
 from adaptive_qs.clock import PhaseClock
 from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import memory_bytes
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
+from adaptive_qs.release.release import Release
 from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
-from adaptive_qs.strategy.settings import SolverSettings
-from adaptive_qs.synthesizer import pipeline
-from adaptive_qs.synthesizer.pipeline import RunSettings
+from adaptive_qs.synthesizer.estimator import Synthesizer
+from adaptive_qs.synthesizer.pipeline import RunSettings, measure
 from adaptive_qs.synthesizer.resources import RunPlan, plan_run
 from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec
 from adaptive_qs.workload.query_workload import QueryWorkload
 from adaptive_qs.workload.workload import Workload
 
-MOST_ROWS = 2**16
-"""Rows that answers are planned for; generated tables have fewer."""
 MAX_MEMORY = 2**31
 """Where no other ceiling is given; findings should not depend on the machine."""
 
-Source = Path | CodedTable
-"""A CSV file, or codes where the schema leaves nothing to be learnt."""
+Source = Any
+"""A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where
+the schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
 
 
 class Publisher(Protocol):
@@ -72,10 +72,17 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True)
 class Synthesis:
-    """The adaptive loop, its release bundle and a table sampled from it."""
+    """`Synthesizer.fit`, its release bundle and a table sampled from it.
+
+    Attributes:
+        schema: the public description of the columns.
+        marginals: which matter, over as many codes as there can be.
+        target: the budget.
+        plan: ceilings, as `fit` makes them.
+    """
 
     schema: Schema
-    queries: QuerySource
+    marginals: Workload
     target: PrivacyTarget
     plan: RunPlan
 
@@ -99,7 +106,22 @@ class Synthesis:
         preprocessing_cost(schema, target.cost)
         domain = schema.widest_domain()
         marginals = marginals_of(resolve_queries(queries, domain))
-        return cls(schema, queries, target, plan_run(domain, marginals, max_memory, 1))
+        return cls(schema, marginals, target, plan_run(domain, marginals, max_memory, 1))
+
+    def at_ceiling(self) -> Synthesis:
+        """The same with the least memory that it can be planned for.
+
+        Then the cells of all measured marginals together may be no more than those of the largest.
+        """
+        low, high = 0, self.plan.max_memory_bytes
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._planned(middle)
+                high = middle
+            except ResourceExceeded:
+                low = middle
+        return replace(self, plan=self._planned(high))
 
     @property
     def cost(self) -> Cost:
@@ -110,16 +132,7 @@ class Synthesis:
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
         """See :class:`Publisher`."""
-        schema, table = _read(source, self.schema, mechanisms, self.cost)
-        release = pipeline.measure(
-            table,
-            schema,
-            marginals_of(resolve_queries(self.queries, schema.domain())),
-            RunSettings(self.target),
-            self.plan,
-            mechanisms,
-            PhaseClock(),
-        )
+        release = self._release(source, mechanisms, folder)
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
@@ -127,16 +140,50 @@ class Synthesis:
             artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
         return artefacts
 
+    def _release(self, source: Source, mechanisms: Mechanisms, folder: Path) -> Release:
+        plan = self.plan
+        if isinstance(source, CodedTable):
+            settings, clock = RunSettings(self.target), PhaseClock()
+            return measure(source, self.schema, self.marginals, settings, plan, mechanisms, clock)
+        model = Synthesizer(
+            rho=self.target.rho,
+            workload=self._workload(folder),
+            max_memory=plan.max_memory_bytes,
+            workers=plan.workers,
+        )
+        with auditing(mechanisms):
+            return model.fit(source, schema=self.schema).release_
+
+    def _planned(self, max_memory: int) -> RunPlan:
+        return plan_run(self.schema.widest_domain(), self.marginals, max_memory, 1)
+
+    def _workload(self, folder: Path) -> WorkloadSpec:
+        """The marginals, as a file where their sizes are still to be learnt."""
+        if not self.schema.private_columns:
+            return self.marginals
+        path = folder / "workload.json"
+        path.write_text(WorkloadFile.of(self.marginals).model_dump_json(exclude_none=True))
+        return path
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Answers to queries, with their errors and intervals."""
+    """`answer`: answers to queries, with their errors and intervals, and their statement.
+
+    Attributes:
+        schema: the public description of the columns.
+        queries: what is answered.
+        target: the budget.
+        choice: name of the mechanism.
+        limits: ceilings, as `answer` makes them.
+        planned: what is measured, with integer strategies; None where codes are to be learnt.
+    """
 
     schema: Schema
     queries: QuerySource
     target: BatchTarget
     choice: str
-    max_bytes: int
+    limits: BatchLimits
     planned: Mechanism | None
 
     name = "answer"
@@ -160,32 +207,42 @@ class Batch:
         learns = bool(schema.private_columns)
         share = discovery_share(schema) if learns else None
         target = BatchTarget.of(rho=rho, discovery_share=share)
-        check_learnable(resolve_queries(queries, schema.widest_domain()), schema)
-        batch = cls(schema, queries, target, choice, memory_bytes(max_memory), None)
-        return batch if learns else replace(batch, planned=batch.mechanism(schema, target))
+        widest = schema.widest_domain()
+        check_learnable(resolve_queries(queries, widest), schema)
+        limits = BatchLimits.of(widest, memory_bytes(max_memory), 1)
+        if learns:
+            return cls(schema, queries, target, choice, limits, None)
+        resolved = resolve_queries(queries, widest)
+        planner = Planner.of(resolved, choice, DEFAULT_GAP, limits, None, None)
+        planned = planner.measurable(widest, target).mechanism
+        return cls(schema, resolved, target, choice, limits, planned)
 
     @property
     def cost(self) -> Cost:
         """The budget."""
         return self.target.budget
 
-    def mechanism(self, schema: Schema, target: BatchTarget) -> Mechanism:
-        """What is measured, with integer strategies."""
-        settings = replace(SolverSettings(), max_bytes=self.max_bytes)
-        queries = resolve_queries(self.queries, schema.domain())
-        planned = plan_batch(queries, target, self.choice, settings).mechanism
-        return planned.on_grid(grid_bits(planned, target.units, MOST_ROWS))
-
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
         """See :class:`Publisher`; there is nothing to sample."""
-        schema, table = _read(source, self.schema, mechanisms, self.cost)
-        ledger = mechanisms.ledger
-        target = self.target.left_of(ledger.limit - ledger.spent)
-        mechanism = self.planned or self.mechanism(schema, target)
-        sets = answer_sets(mechanism, MarginalCounter(table), mechanisms, target.units)
-        return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, schema)))}
+        if isinstance(source, CodedTable):
+            assert self.planned is not None, "codes leave nothing to be learnt"
+            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
+            return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
+        with auditing(mechanisms):
+            answers = answer(
+                source,
+                self.schema,
+                self.queries,
+                rho=self.target.rho,
+                mechanism=self.choice,
+                jobs=self.limits.jobs,
+                max_memory=self.limits.max_memory_bytes,
+            )
+            table = answers.to_arrow()
+        statement = answers.statement().model_dump_json().encode()
+        return {"answers": _bytes(table), "statement of the answers": statement}
 
 
 def marginals_of(queries: QueryWorkload) -> Workload:
@@ -196,17 +253,6 @@ def marginals_of(queries: QueryWorkload) -> Workload:
             key = tuple(clique)
             weights[key] = max(weight, weights.get(key, 0.0))
     return Workload(queries.domain, weights)
-
-
-def _read(
-    source: Source, schema: Schema, mechanisms: Mechanisms, budget: Cost
-) -> tuple[Schema, CodedTable]:
-    """The schema with whatever it leaves open learnt from the rows, and their codes."""
-    if isinstance(source, CodedTable):
-        return schema, source
-    learning = preprocessing_cost(schema, budget)
-    schema = resolve_private(source, schema, mechanisms, learning)
-    return schema, encode_file(source, schema)
 
 
 def _bytes(table: pa.Table) -> bytes:

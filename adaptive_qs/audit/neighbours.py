@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_qs.audit.tables import KINDS, Codes, Rows, to_rows
+from adaptive_qs.audit.tables import KINDS, Codes, Rows, Verbatim, to_rows
 from adaptive_qs.data.categories import CategoricalColumn
 from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.moments import MomentColumn
@@ -71,6 +71,10 @@ def _neighbours(
     }
     added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
     yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
+    yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
+    strange = [_of_other_type(column) for column in schema.columns]
+    if any(cell is not None for cell in strange):
+        yield "values of another type more", [*rows, _replaced(rows[0], strange)]
     outside = [_outside(column) for column in schema.columns]
     if any(cell is not None for cell in outside):
         yield "values outside the schema more", [*rows, _replaced(rows[0], outside)]
@@ -101,6 +105,13 @@ def _outside(column: ColumnBase) -> str | None:
     if outside == "clip":
         return _beyond(column)
     return None
+
+
+def _of_other_type(column: ColumnBase) -> str | None:
+    """A cell that is a boolean or an integer among texts, where the schema takes any."""
+    if not isinstance(column, CategoricalColumn) or column.catch_all is None:
+        return None
+    return "1" if {"true", "false"} & {str(value) for value in column.values} else "true"
 
 
 def _beyond(column: ColumnBase) -> str | None:

@@ -1,10 +1,11 @@
-"""The replay audit: both commands, generated neighbours, the same noise."""
+"""The replay audit: `fit` and `answer`, generated neighbours in every form, the same noise."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import numpy as np
 
 from adaptive_qs.answering.workloads import QuerySource
 from adaptive_qs.audit.compare import Check, Finding, Tally, compare
-from adaptive_qs.audit.jobs import MAX_MEMORY, Batch, Publisher, Synthesis
+from adaptive_qs.audit.jobs import MAX_MEMORY, Batch, Publisher, Source, Synthesis
 from adaptive_qs.audit.neighbours import Pair, neighbour_pairs
 from adaptive_qs.audit.replay import Job, record, replay
 from adaptive_qs.audit.stand_in import stand_in
-from adaptive_qs.audit.tables import Rows, no_rows, write_rows
+from adaptive_qs.audit.tables import FORMS, KINDS, Rows, Types, no_rows, write_rows
+from adaptive_qs.data.encode import encode_file
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.data.table import CodedTable
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.progress import StepProgress
@@ -63,10 +66,13 @@ def audit(
     mechanism: str = "auto",
     max_memory: int | str = MAX_MEMORY,
 ) -> AuditReport:
-    """Replay `synthesize` and `answer` on neighbouring tables; reads no private data.
+    """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
 
     A run on one table is recorded. The run on its neighbour gets the recorded noisy outputs, so
     all that may differ are the exact inputs of the draws, and those by no more than was charged.
+    The tables come in turn as CSV files, plain and compressed, as Parquet, and as data frames of
+    every kind. Every second table is synthesized with the least memory that it can be planned for,
+    where the ceilings decide what is measured.
 
     Args:
         schema: the tables follow it.
@@ -85,36 +91,58 @@ def audit(
         ResourceExceeded: it does not fit the memory.
     """
     rng = np.random.default_rng(seed)
-    publishers: list[tuple[Publisher, float]] = []
+    roomy: list[tuple[Publisher, float]] = []
+    tight: list[tuple[Publisher, float]] = []
     for rho in rhos:
-        publishers.append((Synthesis.of(schema, queries, rho, max_memory), rho))
-        publishers.append((Batch.of(schema, queries, rho, mechanism, max_memory), rho))
+        synthesis = Synthesis.of(schema, queries, rho, max_memory)
+        batch = Batch.of(schema, queries, rho, mechanism, max_memory)
+        roomy += [(synthesis, rho), (batch, rho)]
+        tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
     tally = Tally()
     draws = moved = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for done, pair in enumerate(islice(_pairs(schema, folder, rng), pairs)):
             seen = 0
-            for publisher, rho in publishers:
-                where = f"{publisher.name} at rho {rho:g}: {pair.name}"
+            # Not in step with the kinds of tables and rows: each comes in every form, in time.
+            form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
+            tables = _in_form(pair, form, schema, folder)
+            for publisher, rho in tight if done % 2 else roomy:
+                where = f"{publisher.name} at rho {rho:g}: {pair.name}, as {form}"
                 sampled = (done + 1) % sample_every == 0
                 found, differ = _replayed(
-                    publisher, pair, schema, folder, int(rng.integers(2**32)), sampled, where, tally
-                )  # fmt: skip
+                    publisher, tables, folder, int(rng.integers(2**32)), sampled, where, tally
+                )
                 draws += found
                 seen += differ
             tally.note(Check.SEEN, seen > 0, pair.name, "all draws")
             moved += seen
             if progress is not None:
                 progress(done + 1, pairs)
-    runs = pairs * len(publishers)
+    runs = pairs * len(roomy)
     return AuditReport(pairs, runs, draws, moved, dict(tally.made), tuple(tally.findings))
+
+
+def _in_form(
+    pair: Pair, form: str, schema: Schema, folder: Path
+) -> tuple[Callable[[], Source], Callable[[], Source]]:
+    """Makers of the two tables; of their codes, where one of them has no rows."""
+    if not (pair.here and pair.there):
+        return (
+            partial(_codes, pair.here, schema, folder),
+            partial(_codes, pair.there, schema, folder),
+        )
+    types, make = Types(schema, pair.here, pair.there), FORMS[form]
+    return partial(make, pair.here, types, folder), partial(make, pair.there, types, folder)
+
+
+def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
+    return encode_file(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
 
 
 def _replayed(
     publisher: Publisher,
-    pair: Pair,
-    schema: Schema,
+    tables: tuple[Callable[[], Source], Callable[[], Source]],
     folder: Path,
     seed: int,
     sampled: bool,
@@ -123,15 +151,16 @@ def _replayed(
 ) -> tuple[int, int]:
     """Compare one run on both tables; how many draws it made, and how many inputs differed."""
 
-    def job(rows: Rows) -> Job:
-        source = write_rows(rows, schema.names, folder) if rows else no_rows(schema)
+    def job(make: Callable[[], Source]) -> Job:
+        source = make()
         return lambda mechanisms: publisher.publish(source, mechanisms, folder, sampled)
 
     def budget() -> Budget:
         return Budget(publisher.cost.rho, publisher.cost.delta)
 
-    recorded = record(job(pair.here), budget(), InsecureSeed(seed))
-    replayed = replay(job(pair.there), budget(), InsecureSeed(seed), recorded)
+    here, there = tables
+    recorded = record(job(here), budget(), InsecureSeed(seed))
+    replayed = replay(job(there), budget(), InsecureSeed(seed), recorded)
     return len(recorded.calls), compare(recorded, replayed, where, tally)
 
 

@@ -1,23 +1,39 @@
-"""Generated rows of several kinds under a schema, as a CSV reader would get them."""
+"""Generated rows of several kinds under a schema, in every form in which a table may come."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+import narwhals as nw
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from adaptive_qs.data.categories import FALSE_WORDS, TRUE_WORDS, BooleanColumn, CategoricalColumn
+from adaptive_qs.data.column import ColumnBase
 from adaptive_qs.data.decode import decode
+from adaptive_qs.data.moments import DateColumn, MomentColumn
+from adaptive_qs.data.private import PrivateIntegerColumn, PrivateNumericColumn
+from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
 from adaptive_qs.data.writers import write_table
 
 Codes = NDArray[np.int64]
+Cell = str | bool | int | float | date | None
 Rows = list[list[str]]
+"""Cells as a CSV file has them."""
 
 MOST_ROWS = 300
 """Rows of a generated table: enough for structure, few enough for one row to matter."""
@@ -80,12 +96,218 @@ def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator
         return list(csv.reader(file))[1:]
 
 
-def write_rows(rows: Rows, names: Sequence[str], folder: Path) -> Path:
-    """A CSV file of the rows."""
-    path = folder / "rows.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
+class Verbatim(str):
+    """A cell that is text in data frames of Python objects, too, whatever it says."""
+
+    __slots__ = ()
+
+
+def write_rows(rows: Rows, names: Sequence[str], folder: Path, name: str = "rows.csv") -> Path:
+    """A CSV file of the rows, compressed where its name ends in ".gz"."""
+    path = folder / name
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(path, "wt", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([names, *rows])
     return path
+
+
+Form = Callable[[Rows, "Types", Path], Any]
+"""Makes a table of rows, whose columns have these types, as a file in the folder or as a frame."""
+
+
+class Types:
+    """The type that each column of two neighbouring tables has in data frames and Parquet.
+
+    The owner of a table chooses it before any row is known, and all rows then have it. So it holds
+    every cell of both tables; a column with a cell that has no other type is text.
+    """
+
+    def __init__(self, schema: Schema, *tables: Rows) -> None:
+        """Types for the columns of a schema with these rows."""
+        self.names = schema.names
+        cells = [{row[i] for rows in tables for row in rows} for i in range(len(self.names))]
+        self._read = [
+            _reader(column, found - set(column.missing), set(column.missing))
+            for column, found in zip(schema.columns, cells)
+        ]
+        self._own = [_own_type(column) for column in schema.columns]
+
+    def arrow(self, rows: Rows) -> pa.Table:
+        """The rows with one type for each column; values of a category are dictionary encoded."""
+        columns = {}
+        for i, (name, (kind, read)) in enumerate(zip(self.names, self._read)):
+            cells = pa.array([read(row[i]) for row in rows], kind)
+            columns[name] = cells.dictionary_encode() if kind == pa.string() else cells
+        return pa.table(columns)
+
+    def objects(self, rows: Rows) -> pd.DataFrame:
+        """The rows as Python objects, each of a type of its own."""
+        return pd.DataFrame(
+            {
+                name: pd.Series([_object(row[i], read) for row in rows], dtype=object)
+                for i, (name, read) in enumerate(zip(self.names, self._own))
+            }
+        )
+
+
+def _csv(rows: Rows, types: Types, folder: Path) -> Path:
+    return write_rows(rows, types.names, folder)
+
+
+def _gzip(rows: Rows, types: Types, folder: Path) -> Path:
+    return write_rows(rows, types.names, folder, "rows.csv.gz")
+
+
+def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
+    path = folder / "rows.parquet"
+    pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
+    return path
+
+
+def _pyarrow(rows: Rows, types: Types, folder: Path) -> pa.Table:
+    """Of several chunks, each with a dictionary of its own."""
+    parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
+    return pa.concat_tables(map(types.arrow, parts))
+
+
+def _polars(rows: Rows, types: Types, folder: Path) -> Any:
+    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
+
+
+def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
+    """Nullable integers, numbers and booleans, datetime64 and category."""
+    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
+
+
+def _objects(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
+    return types.objects(rows)
+
+
+_NULLABLE = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
+GROUP_ROWS = 100
+"""Rows of a row group or chunk; most tables have several."""
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "CSV": _csv,
+        "pandas objects": _objects,
+        "Parquet": _parquet,
+        "pandas": _pandas,
+        "pyarrow": _pyarrow,
+        "CSV.gz": _gzip,
+        **({"polars": _polars} if find_spec("polars") else {}),
+    }
+)
+"""Every form in which a table may come, by its name; polars where it is installed."""
+
+
+def _own_type(column: ColumnBase) -> Callable[[str], Cell]:
+    """Reads a cell as an object of the type that it has by itself."""
+
+    def read(text: str) -> Cell:
+        if text in column.missing:
+            return None
+        for kind in _python_types(column):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+        return text
+
+    return read
+
+
+def _reader(
+    column: ColumnBase, cells: Iterable[str], missing: set[str]
+) -> tuple[pa.DataType, Callable[[str], Cell]]:
+    """The first type that all cells can have, and how to read them."""
+    for kind in _python_types(column):
+        try:
+            for text in cells:
+                kind(text)
+        except ValueError:
+            continue
+        return _ARROW[kind], partial(_unless_missing, missing, kind)
+    return pa.string(), partial(_unless_missing, missing, str)
+
+
+def _unless_missing(missing: Collection[str], kind: Callable[[str], Cell], text: str) -> Cell:
+    return None if text in missing else kind(text)
+
+
+def _python_types(column: ColumnBase) -> tuple[Callable[[str], Cell], ...]:
+    """What the cells of a column may be, but text, the likeliest first."""
+    if isinstance(column, IntegerColumn | PrivateIntegerColumn):
+        return (_integer,)
+    if isinstance(column, NumericColumn | PrivateNumericColumn):
+        return (_number,)
+    if isinstance(column, BooleanColumn):
+        return (_boolean,)
+    if isinstance(column, CategoricalColumn):
+        return _plain_integer, _plain_boolean
+    if isinstance(column, MomentColumn) and column.format is None:
+        return (_date if isinstance(column, DateColumn) else _datetime,)
+    return ()
+
+
+def _integer(text: str) -> int:
+    number = int(text)
+    if abs(number) >= 2**62:
+        raise ValueError("it takes more than 64 bits")
+    return number
+
+
+def _number(text: str) -> float:
+    return float(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError("no boolean")
+    return text.lower() in TRUE_WORDS
+
+
+def _plain_integer(text: str) -> int:
+    """An integer that is written back as the same text."""
+    number = _integer(text)
+    if str(number) != text:
+        raise ValueError("written in another way")
+    return number
+
+
+def _plain_boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("written in another way")
+    return text == "true"
+
+
+def _date(text: str) -> date:
+    return date.fromisoformat(text)
+
+
+def _datetime(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+_ARROW: Mapping[Callable[[str], Cell], pa.DataType] = MappingProxyType(
+    {
+        _integer: pa.int64(),
+        _number: pa.float64(),
+        _boolean: pa.bool_(),
+        _plain_integer: pa.int64(),
+        _plain_boolean: pa.bool_(),
+        _date: pa.date32(),
+        _datetime: pa.timestamp("s"),
+    }
+)
+
+
+def _object(text: str, read: Callable[[str], Cell]) -> Cell:
+    return str(text) if isinstance(text, Verbatim) else read(text)
 
 
 def no_rows(schema: Schema) -> CodedTable:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Ledger, Output
+from adaptive_qs.privacy.budget import Budget, Ledger, Output
 from adaptive_qs.privacy.entropy import EntropySource
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.noise import NOISE_LIMIT, checked_variance, discrete_gaussian
@@ -238,6 +240,34 @@ class Mechanisms:
     def _tell(self, call: PrimitiveCall) -> None:
         if self._observer is not None:
             self._observer(call)
+
+
+_AUDITED: ContextVar[Mechanisms | None] = ContextVar("audited", default=None)
+
+
+@contextmanager
+def auditing(mechanisms: Mechanisms) -> Iterator[None]:
+    """Have runs that begin in the block draw by these mechanisms, which record or replay.
+
+    For audits on rows that are made up: what a replay hands out is no noise. Other threads are not
+    concerned.
+    """
+    token = _AUDITED.set(mechanisms)
+    try:
+        yield
+    finally:
+        _AUDITED.reset(token)
+
+
+def audited(ledger: Ledger) -> Mechanisms | None:
+    """The mechanisms of the audit that this run is part of; None outside of audits.
+
+    Args:
+        ledger: of the run; in memory, as no audit may draw on the budget of a data set.
+    """
+    found = _AUDITED.get()
+    assert found is None or isinstance(ledger, Budget), "an audit on a data set's ledger"
+    return found
 
 
 def _definition(requests: Sequence[CountsRequest]) -> str:

@@ -27,7 +27,7 @@ from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.guard_rails import GuardRail, check_public_rows, check_rails, guard_rails
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
 from adaptive_qs.synthesizer.request import request_of
@@ -150,7 +150,7 @@ class Job:
     def _begin(self, before: Callable[[], None] | None) -> Mechanisms:
         insecure = self.settings.insecure_seed is not None
         budget = self.session.begin(request_of(self), insecure)
-        mechanisms = Mechanisms(budget, self.settings.entropy())
+        mechanisms = audited(budget) or Mechanisms(budget, self.settings.entropy())
         if before is not None:
             before()
         return mechanisms

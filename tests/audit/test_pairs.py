@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adaptive_qs.audit.jobs import Synthesis
 from adaptive_qs.audit.neighbours import neighbour_pairs
 from adaptive_qs.audit.run import audit
 from adaptive_qs.audit.stand_in import stand_in
-from adaptive_qs.audit.tables import KINDS, write_rows
+from adaptive_qs.audit.tables import FORMS, KINDS, Types, write_rows
 from adaptive_qs.data.encode import encode_file
+from adaptive_qs.data.inputs import read_table
 from adaptive_qs.data.schema import Schema
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.synthesizer.resources import plan_run
 
 from .pairs import replay_pairs
 from .schemas import schemas
@@ -97,6 +101,50 @@ def test_every_kind_of_table_and_row_occurs(tmp_path):
     assert {name.partition(", ")[0] for name in names} == set(KINDS)
     assert any("the only row less" in name for name in names)
     assert any("outside the schema" in name for name in names)
+
+
+MIXED = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "a", "type": "categorical", "values": ["true", "false"], "catch_all": "*"},
+            {"name": "b", "type": "categorical", "values": ["1", "2", "3"], "catch_all": "*"},
+            {"name": "c", "type": "date", "min": "2020-01-01", "max": "2020-12-31",
+             "granularity": "month"},
+        ],
+    }
+)  # fmt: skip
+
+
+def test_a_row_of_another_type_recodes_no_other_row():
+    """In a frame of Python objects, where one type for a whole column would do so."""
+    report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
+    assert report.findings == ()
+    assert report.pairs == 35
+
+
+@settings(max_examples=10)
+@given(schemas(), st.integers(0, 2**32 - 1))
+def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, seed):
+    folder = tmp_path_factory.mktemp("forms")
+    for pair in islice(neighbour_pairs(schema, folder, np.random.default_rng(seed)), 6):
+        if pair.here and pair.there:
+            types = Types(schema, pair.here, pair.there)
+            whole = encode_file(write_rows(pair.here, schema.names, folder, "whole.csv"), schema)
+            for form, make in FORMS.items():
+                table = read_table(make(pair.here, types, folder), schema)
+                for one, other in zip(whole.columns, table.columns):
+                    assert np.array_equal(one, other), form
+
+
+def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():
+    tight = Synthesis.of(EVERYTHING, 2, 1.0).at_ceiling()
+    domain = EVERYTHING.widest_domain()
+    assert plan_run(domain, tight.marginals, tight.plan.max_memory_bytes, 1) == tight.plan
+    with pytest.raises(ResourceExceeded):
+        plan_run(domain, tight.marginals, tight.plan.max_memory_bytes - 1, 1)
+    largest = max(map(domain.size, tight.marginals.cliques))
+    assert tight.plan.measured_cells == largest
 
 
 @pytest.mark.parametrize("kind", KINDS)

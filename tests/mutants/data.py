@@ -58,8 +58,8 @@ def true_candidates():
     original = Selector.select
 
     def select(self, mechanisms, expected, epsilon, offered):
-        wrong = self._errors >= np.median(self._errors)
-        return original(self, mechanisms, expected, epsilon, offered & wrong)
+        wrong = offered & (self._errors >= np.median(self._errors[offered]))
+        return original(self, mechanisms, expected, epsilon, wrong)
 
     with mock.patch.object(Selector, "select", select):
         yield

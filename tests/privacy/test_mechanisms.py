@@ -1,4 +1,5 @@
 import math
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,7 @@ from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
-from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
+from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall, audited, auditing
 
 
 class Journal:
@@ -180,3 +181,19 @@ def test_a_replay_on_a_neighbour_repeats_the_record():
             assert (change**2).sum() <= first.event.squared_sensitivity
         else:
             assert np.abs(change).max() <= first.score_sensitivity
+
+
+def test_an_audit_concerns_its_own_block_and_thread_only():
+    """Elsewhere a run would get what was recorded in place of noise."""
+    budget = Budget(1)
+    mechanisms = Mechanisms(budget, InsecureSeed(1))
+    assert audited(budget) is None
+    with auditing(mechanisms), ThreadPoolExecutor(1) as pool:
+        assert audited(budget) is mechanisms
+        assert pool.submit(audited, budget).result() is None
+        with pytest.raises(AssertionError, match="ledger"):
+            audited(Journal())
+    assert audited(budget) is None
+    with pytest.raises(InputError), auditing(mechanisms):
+        InsecureSeed(-1)
+    assert audited(budget) is None
