@@ -186,7 +186,7 @@ def workers(_: Scale) -> dict[str, Any]:
                 sample.data, schema=sample.schema
             )
             path = Path(folder) / "release.zip"
-            fitted.save(path)
+            fitted.save(path, force=True)
             table = fitted.sample(seed=SEED).to_csv().encode()
             digests[count] = hashlib.sha256(path.read_bytes() + table).hexdigest()
     return {

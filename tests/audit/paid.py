@@ -115,7 +115,7 @@ def _tables(
 ) -> Paid:
     path = ledger.with_name("release.zip")
     synthesizer = Synthesizer(epsilon=epsilon, delta=DELTA, workload=ways, ledger=ledger)
-    synthesizer.fit(rows, schema=schema).save(path)
+    synthesizer.fit(rows, schema=schema).save(path, force=True)
     with ZipFile(path) as archive:
         manifest, transcript = (
             json.loads(archive.read(f"{part}.json")) for part in ("manifest", "ledger")
@@ -127,7 +127,7 @@ def _answers(
     kind: str, rows: pd.DataFrame, schema: Any, ways: int, epsilon: float, ledger: Path
 ) -> Paid:
     path = ledger.with_name("answers.parquet")
-    answer(rows, schema, ways, epsilon=epsilon, delta=DELTA, ledger=ledger).write(path)
+    answer(rows, schema, ways, epsilon=epsilon, delta=DELTA, ledger=ledger).write(path, force=True)
     beside = path.with_name(f"{path.name}.manifest.json")
     manifest = json.loads(beside.read_text(encoding="utf-8"))
     return Paid(kind, manifest, charged(manifest), answers_problems(beside))

@@ -94,7 +94,7 @@ ARGUMENTS = {
     ),
     "epsilon above doubles": (replaced("--epsilon", "1e400"), "1e400 is inf as a double"),
     "epsilon nearly a double": (replaced("--epsilon", "1e-310"), "the budget is rho"),
-    "epsilon far above doubles": (replaced("--epsilon", f"-1e{9**30}"), "is inf as a double"),
+    "epsilon far above doubles": (replaced("--epsilon", f"-1e{9**30}"), "is -inf as a double"),
     "delta below doubles": ([*GOOD, "--delta", "1e-400"], "'--delta': 1e-400 is 0 as a double"),
     "rho below doubles": (
         [*GOOD[:4], "--rho", "0.0e0", *GOOD[6:], "--learning-share", "-1e-400"],
