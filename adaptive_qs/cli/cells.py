@@ -157,10 +157,8 @@ class Tables:
 
     def line(self) -> Row:
         """The same for people."""
-        text = (
-            "with synthesize the number of rows would be known to about +/- "
-            f"{figure(self.total_std)}"
-        )
+        known = f"to about +/- {figure(self.total_std)}"
+        text = f"with synthesize the number of rows would be known {known}"
         if self.least_rows is None:
             return ("tables", text)
         from adaptive_qs.adaptive.forecast import MEND

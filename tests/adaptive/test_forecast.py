@@ -65,9 +65,10 @@ def test_the_noise_of_the_number_of_rows_is_that_of_the_run(epsilon, rows):
         release = model.fit(frame, schema=schema).release_
     found = release.estimates[()].precision ** -0.5
     told = total_std(Domain.from_sizes(schema), model.rho_, rows)
-    assert found <= 1.001 * told
-    if rows == 300:  # all that counts is measured first
-        assert found == pytest.approx(told, rel=0.1)
+    # The run takes the noisy total where the forecast has the public number, and rounds may
+    # measure it again where there are enough rows.
+    assert found <= 1.3 * told
+    assert rows > 300 or found >= told / 1.3
 
 
 @pytest.fixture
