@@ -49,6 +49,7 @@ class Book:
         self.runs: dict[int, Run] = {}
         self.total = NOTHING
         self._held = NOTHING
+        self._lacked = False  # whether nothing was reserved since a copy was put back
         previous = bytes(32)
         for number, entry in enumerate(export["entries"], 1):
             digest = link(previous, number, entry["time"], entry["body"])
@@ -67,14 +68,26 @@ class Book:
         if number == 1:
             self.total = Units.read(body["total"])
             found = [] if body["ledger"] == identity else ["it names another ledger"]
+        elif body["kind"] == "restored":
+            found = self._read_restored(body)
+        elif body["kind"] == "published":
+            run = self.runs.get(body["run"])
+            found = ["there is no such open run"] if run is None or run.closed else []
         else:
             found = self._read_run(body)
         held = Units.read(body["held"])
         if held != self._held:
             found.append("what is held is not what the runs reserved and spent")
-        if not self._held.within(self.total):
+        self._lacked = body["kind"] == "restored" or (self._lacked and body["kind"] != "reserved")
+        if not self._held.within(self.total) and not self._lacked:
             found.append("the total is exceeded")
         return found
+
+    def _read_restored(self, body) -> list[str]:
+        """What a copy lacked, all of which counts, whatever the total."""
+        prices = [Units.read(release["price"]) for release in body["releases"]]
+        self._held = Units.sum([self._held, Units.read(body["stated"]), *prices])
+        return []
 
     def _read_run(self, body) -> list[str]:
         """A step of a run; what is held afterwards is the sum before, less and plus this run's."""

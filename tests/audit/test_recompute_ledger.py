@@ -8,8 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.chain import Row
+from adaptive_qs.ledger.entries import Price, Recovered
 from adaptive_qs.ledger.export import exported
+from adaptive_qs.ledger.overview import runs_of
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, SelectionEvent
 
 from . import recompute_ledger
@@ -117,3 +121,28 @@ def test_a_release_that_is_not_the_run_s_is_found(export):
     assert placed(export, {"ledger": place}, run.records[1:])
     for other in ({"ledger": "0" * 32}, {"run": 2}, {"run": 9}, {"releases": 2}, {"hash": "00"}):
         assert placed(export, {"ledger": place | other}, run.records)
+
+
+def test_what_a_copy_lacked_counts_beyond_the_total_and_blocks_every_run(tmp_path):
+    """Recomputed as the program counts it; and one unit less is found by both."""
+    path = tmp_path / "ledger"
+    LedgerBook.create(path, Cost(100), {"rho": 2.0, "delta": 1e-6}).close()
+    with closing(LedgerBook(path, restoring=True)) as book:
+        lost = Recovered(
+            run=7,
+            releases=1,
+            hash="0" * 64,
+            price=Price.of(Cost(90)),
+            digests={"answers": "1" * 64},
+        )
+        book.restore([lost, lost], Cost(30), confirmed=True)
+        assert (book.held, book.left, book.verify()) == (Cost(120), Cost(), 2)
+        with pytest.raises(BudgetExceeded, match="used up"):
+            book.reserve({"command": "a"}, "0" * 64, Cost(1))
+        sound = json.loads(exported(book))
+    assert recompute_ledger.Book(sound).problems == []
+    forged = rewritten(sound, lambda b: less(first(b, "restored")["stated"]))
+    assert recompute_ledger.Book(forged).problems != []
+    rows = [Row(e["number"], e["time"], e["body"], b"") for e in forged["entries"]]
+    with pytest.raises(ValueError, match="entry 2: does not count what was spent"):
+        runs_of(rows)
