@@ -159,7 +159,6 @@ ENTRIES: dict[str, Callable[..., None]] = {
 }
 """By name: spends a budget on a table, and writes everything there is into a folder."""
 SYNTHESIS = ("Synthesizer.fit", "synthesize")
-ANSWERS = ("answer", "the command answer")
 
 
 def watch(
