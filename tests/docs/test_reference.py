@@ -21,7 +21,7 @@ MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]
 COMPARED = ["evaluate", "visits.csv", "t.csv", "--schema", "schema.json", "--json"]
 MODELS = ["--target", "reason", "--control", "control.csv", "--rule", "reason determines insured"]
 RUNS = {
-    "plan": [["plan", *MADE], ["plan", *MADE, "--rows", "200"]],
+    "plan": [["plan", *MADE, "--rows", "200"]],
     "synthesize": [
         ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
         ["synthesize", "visits.csv", *MADE, "--release", "l.zip", "--ledger", "v.ledger"],
