@@ -19,6 +19,7 @@ from adaptive_qs.strategy.mechanisms.smasher import smash
 from adaptive_qs.strategy.restricted.attribute_basis import attribute_bases
 from adaptive_qs.strategy.restricted.eigen import solve_eigen
 from adaptive_qs.strategy.restricted.fourier import solve_fourier
+from adaptive_qs.strategy.restricted.fourier_factor import FourierFactor
 from adaptive_qs.strategy.restricted.fourier_product import solve_fourier_product
 from adaptive_qs.strategy.restricted.planner import solve_residual_planner, solve_with_basis
 from adaptive_qs.strategy.settings import SolverSettings
@@ -82,7 +83,8 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
                 _axis_optimum(subworkload, axis, settings, cache)
                 for axis in range(len(subworkload.shape))
             )
-            found.append(solve_with_basis(subworkload, factors))
+            if len(factors) > 1 or not isinstance(factors[0], FourierFactor):  # found already
+                found.append(solve_with_basis(subworkload, factors))
         except ResourceExceeded:
             pass
     best = min(found, key=lambda solution: solution.objective)
@@ -186,6 +188,9 @@ def _spans(factor: Factor) -> bool:
     (size,) = factor.shape
     if isinstance(factor, CenteringFactor):
         return True
+    if isinstance(factor, FourierFactor):  # its singular values, without its matrix
+        values = np.sqrt(factor.weights)
+        return int((values > values.max() * size * np.finfo(float).eps).sum()) >= size - 1
     return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
 
 
