@@ -55,7 +55,7 @@ def quick_tables(monkeypatch):
 
 
 def sampled(frame, rows=60, schema=SCHEMA):
-    model = Synthesizer(rho=50, workload=1, workers=1, insecure_seed=1).fit(frame, schema=schema)
+    model = Synthesizer(rho=20, workload=1, workers=1, insecure_seed=1).fit(frame, schema=schema)
     table = model.sample(rows, seed=1)
     again = pickle.loads(pickle.dumps(model)).sample(rows, seed=1)  # noqa: S301
     assert str(again.dtypes if hasattr(again, "dtypes") else again.schema) == str(

@@ -128,20 +128,23 @@ def distinct_cells(
         DataError: cells of this type are not supported.
     """
     mixed = MixedCells.of(values)
-    *parts, last = [_normalised(column, part, label) for part in mixed.parts or (_NONE,)]
-    parts.append(pa.concat_arrays([last, pa.nulls(1, last.type)]))
+    normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
+    parts = [part for part in normalised if part is not None]
+    if len(parts) < len(normalised):
+        raise DataError(
+            f"{label}: column {column.name!r} has {_type_of(values)}: "
+            "convert it to text, numbers, booleans, dates or times"
+        )
+    parts[-1] = pa.concat_arrays([parts[-1], pa.nulls(1, parts[-1].type)])
     null = sum(map(len, parts)) - 1
     return parts, np.where(mixed.indices < 0, null, mixed.indices)
 
 
-def _normalised(column: ColumnBase, values: pa.Array, label: str) -> pa.Array:
-    normalised = cells.normalise(values)
-    if normalised is None:
-        raise DataError(
-            f"{label}: column {column.name!r} has cells of a type that cannot be read: convert "
-            "them to text, numbers, booleans, dates or times"
-        )
-    return normalised
+def _type_of(values: pa.Array | MixedCells) -> str:
+    if isinstance(values, MixedCells):
+        return "objects of other types"
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    return f"the type {kind}"
 
 
 def _mend(column: ColumnBase, refusal: int) -> str:

@@ -79,6 +79,7 @@ def _adaptive(job: Job, table: CodedTable, reference: str) -> Outcome:
         delta=job.delta,
         workload=workload,
         insecure_seed=job.seed,
+        beyond_limits=True,
         **parameters,
     ).fit(table)
     fitted = time.process_time()
@@ -112,6 +113,7 @@ def _planned(job: Job, table: CodedTable, mechanism: str) -> Outcome:
         mechanism=mechanism,
         jobs=job.threads,
         insecure_seed=job.seed,
+        beyond_limits=True,
     )
     mechanisms = Mechanisms(Budget(prepared.target.budget.rho), InsecureSeed(job.seed))
     units = prepared.plan.target.units
