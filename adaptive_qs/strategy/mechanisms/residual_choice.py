@@ -19,6 +19,7 @@ from adaptive_qs.strategy.mechanisms.smasher import smash
 from adaptive_qs.strategy.restricted.attribute_basis import attribute_bases
 from adaptive_qs.strategy.restricted.eigen import solve_eigen
 from adaptive_qs.strategy.restricted.fourier import solve_fourier
+from adaptive_qs.strategy.restricted.fourier_factor import FourierFactor
 from adaptive_qs.strategy.restricted.fourier_product import solve_fourier_product
 from adaptive_qs.strategy.restricted.planner import solve_residual_planner, solve_with_basis
 from adaptive_qs.strategy.settings import SolverSettings
@@ -95,10 +96,15 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products."""
+    """The optimum for the queries of one axis, over all terms of a sum of products.
+
+    Raises:
+        ResourceExceeded: the axis is too large for the matrices that its error is found from.
+    """
     size = subworkload.shape[axis]
     if not limits.factor_fits(size, settings):
         return CenteringFactor(size)
+    limits.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
@@ -186,6 +192,8 @@ def _spans(factor: Factor) -> bool:
     (size,) = factor.shape
     if isinstance(factor, CenteringFactor):
         return True
+    if isinstance(factor, FourierFactor):
+        return bool((factor.weights[1:] > 0).all())
     return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
 
 
