@@ -83,8 +83,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
                 _axis_optimum(subworkload, axis, settings, cache)
                 for axis in range(len(subworkload.shape))
             )
-            if len(factors) > 1 or not isinstance(factors[0], FourierFactor):  # found already
-                found.append(solve_with_basis(subworkload, factors))
+            found.append(solve_with_basis(subworkload, factors))
         except ResourceExceeded:
             pass
     best = min(found, key=lambda solution: solution.objective)
@@ -97,10 +96,15 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products."""
+    """The optimum for the queries of one axis, over all terms of a sum of products.
+
+    Raises:
+        ResourceExceeded: the axis is too large for the matrices that its error is found from.
+    """
     size = subworkload.shape[axis]
     if not limits.factor_fits(size, settings):
         return CenteringFactor(size)
+    limits.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
