@@ -27,8 +27,8 @@ from adaptive_qs.ledger.session import Session
 from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.guard_rails import (
     GuardRail,
-    check_public_rows,
     check_rails,
+    checked_public_rows,
     guard_rails,
     refusable,
     warn_all,
@@ -85,7 +85,7 @@ def plan(
         GuardRailWarning: the budget promises or buys less than may have been meant, and whether
             it would be refused.
     """
-    check_public_rows(public_rows)
+    public_rows = checked_public_rows(public_rows)
     chosen = any(budget is not None for budget in (epsilon, rho, cost))
     if not chosen:
         cost = 1.0
@@ -162,7 +162,7 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    check_public_rows(public_rows)
+    public_rows = checked_public_rows(public_rows)
     described = resolve_schema(schema, data, max_memory)
     check_reviewed(described, unreviewed_schema)
     target = _target(described, epsilon, delta, rho, cost)

@@ -139,9 +139,9 @@ def create(
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.total import Total
-    from adaptive_qs.privacy.guard_rails import check_public_rows, check_rails
+    from adaptive_qs.privacy.guard_rails import check_rails, checked_public_rows
 
-    check_public_rows(public_rows, "--public-rows")
+    public_rows = checked_public_rows(public_rows, "--public-rows")
     total = Total.of(epsilon, delta, rho, discovery_delta)
     check_distinct([None if anchor is None else Path(anchor)], companions(path))
     for doubt in check_rails(total.rails(public_rows), beyond_limits):

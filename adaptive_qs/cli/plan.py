@@ -49,9 +49,9 @@ def plan(
         raise InputError("no --schema was given: name the public schema, or try --demo")
     spec = options.query_spec(workload, ways, queries)
 
-    from adaptive_qs.privacy.guard_rails import check_public_rows
+    from adaptive_qs.privacy.guard_rails import checked_public_rows
 
-    check_public_rows(rows, "--rows")
+    rows = checked_public_rows(rows, "--rows")
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.planning import DEFAULT_GAP

@@ -17,7 +17,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import GuardRailWarning, InputError
 
 WARNED_EPSILON, MOST_EPSILON = 20.0, 100.0
@@ -44,15 +46,16 @@ class GuardRail:
     beyond: str = ""
 
 
-def check_public_rows(rows: int | None, name: str = "public_rows") -> None:
-    """Refuse a number of rows that no table has.
+def checked_public_rows(rows: Any, name: str = "public_rows") -> int | None:
+    """A number of rows that a table may have; None where none is given.
 
     Raises:
         InputError: it is no positive integer, or beyond what can be counted.
     """
-    whole = isinstance(rows, int) and not isinstance(rows, bool)
-    if rows is not None and not (whole and 1 <= rows <= MOST_ROWS):
-        raise InputError(f"{name} is {rows!r}: give about how many rows the table will have")
+    whole = as_integer(rows)
+    if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
+        raise InputError(f"{name} is {shown(rows)}: give about how many rows the table will have")
+    return whole
 
 
 def guard_rails(

@@ -26,7 +26,7 @@ from adaptive_qs.ledger.session import Session
 from adaptive_qs.machine import ROWS_SHARE
 from adaptive_qs.privacy.budget import float_below
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.guard_rails import GuardRail, check_public_rows, check_rails, guard_rails
+from adaptive_qs.privacy.guard_rails import GuardRail, check_rails, checked_public_rows, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer.pipeline import RunSettings, measure
@@ -91,7 +91,7 @@ class Job:
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, unreviewed_schema)
-        check_public_rows(public_rows)
+        public_rows = checked_public_rows(public_rows)
         target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(schema))
         settings = RunSettings(target, reference, insecure_seed)
         learning = preprocessing_cost(schema, target.cost, learning_share)

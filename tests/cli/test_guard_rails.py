@@ -175,8 +175,11 @@ def test_python_warns_and_refuses_alike():
         warnings.simplefilter("error")
         Synthesizer(epsilon=5.0, public_rows=300).fit(FRAME, schema=SCHEMA)
         adaptive_qs.plan(SCHEMA)
-    with pytest.raises(InputError, match="give about how many rows"):
-        Synthesizer(epsilon=1.0, public_rows=0).fit(FRAME, schema=SCHEMA)
+        Synthesizer(epsilon=5.0, public_rows=np.int64(300)).fit(FRAME, schema=SCHEMA)
+    for rows in (0, 2.0, True, "300", FRAME):
+        with pytest.raises(InputError, match="give about how many rows") as refused:
+            Synthesizer(epsilon=1.0, public_rows=rows).fit(FRAME, schema=SCHEMA)
+        assert "\n" not in str(refused.value)
 
 
 def test_statements_say_how_little_is_promised(run):
