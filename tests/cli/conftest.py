@@ -1,6 +1,7 @@
 """A small private table on disk, and the command line called in process."""
 
 import json
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,20 @@ def rows(count=300):
         f"{rng.choice(['a', 'b', '?'])},{rng.integers(10)},2020-01-0{rng.integers(1, 10)}"
         for _ in range(count)
     ]
+
+
+@contextmanager
+def working_in(folder):
+    """A module's folder with t.csv and s.json as the working directory, where tables are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(
+            "adaptive_qs.release.release.SynthesisSettings",
+            partial(SynthesisSettings, fewest_rows=500),
+        )
+        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
+        Path("s.json").write_text(json.dumps(SCHEMA))
+        yield folder
 
 
 @pytest.fixture

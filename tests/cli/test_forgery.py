@@ -8,7 +8,6 @@ import shutil
 import zipfile
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +24,8 @@ from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
 from adaptive_qs.release.bundle import MEMBERS, Bundle
 from adaptive_qs.release.facts import TABLES, facts_of
 from adaptive_qs.release.manifest import Manifest
-from adaptive_qs.synthesis.rows import SynthesisSettings
 
-from .conftest import HEADER, SCHEMA, rows
+from .conftest import working_in
 
 TABLE = ["synthesize", "t.csv", "--schema", "s.json", "--ledger", "l"]
 
@@ -35,15 +33,7 @@ TABLE = ["synthesize", "t.csv", "--schema", "s.json", "--ledger", "l"]
 @pytest.fixture(scope="module")
 def true(tmp_path_factory):
     """A ledger with two releases of tables and one of answers, all true."""
-    folder = tmp_path_factory.mktemp("true")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(
-            "adaptive_qs.release.release.SynthesisSettings",
-            partial(SynthesisSettings, fewest_rows=500),
-        )
-        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-        Path("s.json").write_text(json.dumps(SCHEMA))
+    with working_in(tmp_path_factory.mktemp("true")) as folder:
         commands = [
             ["ledger", "create", "--ledger", "l", "--rho", "9"],
             [*TABLE, "--rho", "0.5", "--release", "r.zip", "--out", "o.csv"],

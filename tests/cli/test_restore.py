@@ -3,7 +3,6 @@
 import json
 import shutil
 import zipfile
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from adaptive_qs.ledger import mark, store
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Price, Recovered
 from adaptive_qs.release.release import Release
-from adaptive_qs.synthesis.rows import SynthesisSettings
 
-from .conftest import HEADER, SCHEMA, rows
+from .conftest import working_in
 
 LEDGER = ["--ledger", "l"]
 ANCHOR = ["--anchor", "away/anchor"]
@@ -58,15 +56,7 @@ def put_back(folder="copy", files=FILES):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A ledger with an anchor elsewhere, and a copy of it from before a table and answers."""
-    folder = tmp_path_factory.mktemp("made")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(
-            "adaptive_qs.release.release.SynthesisSettings",
-            partial(SynthesisSettings, fewest_rows=500),
-        )
-        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-        Path("s.json").write_text(json.dumps(SCHEMA))
+    with working_in(tmp_path_factory.mktemp("made")) as folder:
         Path("away").mkdir()
         assert main(["ledger", "create", *LEDGER, "--rho", "1", *ANCHOR]) == 0
         backup("made")
