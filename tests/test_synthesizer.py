@@ -358,3 +358,25 @@ def test_type_checkers_see_the_names_that_are_there():
     assert set(imported) == set(adaptive_qs.__all__)
     for name, (module, real) in imported.items():
         assert getattr(adaptive_qs, name) is getattr(import_module(module), real)
+
+
+def test_a_table_in_the_place_of_its_schema_is_told_and_not_quoted(tmp_path):
+    frame = pd.DataFrame({"secret": ["canary"] * 5})
+    schema = {"secret": 2}
+    for call in (
+        lambda: Synthesizer(epsilon=1.0).fit(schema, schema=frame),
+        lambda: adaptive_qs.answer(schema, frame, epsilon=1.0),
+        lambda: adaptive_qs.plan(frame, epsilon=1.0),
+        lambda: adaptive_qs.evaluate(schema, schema, frame),
+    ):
+        with pytest.raises(InputError) as refused:
+            call()
+        assert str(refused.value).startswith("the schema is a DataFrame: pass a Schema")
+        assert "canary" not in str(refused.value)
+
+
+def test_what_a_synthesizer_holds_is_shown_in_a_line():
+    workload = Workload(Domain.from_sizes({"a": 2, "b": 3}), {(0, 1): 1.0})
+    shown = repr(Synthesizer(epsilon=1.0, workload=workload))
+    assert "<Workload: 1 marginals of 2 columns>" in shown
+    assert repr(Schema.parse({"a": 2, "b": 3})) == "<Schema: 2 columns>"

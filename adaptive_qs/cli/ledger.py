@@ -242,7 +242,7 @@ def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = Non
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
     book = LedgerBook(path, anchor)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {cost_words(book, book.left)} left")
+    emit(f"{path}: run {run} is closed; {cost_words(book, book.left, left=True)} left")
 
 
 @ledger_app.command("anchor")
@@ -297,7 +297,9 @@ def restore(
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     entry = book.restore(lost, stated, confirmed)
     if entry.confirmed:
-        emit(f"{path}: {restored_words(book, entry)}; {cost_words(book, book.left)} left")
+        emit(
+            f"{path}: {restored_words(book, entry)}; {cost_words(book, book.left, left=True)} left"
+        )
         return
     emit(
         f"{path}: locked: say what was released since this copy was made, by --release for each "

@@ -18,7 +18,7 @@ def closing_lines(closed: Closing | None) -> list[Row]:
     """Which run of which ledger it was, and what is left there."""
     if closed is None:
         return []
-    left = f"{_rho_words(closed.left)} left"
+    left = f"{_rho_words(closed.left, left=True)} left"
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
@@ -41,7 +41,7 @@ def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
     lines = [
         ("total", cost_words(book, book.limit)),
         ("counted", cost_words(book, book.held)),
-        ("left", cost_words(book, book.left)),
+        ("left", cost_words(book, book.left, left=True)),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
         ("head", book.head),
         *_restored_lines(book),
@@ -86,11 +86,17 @@ def run_columns(run: RunState) -> list[str]:
     ]  # fmt: skip
 
 
-def cost_words(book: LedgerBook, cost: Cost) -> str:
-    """A cost in zCDP, and as the ε that it implies at the ledger's δ."""
+def cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
+    """A cost in zCDP, and as the ε that it implies at the ledger's δ.
+
+    Args:
+        book: the ledger.
+        cost: of runs, or that of which runs may still spend.
+        left: whether it is the latter, which is rounded down: a run may spend what is shown.
+    """
     from adaptive_qs.ledger.accounting import epsilon_at
 
-    words = _rho_words(cost)
+    words = _rho_words(cost, left)
     delta = book.declared["delta"]
     epsilon = epsilon_at(cost, delta)
     if epsilon is not None:
@@ -100,10 +106,12 @@ def cost_words(book: LedgerBook, cost: Cost) -> str:
     return words
 
 
-def _rho_words(cost: Cost) -> str:
+def _rho_words(cost: Cost, left: bool = False) -> str:
+    from adaptive_qs.ledger.remaining import digits_below
     from adaptive_qs.privacy.neighbours import zcdp_name
 
-    return f"rho {float(cost.rho):.6g} ({zcdp_name(float(cost.delta))})"
+    rho = digits_below(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
+    return f"rho {rho} ({zcdp_name(float(cost.delta))})"
 
 
 def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:

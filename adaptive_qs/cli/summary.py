@@ -145,9 +145,10 @@ def _share(manifest: Any) -> str:
 
 
 def _measured(release: Release) -> str:
-    """How much of the workload lies inside a marginal that was measured."""
-    chosen = [frozenset(past.clique) for past in release.rounds]
-    names = release.workload.domain.clique_names
-    inside = sum(any(set(names(c)) <= m for m in chosen) for c in release.workload.cliques)
+    """How much of the workload was measured as a whole, by the rule of the release's page."""
+    from adaptive_qs.release.page.noise import is_measured
+
+    domain = release.workload.domain
+    inside = sum(is_measured(release.estimates, c, domain) for c in release.workload.cliques)
     whole = counted(len(release.workload), "marginal")
     return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.data.encode import CheckRows, encode_file, encode_table
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.data.table import CodedTable
@@ -27,8 +29,13 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
         return schema
     if isinstance(schema, str | Path):
         return Schema.load(schema, max_memory)
-    if schema is not None:
+    if isinstance(schema, Mapping):
         return Schema.parse(schema)
+    if schema is not None:
+        raise SchemaError(
+            f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or parsed "
+            "JSON (a table comes before its schema)"
+        )
     if isinstance(table, CodedTable):
         domain = table.domain
         return Schema.parse(dict(zip(domain.names, domain.sizes)))

@@ -52,6 +52,11 @@ class Schema(BaseModel):
             seen.add(name)
         return self
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.columns)} columns>"
+
+    __str__ = __repr__
+
     @property
     def names(self) -> tuple[str, ...]:
         """Column names, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from adaptive_qs.errors import BudgetExceeded
@@ -47,12 +48,12 @@ def check_remaining(
         )
     if cost.rho_units > remaining.rho_units:
         left = float(remaining.rho)
-        mend = f"give the run --rho {_digits_below(left):g} or less"
+        mend = f"give the run --rho {digits_below(left)} or less"
         if remaining.rho_units < NOTHING * limit.rho_units:
             mend = "the budget of this data set is used up"
         raise BudgetExceeded(
-            f"{path}: a run of rho {float(cost.rho):.6g} exceeds the {left:.6g} that is left of "
-            f"{float(limit.rho):.6g}: {mend}{hint}"
+            f"{path}: a run of rho {float(cost.rho):.6g} exceeds the {digits_below(left)} that is "
+            f"left of {float(limit.rho):.6g}: {mend}{hint}"
         )
     raise BudgetExceeded(
         f"{path}: the run needs a share {float(cost.delta):.3g} of delta for discovery and "
@@ -61,7 +62,10 @@ def check_remaining(
     )
 
 
-def _digits_below(value: float) -> float:
-    """At most the value, in six digits that can be typed."""
-    rounded = float(f"{value:.6g}")
-    return rounded if rounded <= value else float(f"{value * (1 - 1e-5):.6g}")
+def digits_below(value: float) -> str:
+    """At most the value (0 or more), in six digits that can be typed."""
+    if not value:
+        return "0"
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - 5)
+    return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"

@@ -37,7 +37,10 @@ def check_sound(
         mark, source = max(missing.items())
         why = f"it lacks entry {mark.number:,}, which {source} has seen: "
         if mark.number <= number:
-            why = f"its entry {mark.number:,} is not the one that {source} has seen: "
+            raise LedgerError(
+                f"{path}: is sound and not the ledger that {source} has followed: they went "
+                f"different ways before entry {mark.number:,}: {RESTORE}"
+            )
     if not sound or missing or number == 0:
         raise LedgerError(
             f"{path}: is damaged after entry {number:,}, the last good one: {why}{RESTORE}"

@@ -40,7 +40,7 @@ def ways_of(ways: Any) -> tuple[int, ...]:
     return known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload:
     """Marginals to answer well, each with a positive weight.
 
@@ -54,6 +54,10 @@ class Workload:
 
     domain: Domain
     weights: Mapping[Clique, float]
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<{name}: {len(self.weights):,} marginals of {len(self.domain)} columns>"
 
     def __post_init__(self) -> None:
         if not self.weights:

@@ -235,6 +235,20 @@ def test_synthesize_says_how_much_of_the_workload_was_measured(run):
     assert "alone" not in generous
 
 
+def test_the_page_counts_what_was_measured_as_the_terminal_does(run):
+    """A column of one value adds nothing to a marginal, which is then measured without it."""
+    schema = json.loads(Path("s.json").read_text())
+    schema["columns"].append({"name": "land", "type": "categorical", "values": ["D"]})
+    Path("s.json").write_text(json.dumps(schema))
+    header, *rest = Path("t.csv").read_text().splitlines()
+    Path("t.csv").write_text("\n".join([f"{header},land", *(f"{row},D" for row in rest)]) + "\n")
+    out = done(run(*BASE[:-1], "50", "--release", "r.zip", "--out", "o.csv")).out
+    assert re.search(r"measured\s+6 of 6 marginals", out)
+    with zipfile.ZipFile("r.zip") as archive:
+        page = archive.read("page.html").decode()
+    assert "6 of the workload's 6 combinations were measured as a whole" in page
+
+
 def test_a_full_stdout_is_said_in_one_line(run, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")

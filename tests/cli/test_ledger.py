@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,15 @@ def test_a_ledger_must_be_named(run, verb):
 def test_resuming_needs_a_ledger(run):
     outcome = run("synthesize", "t.csv", "--schema", "s.json", "--rho", 1, "--out", "o", "--resume")
     assert outcome.code == 2
+
+
+@pytest.mark.parametrize("rho", ["0.123456789", "0.3333333333", "0.1499999999", "1.00000049e-3"])
+def test_what_is_left_may_be_spent_as_it_is_shown(run, rho):
+    """Whatever the sixth digit: it is rounded down, and the advice is what is shown."""
+    done(run("ledger", "create", *LEDGER, "--rho", rho))
+    left = re.search(r"left +rho (\S+)", done(run("ledger", "show", *LEDGER)))[1]
+    assert 0 <= 1 - float(left) / float(rho) < 1e-5
+    refused = run(*ANSWERS, "--rho", float(left) * (1 + 2e-5))
+    assert f"exceeds the {left} that is left" in refused.err
+    assert f"--rho {left} or less" in refused.err
+    done(run(*ANSWERS, "--rho", left))
