@@ -60,6 +60,8 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
             text, object_pairs_hook=_distinct, parse_constant=_Constant, parse_int=_integer
         )
         _refuse_constants(content)
+        if claim is not None:
+            _refuse_half_pairs(text, content)
         return content
     except OSError as error:
         problem = f"{(error.strerror or 'unreadable').lower()}: check the path"
@@ -104,16 +106,18 @@ def parse_json(text: str) -> Any:
 
     Raises:
         ValueError: it is not JSON, a key occurs twice in an object, a number is not finite or has
-            too many digits.
+            too many digits, or a text holds half of a surrogate pair.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(
+    content = json.loads(
         text,
         object_pairs_hook=_distinct,
         parse_constant=_no_constant,
         parse_int=_integer,
         parse_float=_finite,
     )
+    _refuse_half_pairs(text, content)
+    return content
 
 
 class Complaint(NamedTuple):
@@ -257,6 +261,16 @@ def _refuse_constants(content: Any) -> None:
             pending += [((*where, key), inner) for key, inner in reversed(value.items())]
         elif isinstance(value, list):
             pending += [((*where, k), inner) for k, inner in reversed(list(enumerate(value)))]
+
+
+def _refuse_half_pairs(text: str, content: Any) -> None:
+    """Raise ValueError where an escape stands for half of a character, which no file can hold."""
+    if "\\ud" not in text.lower():
+        return
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text has half of a surrogate pair: it is damaged") from None
 
 
 def _place(where: tuple[str | int, ...]) -> str:

@@ -9,17 +9,19 @@ are the hashes of its entries in other hands, and copies of it.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from zipfile import is_zipfile
 
 from pydantic import ValidationError
 
 from adaptive_qs.answering.statement import AnswersManifest, charges_of
 from adaptive_qs.data.archive import open_archive, sha256_of
+from adaptive_qs.data.formulas import Formulas
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Price, Recovered
@@ -48,9 +50,6 @@ from adaptive_qs.release.fact import total_cost
 from adaptive_qs.release.manifest import Manifest
 from adaptive_qs.release.prose import statement_page
 from adaptive_qs.release.statement import Statement
-
-_SAMPLING = {"seed", "rows", "formulas"}
-"""What the file beside a table may say of how the table was drawn."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,7 @@ def _beside(
         if what == "answers":
             answers = AnswersManifest.model_validate(content)
             digests = {MANIFEST: digest_of_statement(answers), ANSWERS: str(sha256)}
+            faults += _rewritten(answers, content)
             return Released(named, answers, digests, _counted(answers), tuple(faults), unchecked)
         return _table(named, content, tuple(faults), unchecked)
     except (ValidationError, InputError, ArithmeticError):
@@ -195,14 +195,32 @@ def _table(
     statement = Manifest.model_validate(content)
     if Cost.of(events) != total_cost(statement.facts):
         faults += ("its charges do not add up to its facts",)
-    if not isinstance(sampling, dict) or not sampling.keys() <= _SAMPLING:
+    if not _is_sampling(sampling):
         faults += ("its seed and number of rows are no such",)
+    faults += _rewritten(statement, content)
     unchecked += ("that the table was drawn from the release: draw it again with its seed",)
     digests = {
         MANIFEST: digest_of_statement(statement),
         CHARGES: sha256_of([charges_text(events).encode()]),
     }
     return Released(named, statement, digests, _listed(events), faults, unchecked)
+
+
+def _is_sampling(content: Any) -> bool:
+    """Whether this is what the file beside a table says of how the table was drawn."""
+    if not isinstance(content, dict) or not content.keys() <= {"seed", "rows", "formulas"}:
+        return False
+    numbers = [content.get(name) for name in ("seed", "rows")]
+    formulas = content.get("formulas", "keep")
+    return formulas in get_args(Formulas) and all(
+        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers
+    )
+
+
+def _rewritten(statement: Statement, content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Whether the fields of a statement were written otherwise than this program writes them."""
+    same = json.loads(statement.to_json()) == content
+    return () if same else ("its fields are not as they were written",)
 
 
 def _listed(events: Sequence[Event]) -> Callable[[Sequence[Event]], str]:

@@ -89,6 +89,16 @@ LostDelta = Annotated[
 Nothing = Annotated[
     bool, typer.Option("--none", help="Nothing was released since the copy was made.")
 ]
+Missing = Annotated[
+    int,
+    typer.Option(
+        "--missing",
+        metavar="N",
+        min=0,
+        help="With --none, where the copy is known to lack N entries: they released nothing.",
+        show_default=False,
+    ),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
 ]
@@ -270,6 +280,7 @@ def restore(
     rho: LostRho = None,
     discovery_delta: LostDelta = 0.0,
     nothing: Nothing = False,
+    missing: Missing = 0,
     anchor: Anchor = None,
     max_memory: options.ReadMemory = None,
 ) -> None:
@@ -286,6 +297,8 @@ def restore(
     path = _named(ledger)
     if nothing and (release or rho is not None or discovery_delta):
         raise InputError("--none was given together with what was released: give one of them")
+    if missing and not nothing:
+        raise InputError("--missing was given without --none: it says that they released nothing")
     if not 0 <= discovery_delta < 1:
         raise InputError(f"--discovery-delta is {discovery_delta!r}: give a number from 0 to 1")
     if rho is not None:
@@ -294,6 +307,12 @@ def restore(
     found = [read_released(file, max_memory) for file in release or ()]
     book = LedgerBook(path, anchor, restoring=True)
     lost = [one.recovered(book.identity) for one in found]
+    if nothing and missing != book.missing:
+        raise InputError(
+            f"{path}: is known to lack {counted(book.missing, 'entry', 'entries')}: give what they "
+            "released by --release, or what they spent by --rho; only where they released nothing, "
+            f"give --none --missing {book.missing}"
+        )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     entry = book.restore(lost, stated, confirmed)
     if entry.confirmed:

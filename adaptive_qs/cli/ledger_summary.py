@@ -63,6 +63,8 @@ def restored_words(book: LedgerBook, entry: Restored) -> str:
     counted = [f"{len(entry.releases):,} lost release{'' if len(entry.releases) == 1 else 's'}"]
     if entry.stated.cost().rho_units or entry.stated.cost().delta_units:
         counted.append(f"{_rho_words(entry.stated.cost())} as stated")
+    if entry.missing:
+        counted.append(f"nothing else of {entry.missing:,} lost entries")
     return f"a copy was put back; counted: {' and '.join(counted)}, {cost_words(book, entry.cost)}"
 
 
@@ -129,6 +131,7 @@ def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
         "restored": [
             {
                 "confirmed": entry.confirmed,
+                "missing": entry.missing,
                 "releases": [release.run for release in entry.releases],
                 "counted": _cost_json(book, entry.cost),
             }

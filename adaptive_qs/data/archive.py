@@ -44,6 +44,10 @@ DAMAGE = (
 """What the libraries raise on damaged bytes."""
 
 
+_HEADER_BYTES = 30
+"""Before the name of a member."""
+
+
 class ArchiveWriter:
     """Members written in the order of the calls."""
 
@@ -190,6 +194,7 @@ def open_archive(
             file.most_bytes = None
             if len(set(archive.namelist())) < len(archive.namelist()):
                 raise ValueError("two members have one name")
+            _refuse_additions(archive)
             yield ArchiveReader(archive, allowance)
     except ResourceExceeded as error:
         raise ResourceExceeded(f"{path}: {error}") from None
@@ -204,6 +209,23 @@ def open_archive(
         raise InputError(
             f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
         ) from None
+
+
+def _refuse_additions(archive: zipfile.ZipFile) -> None:
+    """Raise ValueError where something that no reader of members sees was put around them."""
+    file, end = archive.fp, 0
+    assert file is not None
+    members = sorted(archive.infolist(), key=lambda member: member.header_offset)
+    if archive.comment or any(member.comment or member.extra for member in members):
+        raise ValueError("something stands beside the members")
+    for member in members:
+        file.seek(member.header_offset)
+        sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
+        if member.header_offset != end:
+            raise ValueError("something stands before a member")
+        end += _HEADER_BYTES + sum(sizes) + member.compress_size
+    if end != archive.start_dir:
+        raise ValueError("something stands behind the members")
 
 
 class _Guarded(io.FileIO):

@@ -21,7 +21,7 @@ Formulas = Literal["escape-learnt", "escape", "keep"]
 
 MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
-_SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u200b\ufeff")
+_SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
 """Beside white space, what may stand before the sign of a formula."""
 _SIGNS = frozenset("=+-@")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -48,7 +48,7 @@ def escaped(text: str) -> str:
     for at, character in enumerate(text):
         if character in _SEPARATORS:
             begin = at + 1
-        elif begin is None or character in _SKIPPED or character.isspace():
+        elif begin is None or character in _SKIPPED or _is_blank(character):
             continue
         else:
             if _is_sign(character) and not _is_harmless(text, at):
@@ -74,6 +74,11 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
         taken.add(safe)
         written[text] = safe
     return written
+
+
+def _is_blank(character: str) -> bool:
+    """White space, controls and what only steers the writing: a program may show none of them."""
+    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
 
 
 def _is_sign(character: str) -> bool:

@@ -200,8 +200,12 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
         if isinstance(column.dtype, pd.CategoricalDtype) and (
             column.dtype.categories.dtype == object
         ):
-            values = MixedCells.of(object_cells(column.cat.categories.to_numpy()))
-            return values.take(column.cat.codes.to_numpy().astype(np.int64))
+            codes = column.cat.codes.to_numpy()
+            used, places = np.unique(codes[codes >= 0], return_inverse=True)
+            rows = np.full(len(codes), -1)
+            rows[codes >= 0] = places
+            values = object_cells(column.cat.categories.to_numpy()[used])
+            return MixedCells.of(values).take(rows)
     elif series.implementation.is_polars() and series.dtype == nw.Object:
         return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
     return series.to_arrow()

@@ -127,6 +127,15 @@ class LedgerBook:
         """Whether it is a copy of which its owner has still to say what it lacks."""
         return not all(entry.confirmed for entry in list(self.restorations())[-1:])
 
+    @property
+    def missing(self) -> int:
+        """Entries that this copy lacks for certain, by its mark, its anchor, or what was recorded
+        when it was locked."""
+        last = self._store.last()
+        body = parse_body(last.body)
+        known = body.missing if isinstance(body, Restored) and not body.confirmed else 0
+        return max(self._store.reached - last.number, known)
+
     def restorations(self) -> Iterator[Restored]:
         """What was recorded whenever a copy was put back, in order."""
         for row in self._store.rows("restored"):
@@ -267,6 +276,7 @@ class LedgerBook:
             entry = Restored(
                 held=Price.of(self.held),
                 reached=self._store.reached,
+                missing=self.missing,
                 confirmed=confirmed,
                 releases=tuple(lost.values()),
                 stated=Price.of(stated),

@@ -130,6 +130,8 @@ class Restored(_Body):
     kind: Literal["restored"] = "restored"
     reached: Count
     """Newest entry that the ledger had come to for certain; 0 where nothing tells."""
+    missing: Count
+    """Entries that it is known to have had beyond this copy."""
     confirmed: bool
     """Whether the owner said what was released since the copy was made; no run is taken before."""
     releases: tuple[Recovered, ...]

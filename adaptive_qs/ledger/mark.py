@@ -123,6 +123,22 @@ class Anchor:
         """The file; None where the entry itself was given."""
         return self._path
 
+    def check_apart(self, ledger: Path) -> None:
+        """Refuse a file that belongs to the ledger, with which it would be turned back.
+
+        Raises:
+            LedgerError: it is one.
+        """
+        if self._path is None:
+            return
+        own = os.path.realpath(ledger)
+        ends = ("", ".mark", ".key", "-wal", "-shm")
+        if os.path.realpath(self._path) in {f"{own}{end}" for end in ends}:
+            raise LedgerError(
+                f"{self._path}: belongs to the ledger itself and would be turned back with it: "
+                "name a file on another volume"
+            )
+
     def read(self) -> Mark:
         """The newest entry that the ledger must have.
 

@@ -67,6 +67,8 @@ class Store:
                 f"{path}: no such ledger: check the path, or set its total with "
                 f"adaptive-qs ledger create --ledger {path}"
             )
+        if anchor is not None:
+            anchor.check_apart(self.path)
         with self._explained():
             self._appended: Mark | None = None
             self._connection = connect(self.path)

@@ -211,7 +211,10 @@ class Bundle:
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"))
         domain = schema.domain()
-        workload = WorkloadFile.parse(archive.json("workload.json")).workload(domain)
+        asked = WorkloadFile.parse(archive.json("workload.json"))
+        if any(part.attributes is None for part in asked.parts):
+            raise ValueError("the marginals are not listed")  # a few words may stand for millions
+        workload = asked.workload(domain)
         events = Transcript.model_validate(archive.json(CHARGES)).restored()
         manifest = read_manifest(content, schema, events)
         record = _Record.model_validate(archive.json("record.json"))

@@ -97,9 +97,17 @@ class WorkloadFile(BaseModel):
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
+        asked = 0
         for number, part in enumerate(self.parts, start=1):
             with _naming(source, number):
-                for clique in _cliques(part, domain):
+                cliques = _cliques(part, domain)
+                asked += len(cliques)
+                if asked > MAX_CLIQUES:  # also of those that are asked for again and again
+                    raise ResourceExceeded(
+                        f"brings the marginals to {asked:,}, more than {MAX_CLIQUES:,}: ask for "
+                        "fewer"
+                    )
+                for clique in cliques:
                     weights[clique] = weights.get(clique, 0.0) + part.weight
         return Workload(domain, weights)
 

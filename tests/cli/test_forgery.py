@@ -271,11 +271,36 @@ def test_edited_statements_of_answers_are_found(forger, edit):
         lambda c: c.update(sha256="0" * 64),
         lambda c: c.update(remark="reviewed"),
         lambda c: c["sampling"].update(note="reviewed"),
+        lambda c: c["sampling"].update(seed="drawn by hand; epsilon 0.1"),
+        lambda c: c["sampling"].update(rows=[1, 2]),
+        lambda c: c["sampling"].update(formulas={"x": 1}),
+        lambda c: c["sampling"].pop("rows"),
+        lambda c: c.update(epsilon=str(c["epsilon"])),
+        lambda c: c.update(unit="\ud800"),
     ],
 )
 def test_edited_statements_of_tables_are_found(forger, edit):
     edited("o.csv.manifest.json", edit)
     found(forger, "o.csv.manifest.json")
+
+
+@pytest.mark.parametrize("where", ["comment", "comment of a member", "before", "between"])
+def test_nothing_stands_around_the_members_of_a_bundle(forger, where):
+    content = members("r.zip")
+    said = b"<html>epsilon 0.001</html>"
+    with zipfile.ZipFile("r.zip", "w") as archive:
+        if where == "comment":
+            archive.comment = said
+        for name, data in content.items():
+            info = zipfile.ZipInfo(name)
+            info.comment = said if where == "comment of a member" else b""
+            archive.writestr(info, data)
+            if where == "between" and name == "manifest.json":
+                archive.fp.write(said)
+                archive.start_dir = archive.fp.tell()
+    if where == "before":
+        Path("r.zip").write_bytes(said + Path("r.zip").read_bytes())
+    found(forger)
 
 
 def test_an_edited_table_is_not_the_one_of_its_statement(forger):

@@ -332,9 +332,38 @@ def test_a_copy_that_is_behind_its_mark_or_its_anchor_is_taken_by_restore_alone(
     done(run("ledger", "restore", *LEDGER, "--release", "r.zip"))
     assert shown(run)["counted"]["rho"] == pytest.approx(0.25, rel=1e-6)
     assert "the anchor away/anchor has seen" in refused(run("ledger", "show", *LEDGER, *ANCHOR))
-    done(run("ledger", "restore", *LEDGER, "--none", *ANCHOR))
+    done(run("ledger", "restore", *LEDGER, "--release", "r.zip", *ANCHOR))
     done(run(*TABLE, "--rho", "0.25", "--out", "x.csv", *ANCHOR))
     assert shown(run, *ANCHOR)["counted"]["rho"] == pytest.approx(0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("locked_first", [False, True])
+def test_nothing_is_not_said_lightly_of_entries_that_are_known_to_be_lost(
+    run, ledger, locked_first
+):
+    """Otherwise their budget could be spent again against the anchor's evidence."""
+    backup()
+    done(run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR))
+    lost = LedgerBook("l").verify() - 1
+    put_back()
+    if locked_first:  # mark and anchor begin anew, and the entry keeps what they told
+        done(run("ledger", "restore", *LEDGER, *ANCHOR))
+    for words in (["--none"], ["--none", "--missing", "1"], ["--none", "--missing", lost + 1]):
+        line = refused(run("ledger", "restore", *LEDGER, *words, *ANCHOR))
+        assert f"is known to lack {lost} entries" in line
+    assert "without --none" in refused(run("ledger", "restore", *LEDGER, "--missing", lost))
+    done(run("ledger", "restore", *LEDGER, "--none", "--missing", lost, *ANCHOR))
+    assert f"nothing else of {lost} lost entries" in done(run("ledger", "show", *LEDGER))
+    assert shown(run)["restored"][-1]["missing"] == lost
+    done(run(*TABLE, "--rho", "0.25", "--out", "x.csv", *ANCHOR))
+
+
+@pytest.mark.parametrize("own", ["l", "l.mark", "l.key", "./l.mark"])
+def test_an_anchor_is_no_file_of_the_ledger_itself(run, ledger, own):
+    for command in commands(["--anchor", own]):
+        assert "belongs to the ledger itself" in refused(run(*command))
+    with pytest.raises(LedgerError, match="belongs to the ledger itself"):
+        Synthesizer(rho=0.1, ledger="l", anchor=own).fit("t.csv", schema="s.json")
 
 
 def test_a_mark_that_is_lost_is_made_anew(run, turned_back):

@@ -49,7 +49,8 @@ def sheets(text):
     "text",
     [ATTACK, "+1+cmd|x", "-2+3", "@SUM(A1)", "＝1+1", "＋1+x", "－1+x", "＠SUM", "  =1+1", '"=1+1"',
      "'=1+1", "a;=1+1", "a,=1+1", "a\t=1+1", "a\n=1+1", "a\r=1+1", "a|=1+1", 'a;"=1+1', "\xa0=1+1",
-     "-5,1+cmd|x", "-1;=2", "-5%+A1"],
+     "-5,1+cmd|x", "-1;=2", "-5%+A1", "\u2060=1+1", "\u200d=1+1", "\xad=1+1", "\u202a=1+1",
+     "\x01=cmd", "\u3164=1+1"],
 )  # fmt: skip
 def test_what_would_be_run_gets_an_apostrophe(text):
     safe = escaped(text)

@@ -116,6 +116,12 @@ def test_categories_are_read_like_cells(alone):
             np.testing.assert_array_equal(codes(column), expected)
 
 
+def test_categories_that_no_row_has_are_not_looked_at():
+    index = pd.Index(objects([b"x", "39", 1]), dtype=object)
+    read = codes(pd.Series(pd.Categorical.from_codes([1, 2, -1], index)))
+    np.testing.assert_array_equal(read, codes(pd.Series(objects(["39", 1, None]), dtype=object)))
+
+
 @pytest.mark.parametrize(
     ("names", "dtypes"),
     [

@@ -86,6 +86,33 @@ def refusal(path, kind=InputError):
     return message
 
 
+@pytest.mark.parametrize("ways", [3, 4])
+def test_marginals_that_are_asked_for_again_and_again_are_refused(ways, tmp_path):
+    """A few kilobytes may ask for millions of sets, part by part."""
+    columns = [{"name": f"c{i}", "type": "boolean"} for i in range(60)]
+    schema = {"version": 1, "columns": columns}
+    rows = pd.DataFrame(np.zeros((40, 60), dtype=bool), columns=[c["name"] for c in columns])
+    Synthesizer(rho=0.5, workload=1).fit(rows, schema=schema).save(tmp_path / "r.zip")
+    parts = {"version": 1, "parts": [{"ways": [ways]}] * 20_000}
+    path = rewritten(tmp_path / "r.zip", tmp_path / "b.zip", {"workload.json": json.dumps(parts)})
+    assert path.stat().st_size < 60_000
+    refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("manifest.json", lambda c: c.update(unit="\ud800")),
+        ("ledger.json", lambda c: c["events"][0].update(label="\udfff")),
+        ("schema.json", lambda c: c.update(description="a\ud800")),
+    ],
+)
+def test_half_of_a_character_is_damage(saved, folder, capsys, name, edit):
+    edited(saved, "r.zip", name, edit)
+    for command in (COMMANDS[0], COMMANDS[4]):
+        assert outcome(capsys, *command)[0] == 2
+
+
 COMMANDS = [
     ["sample", "r.zip", "--out", "o.csv"],
     ["synthesize", "t.csv", "--schema", "r.zip", "--rho", "1", "--out", "o.csv"],

@@ -127,3 +127,10 @@ def test_published_schema_is_current():
 def test_published_schema_refuses_what_the_reader_refuses(case):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(BAD[case][0], json.loads(render()))
+
+
+def test_sets_that_are_asked_for_again_and_again_count_each_time(tmp_path):
+    domain = Domain.from_sizes({f"a{i}": 2 for i in range(20)})
+    path = write(tmp_path, parts(*[{"ways": [6]}] * 1_000))
+    with pytest.raises(ResourceExceeded, match="part 26: brings the marginals to 1,007,760"):
+        load_workload(path, domain)
