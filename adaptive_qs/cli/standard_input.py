@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import select
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from adaptive_qs.cli import stopping
 from adaptive_qs.errors import AdaptiveQsError, InputError
 
 STANDARD_INPUT = Path("-")
 NAME = "standard input"
+_PATIENCE = 0.2
+"""Seconds after which a request to stop is looked for."""
 _BLOCK = 1 << 20
 
 
@@ -73,10 +78,29 @@ def _copy(file: IO[bytes]) -> None:
     """Fill a file with what standard input holds."""
     try:
         if sys.stdin is not None:
-            shutil.copyfileobj(sys.stdin.buffer, file, _BLOCK)
+            file.writelines(_blocks(sys.stdin.buffer))
         file.flush()
     except OSError as error:
         raise _unkept(error) from None
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """What a stream holds; a request to stop is heard while nothing comes, too."""
+    try:
+        number = stream.fileno()
+    except OSError:  # no file of the system
+        number = -1
+    if number < 0 or sys.platform == "win32":  # where only sockets can be waited for
+        yield from iter(partial(stream.read, _BLOCK), b"")
+        return
+    while True:
+        stopping.check()
+        if not select.select([number], [], [], _PATIENCE)[0]:
+            continue
+        block = os.read(number, _BLOCK)
+        if not block:
+            return
+        yield block
 
 
 def _unkept(error: OSError) -> InputError:

@@ -191,7 +191,7 @@ def test_a_terminal_and_a_full_disk_are_refused(run, pipe, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shutil.copyfileobj", full)
+    monkeypatch.setattr("adaptive_qs.cli.standard_input._blocks", full)
     said = run("schema", "init", "-")
     assert said.code == 2
     assert "no space left on device): free some space" in said.err
