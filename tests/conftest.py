@@ -16,5 +16,5 @@ settings.load_profile("suite")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Processes that share the suite; none for tests that are named, or on one core."""
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    cores = plan_workers(None)
-    return 0 if named or cores == 1 else min(cores + 1, MOST_WORKERS)  # some tests only wait
+    workers = min(plan_workers(None), MOST_WORKERS)
+    return 0 if named or workers == 1 else workers

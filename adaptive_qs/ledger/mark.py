@@ -159,10 +159,19 @@ class Anchor:
             raise LedgerError(f"{self._path}: {reason}: make the anchor readable") from None
         if found is None:
             raise LedgerError(
-                f"{self._path}: is damaged, or no anchor: check the path, or make it anew with "
-                "adaptive-qs ledger restore"
+                f"{self._path}: is damaged, or no anchor: check the path; if it was the anchor, "
+                "remove it, and adaptive-qs ledger restore makes it anew"
             )
         return found
+
+    def check_replaceable(self) -> None:
+        """Refuse a file that is there and no anchor: nothing else may be replaced by one.
+
+        Raises:
+            LedgerError: it is such a file.
+        """
+        if self._path is not None and os.path.lexists(self._path):
+            self.read()
 
     def advance(self, mark: Mark) -> None:
         """Make sure that the file is at least this far; durable on return.

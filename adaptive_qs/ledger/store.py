@@ -69,6 +69,8 @@ class Store:
             )
         if anchor is not None:
             anchor.check_apart(self.path)
+            if restoring:
+                anchor.check_replaceable()
         with self._explained():
             self._appended: Mark | None = None
             self._connection = connect(self.path)

@@ -421,3 +421,10 @@ def test_a_run_at_work_is_not_closed_under_it(run, ledger):
         book.restore([lost], row.spent - row.spent, confirmed=True)
     book.close()
     model.save("s.zip")
+
+
+def test_no_other_file_is_replaced_by_an_anchor(run, ledger):
+    before = Path("t.csv").read_bytes()
+    line = refused(run("ledger", "restore", *LEDGER, "--none", "--anchor", "t.csv"))
+    assert line.startswith("error: t.csv: is damaged, or no anchor")
+    assert Path("t.csv").read_bytes() == before

@@ -163,6 +163,7 @@ def check_command(words: list[str]) -> None:
     ledgers = tuple(_values(words, {"--ledger"}))
     allowed = {name for name in changed - before.keys() if name.startswith(ledgers)}
     allowed |= {LEDGER} & set(ledgers)
+    allowed |= (changed - before.keys()) & set(_values(words, {"--anchor"}))
     if code == 0:
         allowed |= outputs | {n for n in changed - before.keys() if n.startswith(tuple(outputs))}
     assert changed <= allowed, (code, changed, err.getvalue())
