@@ -53,9 +53,9 @@ def companions(ledger: Path | None, anchor: str | None = None) -> list[Path]:
     """A ledger, the files beside it that belong to it, and its anchor."""
     if ledger is None:
         return []
-    ends = (".key", ".mark", "-wal", "-shm")
-    anchors = [] if anchor is None else [Path(anchor)]
-    return [ledger, *(Path(f"{ledger}{end}") for end in ends), *anchors]
+    from adaptive_qs.ledger.mark import own_files
+
+    return own_files(ledger) + ([] if anchor is None else [Path(anchor)])
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:

@@ -43,6 +43,11 @@ class Mark(NamedTuple):
         return f"{self.number}:{self.hash.hex()}"
 
 
+def own_files(ledger: Path) -> list[Path]:
+    """A ledger and the files beside it that belong to it."""
+    return [Path(f"{ledger}{end}") for end in ("", ".key", ".mark", "-wal", "-shm")]
+
+
 def mark_path(ledger: Path) -> Path:
     """Where the mark of a ledger lies; the same whatever links lead to the ledger."""
     return Path(f"{os.path.realpath(ledger)}.mark")
@@ -131,9 +136,7 @@ class Anchor:
         """
         if self._path is None:
             return
-        own = os.path.realpath(ledger)
-        ends = ("", ".mark", ".key", "-wal", "-shm")
-        if os.path.realpath(self._path) in {f"{own}{end}" for end in ends}:
+        if Path(os.path.realpath(self._path)) in own_files(Path(os.path.realpath(ledger))):
             raise LedgerError(
                 f"{self._path}: belongs to the ledger itself and would be turned back with it: "
                 "name a file on another volume"
