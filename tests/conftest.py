@@ -1,5 +1,7 @@
 """For all tests: the same examples on every machine, no deadlines, and workers of ``-n auto``."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -7,6 +9,11 @@ from adaptive_qs.machine import plan_workers
 
 MOST_WORKERS = 4
 """Each collects all tests for itself, which takes nine seconds and over half a gigabyte."""
+
+# Test processes share the cores already. Further threads of linear algebra mostly wait for each
+# other, which takes as much of the processor as work does. What is said of a number of threads is
+# tested with that number; programs that tests start inherit this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not loaded yet
 
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")
