@@ -132,9 +132,14 @@ def variation_of_slope(cost, epsilon):
     """C of the module's docstring over √(2π): the total variation of h′, from its extremes."""
     mu = mpmath.sqrt(cost)
     x = epsilon / mu - mu / 2
+    level = 1 / mpmath.sqrt(2 * mpmath.pi)
 
     def slope(t):
-        return -t * mpmath.npdf(t) + mpmath.exp(epsilon) * (t + mu) * mpmath.npdf(t + mu)
+        here, there = (
+            -t * mpmath.exp(-t * t / 2),
+            (t + mu) * mpmath.exp(epsilon - (t + mu) ** 2 / 2),
+        )
+        return level * (here + there)
 
     reach = 8 - x if x < 0 else 16 / max(1, x)
     values = [mpmath.mpf(0), *(slope(x + k * reach / 400) for k in range(400)), mpmath.mpf(0)]

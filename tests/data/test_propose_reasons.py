@@ -105,9 +105,10 @@ def test_dates_are_read_as_they_are_written(tmp_path, way):
     later = [moment.strftime(way) for moment in sorted(TIMES, key=lambda t: -t.day)]
     path = tmp_path / "t.csv"
     pd.DataFrame({"x": [*later, ""]}).to_csv(path, index=False)
-    column = propose(path).schema.columns[0]
+    schema = propose(path).schema
+    column = schema.columns[0]
     assert (column.type, column.format) == ("datetime" if "M" in way[8:] else "date", way)
-    encode_file(path, propose(path).schema)
+    encode_file(path, schema)
 
 
 @pytest.mark.parametrize("way", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y%m%d"])

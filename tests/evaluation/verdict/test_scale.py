@@ -41,8 +41,16 @@ POPULATIONS = {
 
 
 def drawn(shares, rows, number, seed):
+    """Multinomial counts, shape (number, cells); row by row where that is fewer draws."""
     p = np.asarray(shares) / np.sum(shares)
-    return np.random.default_rng(seed).multinomial(rows, p, number)
+    rng = np.random.default_rng(seed)
+    if len(p) <= rows:
+        return rng.multinomial(rows, p, number)
+    ends = np.cumsum(p)[:-1]
+    uniform = np.sort(rng.random((number, rows)))
+    return np.array(
+        [np.bincount(np.searchsorted(ends, u, "right"), minlength=len(p)) for u in uniform]
+    )
 
 
 @pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500), (5_000, 50_000)])
