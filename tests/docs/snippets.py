@@ -43,6 +43,7 @@ import numpy as np
 from adaptive_qs.cli import main
 from adaptive_qs.data.schema import Schema
 from adaptive_qs.privacy.entropy import SystemEntropy, Words
+from adaptive_qs.strategy.integers.rounding import round_matrix
 from adaptive_qs.synthesis.rows import SynthesisSettings
 from adaptive_qs.workload.file import WorkloadFile
 
@@ -51,6 +52,8 @@ PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob
 LANGUAGES = {"sh", "console", "python", "text", "json"}
 LINKED = ("datasets", "docs")
 QUICK_ROWS = 2_000
+CHAINED = re.compile(r"(?P<first>.+) (?P<how>&&|\|) (?P<program>adaptive-qs [^|;&$<>*`]+)")
+"""The program after another command, which it needs nothing of but its files or what it prints."""
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)*(?:[eE][-+]?\d+)?")
 
 
@@ -166,8 +169,7 @@ class Reader:
 
     def _run(self, command: Command, echo: bool) -> None:
         words = re.sub(r"\s+", " ", command.text.strip())
-        plain = words.startswith("adaptive-qs ") and not re.search(r"[|;&$<>*`]", words)
-        code, said = self.program(shlex.split(words)[1:]) if plain else self.shell(command.text)
+        code, said = self._done(words, command.text)
         if echo:
             print(f"$ {words}\n{said}[{code}]\n")
         fails = any(line.startswith("error:") for line in command.shown)
@@ -175,9 +177,29 @@ class Reader:
         lost = missing_line(command.shown, said)
         assert lost is None, f"not said by {words}: {lost}\nsaid:\n{said}"
 
-    def program(self, arguments: list[str]) -> tuple[int, str]:
-        """Exit code of the program, and what it says on stdout and stderr."""
-        return self._captured(lambda: main(arguments))
+    def _done(self, words: str, text: str) -> tuple[int, str]:
+        if words.startswith("adaptive-qs ") and not re.search(r"[|;&$<>*`]", words):
+            return self.program(shlex.split(words)[1:])
+        if (chain := CHAINED.fullmatch(words)) is None:
+            return self.shell(text)
+        code, said = self.shell(chain["first"])
+        if code:
+            return code, said
+        arguments = shlex.split(chain["program"])[1:]
+        if chain["how"] == "|":
+            return self.program(arguments, said)
+        code, more = self.program(arguments)
+        return code, said + more
+
+    def program(self, arguments: list[str], given: str = "") -> tuple[int, str]:
+        """Exit code of the program, and what it says on stdout and stderr.
+
+        Args:
+            arguments: of the command line.
+            given: what standard input holds.
+        """
+        with mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode()))):
+            return self._captured(lambda: main(arguments))
 
     def _captured(self, call: Callable[[], int]) -> tuple[int, str]:
         stream = io.StringIO()
@@ -219,9 +241,19 @@ def fixed_noise() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quick_tables() -> Iterator[None]:
-    """Tables fitted with few rows."""
+    """Tables fitted with few rows, and strategies that come again rounded once."""
     quick = partial(SynthesisSettings, fewest_rows=QUICK_ROWS, most_rows=QUICK_ROWS)
-    with mock.patch("adaptive_qs.release.release.SynthesisSettings", quick):
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def rounded(matrix: Any, shape: tuple[int, ...], bits: int) -> Any:
+        key = matrix.tobytes(), matrix.shape, shape, bits
+        if key not in known:
+            known[key] = round_matrix(matrix, shape, bits)
+        integers, balanced = known[key]
+        return integers.copy(), balanced
+
+    tables = mock.patch("adaptive_qs.release.release.SynthesisSettings", quick)
+    with tables, mock.patch("adaptive_qs.strategy.integers.grid.round_matrix", rounded):
         yield
 
 

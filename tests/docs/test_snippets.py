@@ -19,6 +19,10 @@ def follow(tmp_path, language, text):
     [
         ("sh", "true\nfalse\n"),
         ("sh", "false | true\n"),
+        ("sh", "false && adaptive-qs --version\n"),
+        ("sh", "false | adaptive-qs --version\n"),
+        ("sh", "true && adaptive-qs sample no.zip --out t.csv\n"),
+        ("sh", "true | adaptive-qs schema init -\n"),
         ("console", "$ adaptive-qs --version\nadaptive-qs version 0\n"),
         ("console", "$ adaptive-qs sample no.zip --out t.csv\n"),
         ("console", "$ adaptive-qs --version\nerror: none\n"),
@@ -39,10 +43,13 @@ def test_a_block_that_does_not_do_what_it_says_fails(tmp_path, language, text):
         ("sh", "echo one\n"),
         ("console", "$ adaptive-qs --version\nadaptive-qs 7.8.9\n"),
         ("console", MISTAKE),
+        ("console", "$ echo one && adaptive-qs --version\none\nadaptive-qs 7.8.9\n"),
+        ("console", "$ printf 'a\\n1\\n' | adaptive-qs schema check sizes.json -\n...\n"),
         ("json", '{"age": 85}'),
     ],
 )
 def test_a_block_that_does_passes(tmp_path, language, text):
+    (tmp_path / "sizes.json").write_text('{"a": 2}')
     follow(tmp_path, language, text)
 
 
