@@ -1,13 +1,31 @@
 """The interval of the advantage covers the truth as often as it says, and thresholds are honest."""
 
+from functools import cache
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import binom, binomtest, norm
 
+from adaptive_qs.evaluation.attack import interval
 from adaptive_qs.evaluation.attack.interval import best_threshold, judge, resolution
 
 RUNS = 250
 FALSE_ALARM = 1e-6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembered():
+    """Counts come again and again: what SciPy makes of one is worked out once."""
+
+    @cache
+    def of(count, rows):
+        found = binomtest(count, rows)
+        return SimpleNamespace(statistic=found.statistic, proportion_ci=cache(found.proportion_ci))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval, "binomtest", of)
+        yield
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
