@@ -111,10 +111,12 @@ def test_a_table_without_the_dependence_teaches_nothing_and_is_told_apart():
     assert found.propensity.mean > 0.6
 
 
-def test_workers_change_nothing_and_seeds_do(good):
-    again = measure_utility(TRUE, GOOD, UtilitySettings(repeats=4), workers=3)
-    assert again == good
-    assert measure_utility(TRUE, GOOD, UtilitySettings(repeats=4, seed=1)) != good
+def test_workers_change_nothing_and_seeds_do():
+    tables = population(1_000, 1), population(1_000, 2)
+    four = UtilitySettings(repeats=4)
+    one = measure_utility(*tables, four, workers=1)
+    assert measure_utility(*tables, four, workers=3) == one
+    assert measure_utility(*tables, replace(four, seed=1)) != one
 
 
 def test_held_out_rows_are_tested_on_and_the_caveat_goes(good):
@@ -196,7 +198,8 @@ def test_warnings_become_limitations(monkeypatch):
 
 def test_progress_ends_with_the_last_model():
     steps = []
-    measure_utility(TRUE, GOOD, QUICK, progress=lambda *step: steps.append(step))
+    small = population(400, 1), population(400, 2)
+    measure_utility(*small, QUICK, progress=lambda *step: steps.append(step))
     assert steps == [(i, 9) for i in range(1, 10)]
 
 
@@ -226,7 +229,8 @@ def test_bad_input_is_refused_in_one_line():
 
 def test_the_largest_seed_is_one_that_every_library_takes():
     settings = UtilitySettings(repeats=2, seed=2**32 - 2)
-    assert measure_utility(TRUE, GOOD, settings).models[0].real["AUROC"].repeats == 2
+    small = population(400, 1), population(400, 2)
+    assert measure_utility(*small, settings).models[0].real["AUROC"].repeats == 2
 
 
 def test_rows_that_were_not_held_out_are_named():
@@ -236,6 +240,12 @@ def test_rows_that_were_not_held_out_are_named():
         (replace(honest, control=0.3, found=True), True),
         (replace(honest, complete=True), True),
     ]:
-        found = measure_utility(TRUE, GOOD, QUICK, held_out=population(300, 9), overlap=overlap)
+        found = measure_utility(
+            population(400, 1),
+            population(400, 2),
+            UtilitySettings(repeats=1),
+            held_out=population(300, 9),
+            overlap=overlap,
+        )
         said = [text for text in found.limitations if "rows of the true table, too" in text]
         assert len(said) == named
