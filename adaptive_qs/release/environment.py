@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import zlib
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markupsafe")
@@ -26,7 +27,9 @@ def versions() -> dict[str, str]:
     }
 
 
+@cache
 def _version(name: str) -> str:
+    """As first read: its metadata is parsed anew at each look, and what is loaded stays."""
     try:
         return version(name)
     except PackageNotFoundError:
