@@ -11,6 +11,7 @@ import math
 import os
 import tempfile
 import zipfile
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,10 @@ import numpy as np
 
 from adaptive_qs.adaptive.loop import run_loop
 from adaptive_qs.answering.workloads import resolve_queries
+from adaptive_qs.audit.compare import Check, Tally
 from adaptive_qs.audit.jobs import Synthesis, marginals_of
 from adaptive_qs.audit.replay import Recorder
-from adaptive_qs.audit.run import audit
+from adaptive_qs.audit.run import AuditReport, audit
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli import main
 from adaptive_qs.data.counts import MarginalCounter
@@ -63,20 +65,50 @@ def quick_tables():
         yield
 
 
-def replay() -> list[str]:
+class _Found(Exception):
+    """Something was."""
+
+
+class _FirstFinding(Tally):
+    """A tally that ends the audit at the first finding."""
+
+    def note(self, check: Check, passed: bool, where: str, label: str) -> None:
+        if not passed:
+            raise _Found
+
+
+class audited:  # noqa: N801  (a decorator)
+    """A check that is an audit."""
+
+    def __init__(self, run: Callable[[], AuditReport]) -> None:
+        self.__name__, self.__doc__ = run.__name__, run.__doc__
+        self._run = run
+
+    def __call__(self) -> list[str]:
+        """Everything that is wrong."""
+        return [f"{f.check}: {f.label}" for f in self._run().findings]
+
+    def finds(self) -> bool:
+        """Whether anything is; it stops at the first, which most bugs show in the first pairs."""
+        with mock.patch("adaptive_qs.audit.run.Tally", _FirstFinding):
+            try:
+                self._run()
+            except _Found:
+                return True
+        return False
+
+
+@audited
+def replay() -> AuditReport:
     """Neighbouring tables and frozen noise: requests, sensitivities and bytes."""
-    for pairs in (len(KINDS), 6 * len(KINDS)):  # a few will do for most bugs
-        report = audit(SCHEMA, 2, pairs, sample_every=10**6)
-        if report.findings:
-            break
-    return [f"{f.check}: {f.label}" for f in report.findings]
+    return audit(SCHEMA, 2, 6 * len(KINDS), sample_every=10**6)
 
 
-def replayed_tables() -> list[str]:
+@audited
+def replayed_tables() -> AuditReport:
     """The same for sampled tables."""
     with quick_tables():
-        report = audit(SCHEMA, 2, pairs=3, rhos=(5.0,), sample_every=1)
-    return [f"{f.check}: {f.label}" for f in report.findings]
+        return audit(SCHEMA, 2, pairs=3, rhos=(5.0,), sample_every=1)
 
 
 def noise() -> list[str]:
