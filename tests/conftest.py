@@ -1,5 +1,6 @@
 """For all tests: the same examples on every machine, no deadlines, and workers of ``-n auto``."""
 
+import gc
 import os
 
 import pytest
@@ -25,3 +26,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     workers = min(plan_workers(None), MOST_WORKERS)
     return 0 if named or workers == 1 else workers
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests and modules that were collected out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
