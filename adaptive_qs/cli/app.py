@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,20 @@ from adaptive_qs.cli.sample import sample
 from adaptive_qs.cli.schema import schema_app
 from adaptive_qs.cli.synthesize import synthesize
 
-app = typer.Typer(
+
+class _Application(typer.Typer):
+    """Commands that are made of their signatures at the first call, not at each."""
+
+    @cached_property
+    def _commands(self) -> Any:
+        return typer.main.get_command(self)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Run one command; whoever calls sees to the errors."""
+        return self._commands(*arguments, **options)
+
+
+app = _Application(
     help="Share a synthetic table, or answers with error bars, instead of a private table.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
