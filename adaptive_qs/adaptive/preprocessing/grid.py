@@ -46,7 +46,8 @@ def grid_points(column: RangeColumn, low: Number, high: Number) -> Points:
         return np.array([low, max(low + width, math.nextafter(low, math.inf))], dtype=np.float64)
     least = _DIGITS_BELOW - _DECADES - 1 if column.decimals is None else 0
     inner = _inner(Fraction(low) / unit, Fraction(high) / unit, least)
-    points = (float(point * unit) for point in inner)
+    # A quotient of integers is rounded once, as a fraction is, and has no common factor to find.
+    points = [point * unit.numerator / unit.denominator for point in inner]
     return np.unique([float(low), *(p for p in points if low < p < high), float(high)])
 
 
