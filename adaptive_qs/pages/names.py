@@ -22,7 +22,9 @@ def short(name: str, longest: int = LONGEST) -> str:
     Characters that are not printed, such as those that turn the direction of the text, are
     written as escapes.
     """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    shown = str(name)
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
