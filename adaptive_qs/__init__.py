@@ -10,32 +10,33 @@ if TYPE_CHECKING:
     from adaptive_qs.answering.api import answer as answer
     from adaptive_qs.answering.api import plan as plan
     from adaptive_qs.answering.plan import BatchPlan as BatchPlan
-    from adaptive_qs.data.schema import Schema as Schema
-    from adaptive_qs.data.table import CodedTable as CodedTable
     from adaptive_qs.domain import Domain as Domain
-    from adaptive_qs.evaluation.api import evaluate as evaluate
     from adaptive_qs.evaluation.evaluation import Evaluation as Evaluation
+    from adaptive_qs.evaluation.evaluation import evaluate as evaluate
     from adaptive_qs.evaluation.marginals import workload_error as workload_error
-    from adaptive_qs.evaluation.pair import TablePair as TablePair
+    from adaptive_qs.evaluation.tables import TablePair as TablePair
     from adaptive_qs.release.release import Release as Release
-    from adaptive_qs.synthesizer.estimator import Synthesizer as Synthesizer
-    from adaptive_qs.workload.query_workload import QueryWorkload as QueryWorkload
+    from adaptive_qs.synthesizer import Synthesizer as Synthesizer
+    from adaptive_qs.table.coded import CodedTable as CodedTable
+    from adaptive_qs.table.schema import Schema as Schema
+    from adaptive_qs.workload.workload import QueryWorkload as QueryWorkload
     from adaptive_qs.workload.workload import Workload as Workload
+
 
 _HOMES = {
     "Answers": "adaptive_qs.answering.answers",
     "BatchPlan": "adaptive_qs.answering.plan",
-    "CodedTable": "adaptive_qs.data.table",
+    "CodedTable": "adaptive_qs.table.coded",
     "Domain": "adaptive_qs.domain",
     "Evaluation": "adaptive_qs.evaluation.evaluation",
-    "QueryWorkload": "adaptive_qs.workload.query_workload",
+    "QueryWorkload": "adaptive_qs.workload.workload",
     "Release": "adaptive_qs.release.release",
-    "Schema": "adaptive_qs.data.schema",
-    "Synthesizer": "adaptive_qs.synthesizer.estimator",
-    "TablePair": "adaptive_qs.evaluation.pair",
+    "Schema": "adaptive_qs.table.schema",
+    "Synthesizer": "adaptive_qs.synthesizer",
+    "TablePair": "adaptive_qs.evaluation.tables",
     "Workload": "adaptive_qs.workload.workload",
     "answer": "adaptive_qs.answering.api",
-    "evaluate": "adaptive_qs.evaluation.api",
+    "evaluate": "adaptive_qs.evaluation.evaluation",
     "plan": "adaptive_qs.answering.api",
     "workload_error": "adaptive_qs.evaluation.marginals",
 }
@@ -62,7 +63,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("adaptive_qs.release.environment").package_version()
+        return import_module("adaptive_qs.release.statement").package_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -4,6 +4,8 @@ A message is one line that says what came, where, and what to do; it never conta
 value, a count, or anything else that depends on the private rows.
 """
 
+from __future__ import annotations
+
 
 class SpentNote(str):
     """A note on any error (`add_note`): what had been paid for by then. Safe to print."""

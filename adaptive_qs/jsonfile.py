@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+
 MOST_DIGITS = 1000
 """Of a whole number in a file."""
 MOST_TEXT_BYTES = 2**28

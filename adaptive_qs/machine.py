@@ -1,9 +1,11 @@
-"""Threads and memory that a run may use: what the caller says, or what the machine has."""
+"""What a run takes of the machine: threads, memory, time; progress; faults that tests provoke."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 from adaptive_qs.arguments import as_integer, positive_integer, shown
 from adaptive_qs.errors import InputError, ResourceExceeded
+
+# Threads and memory that a run may use: what the caller says, or what the machine has.
 
 MEMORY_SHARE = 0.75
 """Part of the machine's memory used when no ceiling is given."""
@@ -131,3 +135,93 @@ def _machine_bytes() -> int:
     except (OSError, ValueError):
         return physical
     return min(physical, limit)
+
+
+# Named places at which a test may stop the program, as a power cut would.
+
+LOGGED = "entry committed, before the mark"
+RESERVED = "budget reserved"
+CHARGED = "charged, before the draw"
+DRAWN = "drawn, before the commit"
+COMMITTED = "committed, before the answer is seen"
+MEASURED = "everything measured"
+PUBLISHED = "digests committed, before an output has its name"
+WRITTEN = "output written, before it is synced"
+SYNCED = "output synced, before its name"
+NAMED = "output named, before its folder is synced"
+DELIVERED = "outputs in place, before the run is closed"
+CLOSED = "run closed"
+
+FAULTS = (
+    LOGGED, RESERVED, CHARGED, DRAWN, COMMITTED, MEASURED, PUBLISHED, WRITTEN, SYNCED, NAMED,
+    DELIVERED, CLOSED,
+)  # fmt: skip
+"""All of them, in the order in which a run reaches them first."""
+
+_handlers: list[Callable[[str], None]] = []
+
+
+def reach(fault: str) -> None:
+    """Mark a place; does nothing outside tests."""
+    for handler in _handlers:
+        handler(fault)
+
+
+def on_reach(handler: Callable[[str], None]) -> None:
+    """Call ``handler`` with the name of each place from now on in this process (tests only)."""
+    _handlers.append(handler)
+
+
+# How the steps of a run are reported, from the bottom layer to whoever shows them.
+
+StepProgress = Callable[[int, int], None]
+"""Called by one phase with the steps done and the steps in all."""
+
+PhaseProgress = Callable[[str, int, int], None]
+"""Called with the phase, the steps done and the steps in all."""
+
+
+# Where the time of a run goes.
+
+
+class PhaseClock:
+    """Seconds spent in each phase, and the phase passed on to whoever shows progress.
+
+    A clock is itself a ``PhaseProgress``: a report from a new phase ends the one before.
+    """
+
+    def __init__(self, progress: PhaseProgress | None = None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+        self._phase: str | None = None
+        self._since = self._begun = time.perf_counter()
+
+    def start(self, phase: str) -> None:
+        """End the phase before, if it is another one."""
+        if phase != self._phase:
+            self._close()
+            self._phase = phase
+
+    def steps(self, phase: str) -> StepProgress:
+        """Start a phase; what is returned takes its reports."""
+        self.start(phase)
+        return lambda done, total: self(phase, done, total)
+
+    def stop(self) -> dict[str, float]:
+        """End the last phase; the seconds of every phase, and ``total``."""
+        self._close()
+        self._phase = None
+        self.seconds["total"] = time.perf_counter() - self._begun
+        return self.seconds
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        """A report from a phase."""
+        self.start(phase)
+        if self._progress is not None:
+            self._progress(phase, done, total)
+
+    def _close(self) -> None:
+        now = time.perf_counter()
+        if self._phase is not None:
+            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
+        self._since = now

@@ -42,18 +42,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adaptive_qs.adaptive.measure import measure_residual, measurement_cost
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Clique, Domain, downward_closure, subsets
+from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual.arrays import decompose
+from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual.basis import CenteredBasis
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
-from adaptive_qs.strategy.conditional import ConditionalPlanner
+from adaptive_qs.residual.model import ReferenceModel, decompose, uniform_reference
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from results import RESULTS, write_results
 
 EPSILON, DELTA = 1.0, 1e-9

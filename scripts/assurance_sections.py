@@ -46,7 +46,8 @@ QUICK = Scale(60_000, 40, 4, 400, 6, 20, 400, 4, 20.0)
 
 def noise(scale: Scale) -> dict[str, Any]:
     """Every way through which noise reaches a release."""
-    from tests.privacy.noise_paths import faults, paths
+    from tests.privacy.noise_paths import paths
+    from tests.privacy.recorded_noise import faults
 
     found: dict[str, Any] = {}
     worst: list[str] = []
@@ -175,8 +176,8 @@ def cost(_: Scale) -> dict[str, Any]:
 
 def workers(_: Scale) -> dict[str, Any]:
     """The same release and table for any number of threads."""
-    from adaptive_qs import Synthesizer
-    from adaptive_qs.data.sample import sample_dataset
+    from adaptive_qs.synthesizer import Synthesizer
+    from adaptive_qs.table.files import sample_dataset
 
     sample = sample_dataset()
     digests: dict[int, str] = {}

@@ -20,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_qs.data.sample import sample_dataset
+from adaptive_qs.table.files import sample_dataset
 from results import write_results
 
 MOST_SECONDS, MOST_MEMORY_MB = 20, 2048

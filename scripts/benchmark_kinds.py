@@ -23,17 +23,15 @@ import pandas as pd
 import typer
 from table_kinds import KINDS
 
-from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, run_loop
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesise_rows
+from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.synthesis.fit import FitSettings
-from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from results import write_results
 

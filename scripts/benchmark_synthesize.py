@@ -21,9 +21,9 @@ from typing import Annotated
 
 import typer
 
-from adaptive_qs.data.encode import encode_file
-from adaptive_qs.data.schema import Schema
 from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 from results import write_results
 

@@ -27,11 +27,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.certified.dense import solve_dense
-from adaptive_qs.strategy.restricted.eigen import solve_eigen_dense
-from adaptive_qs.strategy.restricted.eigen_speedups import Principal, Separation
-from adaptive_qs.strategy.settings import SolverSettings
-from adaptive_qs.workload.axis_queries import Prefix, Range
+from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.restricted import Principal, Separation, solve_eigen_dense
+from adaptive_qs.strategy.solution import SolverSettings
+from adaptive_qs.workload.axes import Prefix, Range
 from results import RESULTS, write_results
 
 Array = NDArray[np.float64]

@@ -30,15 +30,18 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
-from adaptive_qs.strategy.certified.dense import solve_dense
-from adaptive_qs.strategy.hdmm.lower_bound import svd_bound
-from adaptive_qs.strategy.hdmm.noise import Noise
-from adaptive_qs.strategy.hdmm.pidentity import optimize_p_identity
-from adaptive_qs.strategy.hdmm.products import ProductWorkload, product_workload, with_total
-from adaptive_qs.strategy.hdmm.select import select
-from adaptive_qs.strategy.settings import SolverSettings
-from adaptive_qs.workload.axis_queries import Marginal, Prefix, Range
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.strategy.hdmm import select, svd_bound
+from adaptive_qs.strategy.hdmm_products import (
+    Noise,
+    ProductWorkload,
+    optimize_p_identity,
+    product_workload,
+    with_total,
+)
+from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.solution import SolverSettings
+from adaptive_qs.workload.axes import Marginal, Prefix, Range
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 from results import RESULTS, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-6, 0

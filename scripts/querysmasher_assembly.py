@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 from querysmasher_methods import COST, JOBS, peak_memory_mb
 
-from adaptive_qs.answering.measure import grid_bits
+from adaptive_qs.answering.measure import answer_sets, grid_bits
 from adaptive_qs.answering.plan import plan_batch
-from adaptive_qs.answering.run import answer_sets
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import EntropySource, SystemEntropy
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.workload.products import answer_product
-from adaptive_qs.workload.query_workload import QueryWorkload
+from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.workload.families import answer_product
+from adaptive_qs.workload.workload import QueryWorkload
 
 NUM_ROWS = 10_000
 DATA_SEED = 0

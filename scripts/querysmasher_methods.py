@@ -21,15 +21,14 @@ from typing import Any
 from querysmasher_rows import Row
 
 from adaptive_qs.answering.plan import plan_batch
-from adaptive_qs.answering.target import BatchTarget
 from adaptive_qs.domain import Domain
-from adaptive_qs.strategy.hdmm.marginals import MOST_ATTRIBUTES
-from adaptive_qs.strategy.hdmm.products import product_workload
-from adaptive_qs.strategy.hdmm.select import select
-from adaptive_qs.strategy.matrix import Factor
-from adaptive_qs.workload.building import all_ways_queries
-from adaptive_qs.workload.decomposition import decompose_workload
-from adaptive_qs.workload.query_workload import QueryWorkload
+from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, select
+from adaptive_qs.strategy.hdmm_products import product_workload
+from adaptive_qs.strategy.solution import Factor
+from adaptive_qs.workload.file import all_ways_queries
+from adaptive_qs.workload.residuals import decompose_workload
+from adaptive_qs.workload.workload import QueryWorkload
 
 COST = BatchTarget.of(cost=1.0)
 JOBS = 2

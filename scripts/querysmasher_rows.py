@@ -23,10 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.workload.building import all_ways_queries, make_part
-from adaptive_qs.workload.families import QueryMaker
-from adaptive_qs.workload.family_spec import Family, RandomQueries
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.families import Family, QueryMaker, RandomQueries
+from adaptive_qs.workload.file import all_ways_queries, make_part
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 PUBLISHED = Path(__file__).resolve().parent / "published"
 SCHEMAS = {  # sizes of the categorical and of the numeric attributes: He et al., section 8.4

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
+from adaptive_qs.table.coded import CodedTable
 
 Codes = NDArray[np.int64]
 

@@ -22,16 +22,15 @@ import pandas as pd
 import table_kinds
 import typer
 
-from adaptive_qs.adaptive.forecast import DEPENDENCE, RUNS, UnconnectedForecast
-from adaptive_qs.adaptive.loop import run_loop
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
+from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, UnconnectedForecast
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.alone import alone_among
+from adaptive_qs.privacy.noise import SystemEntropy
+from adaptive_qs.release.statement import alone_among
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from results import write_results
 

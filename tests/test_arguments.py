@@ -7,8 +7,12 @@ import pandas as pd
 import pytest
 
 import adaptive_qs
-from adaptive_qs import CodedTable, Domain, Schema, Synthesizer, Workload
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
 
 SCHEMA = Schema.parse({"a": 3, "b": 2})
 FRAME = pd.DataFrame({"a": [0, 1, 2] * 40, "b": [0, 1] * 60})
@@ -64,7 +68,7 @@ BAD = [True, "two", np.bool_(True), np.array([1.5, 2.0]), FRAME, 1j]
 @pytest.mark.parametrize("bad", BAD, ids=[type(bad).__name__ for bad in BAD])
 @pytest.mark.parametrize("name", [*NUMBERS, "workers", "rho"])
 def test_what_is_no_number_is_refused_in_one_line(name, bad, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.data.inputs.encode_table", None)
+    monkeypatch.setattr("adaptive_qs.table.encode.encode_table", None)
     given = {name: bad} if name in ("epsilon", "rho") else {"rho": 1, name: bad}
     with pytest.raises(InputError) as caught:
         Synthesizer(**given).fit(FRAME, schema=SCHEMA)

@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from adaptive_qs import Synthesizer
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.synthesizer import Synthesizer
 
 SCHEMA = {
     "version": 1,

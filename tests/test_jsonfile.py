@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import SchemaError, WorkloadError
 from adaptive_qs.jsonfile import read_json
+from adaptive_qs.table.schema import Schema
 
 BAD = {
     "no file": (None, "no such file"),

@@ -5,7 +5,7 @@ import math
 import re
 from pathlib import Path
 
-from adaptive_qs.data.schema import Schema
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import load_query_workload
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,16 +18,19 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import adaptive_qs
-from adaptive_qs import CodedTable, Domain, Schema, Synthesizer, Workload
-from adaptive_qs.adaptive.resources import PROCESS_BYTES, SYNTHETIC_CODE_BYTES
-from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data import inputs, readers
-from adaptive_qs.data.counts import MAX_ROWS
-from adaptive_qs.data.inputs import read_table
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
-from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer import pipeline
-from adaptive_qs.synthesizer.resources import RunPlan, check_sample_rows, plan_run
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
+from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
+from adaptive_qs.run import job
+from adaptive_qs.run.limits import RunPlan, check_sample_rows, plan_run
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table import encode, read
+from adaptive_qs.table.coded import MAX_ROWS, CodedTable
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
 
 SCHEMA = {
     "version": 1,
@@ -202,7 +205,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     parameters, hint = BAD[case]
-    monkeypatch.setattr(inputs, "encode_table", None)
+    monkeypatch.setattr(encode, "encode_table", None)
     with pytest.raises(InputError) as caught:
         Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
     assert hint in str(caught.value)
@@ -220,29 +223,29 @@ def test_a_workload_over_other_attributes_is_refused():
 
 
 def test_memory_is_refused_before_anything_is_drawn(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     with pytest.raises(ResourceExceeded):
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
 
 
 def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
     plan = plan_run(domain, workload, "600MB", 1)
     rows = plan.most_rows + 1
     table = CodedTable.from_codes(domain, [np.zeros(rows, dtype=np.uint8)])
     schema = Schema.parse({"a": 2})
-    settings = pipeline.RunSettings(pipeline.PrivacyTarget.of(rho=1))
+    settings = job.RunSettings(job.PrivacyTarget.of(rho=1))
     with pytest.raises(ResourceExceeded) as caught:
-        pipeline.measure(table, schema, workload, settings, plan, None, PhaseClock())
+        job.measure(table, schema, workload, settings, plan, None, PhaseClock())
     assert f"{rows:,}" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", *KINDS])
 def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(readers, "BLOCK_BYTES", 1_000)
-    monkeypatch.setattr(readers, "BATCH_ROWS", 500)
+    monkeypatch.setattr(read, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(read, "BATCH_ROWS", 500)
     rows = 12_345
     frame = pd.DataFrame({"a": [0] * (rows - 1) + [7]})  # the last one would be refused
     tables = {

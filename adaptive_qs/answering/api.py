@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.adaptive.preprocessing.shares import (
+from adaptive_qs.answering.answers import LOST, Answers
+from adaptive_qs.answering.plan import (
+    DEFAULT_GAP,
+    BatchLimits,
+    BatchPlan,
+    Planner,
+    QuerySource,
+    check_learnable,
+)
+from adaptive_qs.learn.schema import (
     DEFAULT_SHARE,
     discovery_share,
+    gather_private,
+    learn_schema,
     preprocessing_cost,
 )
-from adaptive_qs.answering.answers import Answers
-from adaptive_qs.answering.job import BatchJob
-from adaptive_qs.answering.plan import BatchPlan
-from adaptive_qs.answering.planning import DEFAULT_GAP, Planner
-from adaptive_qs.answering.resources import BatchLimits
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.answering.workloads import QuerySource
-from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data.inputs import resolve_schema
-from adaptive_qs.data.review import UNREVIEWED, check_reviewed, is_unreviewed
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.ledger.session import Session
-from adaptive_qs.privacy.entropy import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.guard_rails import (
+from adaptive_qs.ledger.entries import cost_text
+from adaptive_qs.machine import ROWS_SHARE, PhaseClock, PhaseProgress
+from adaptive_qs.privacy.budget import (
     GuardRail,
     check_rails,
     checked_public_rows,
@@ -33,7 +35,148 @@ from adaptive_qs.privacy.guard_rails import (
     refusable,
     warn_all,
 )
-from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.privacy.events import Cost
+from adaptive_qs.privacy.mechanisms import Mechanisms, audited
+from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.release.statement import package_version
+from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.session import Session
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.encode import read_table, resolve_schema, table_bytes, unchanged
+from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
+from adaptive_qs.workload.file import workload_digest
+
+# What a batch is asked to do, in the words by which a ledger recognises it when it is resumed.
+
+
+def request_of(
+    plan: BatchPlan,
+    target: BatchTarget,
+    schema: Schema,
+    gap: float,
+    learning: Cost,
+    insecure_seed: int | None,
+) -> dict[str, str]:
+    """Everything public that decides what a batch releases, by the names that its user knows.
+
+    Args:
+        plan: for the widest domain of the schema.
+        target: the whole budget.
+        schema: with or without private columns.
+        gap: what solvers were told.
+        learning: part of the budget for private columns.
+        insecure_seed: of the noise.
+    """
+    return {
+        "command": "answer",
+        "version": package_version(),
+        "schema": schema.fingerprint,
+        "workload": workload_digest(plan.workload),
+        "budget": f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "learning share": cost_text(learning),
+        "mechanism": f"{plan.choice.name}, {plan.mechanism.num_measurements} measurements",
+        "gap": repr(gap),
+        "noise seed": "none" if insecure_seed is None else str(insecure_seed),
+    }
+
+
+# A batch with everything checked that can be checked before the private table is read.
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """What a batch will do.
+
+    Attributes:
+        schema: the public description of the columns.
+        planner: what to answer, and how.
+        target: the budget of the whole batch.
+        learning: the part of it for the bins and values that the schema leaves open.
+        session: the budget, in memory or in a ledger.
+        entropy: where the noise comes from.
+        insecure_seed: of the noise, if it has one.
+        clock: told about the phases.
+        resumed: ledger of an interrupted run that this one goes on with.
+    """
+
+    schema: Schema
+    planner: Planner
+    target: BatchTarget
+    learning: Cost
+    session: Session
+    entropy: EntropySource
+    insecure_seed: int | None
+    clock: PhaseClock
+    resumed: str | Path | None = None
+
+    @cached_property
+    def widest(self) -> BatchPlan:
+        """The plan for as many codes as private columns can get.
+
+        Raises:
+            InputError, ResourceExceeded: as for :meth:`Planner.measurable`.
+        """
+        left = self.target.left_of(self.target.budget - self.learning)
+        return self.planner.measurable(self.schema.widest_domain(), left)
+
+    def answers(self, source: Any) -> Answers:
+        """Read the table; learn what the schema leaves open, which spends a part of the budget.
+
+        Bad cells are refused before anything is reserved.
+
+        Raises:
+            InputError: the table does not fit the schema, or changed while it was read.
+            ResourceExceeded: it has more rows than were planned for.
+            LedgerError: the ledger cannot be used, or holds no such run to resume.
+            BudgetExceeded: the ledger's total does not allow the budget.
+        """
+        self.clock.start("plan")
+        schema, planned, begin = self.schema, self.widest, self._begin
+        with unchanged(source), self.session.working(LOST):
+            self.session.recognise(table_bytes(source))
+            if schema.private_columns:
+                schema, mechanisms = self._learnt(source)
+                ledger = mechanisms.ledger
+                left = self.target.left_of(ledger.limit - ledger.spent)
+                self.clock.start("plan")
+                planned = self.planner.measurable(schema.domain(), left)
+                begin = _always(mechanisms)
+            table = self._read(source, schema)
+        counter = MarginalCounter(table)
+        insecure = self.entropy.insecure
+        return Answers(
+            planned, self.target, schema, counter, self.session, begin, insecure, self.clock,
+            self.resumed,
+        )  # fmt: skip
+
+    def _begin(self) -> Mechanisms:
+        request = request_of(
+            self.widest, self.target, self.schema, self.planner.gap, self.learning,
+            self.insecure_seed,
+        )  # fmt: skip
+        budget = self.session.begin(request, self.entropy.insecure)
+        return audited(budget) or Mechanisms(budget, self.entropy)
+
+    def _learnt(self, source: Any) -> tuple[Schema, Mechanisms]:
+        check_learnable(self.widest.workload, self.schema)
+        limits = self.planner.limits
+        gathered = gather_private(
+            source,
+            self.schema,
+            self.learning,
+            most_bytes=int(ROWS_SHARE * limits.max_memory_bytes),
+            progress=self.clock.steps("learn"),
+            check_rows=limits.check_rows,
+        )
+        mechanisms = self._begin()
+        return learn_schema(self.schema, gathered, mechanisms, self.learning), mechanisms
+
+    def _read(self, source: Any, schema: Schema) -> CodedTable:
+        return read_table(source, schema, self.clock.steps("read"), self.planner.limits.check_rows)
+
+
+def _always(mechanisms: Mechanisms) -> Callable[[], Mechanisms]:
+    return lambda: mechanisms
 
 
 def plan(
@@ -64,7 +207,7 @@ def plan(
         delta: δ, by default 1e-9.
         rho: the budget in zCDP, instead of ``epsilon``.
         cost: the privacy cost β = 2ρ, instead of ``epsilon``; 1 where none of the three is given.
-        mechanism: a name of ``adaptive_qs.strategy.mechanisms.choice.MECHANISMS``; "auto" chooses.
+        mechanism: a name of ``adaptive_qs.strategy.choose.MECHANISMS``; "auto" chooses.
         gap: solvers stop where the squared error is proven to be this close to the least.
         jobs: threads that solve, by default one for every core.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
@@ -149,7 +292,7 @@ def answer(
             promise does not cover what it tells, and the privacy statement says so.
         public_rows: as for :func:`plan`. The true number of rows is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
-            :mod:`adaptive_qs.privacy.guard_rails`, which are refused otherwise.
+            :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
 
     Raises:
         InputError: a parameter, the schema, the workload or the table is wrong, the schema is

@@ -1,20 +1,135 @@
-"""What a batch release would look like: expected errors, certificates, time and memory; no data."""
+"""What a batch would look like: expected errors, certificates, time and memory; no data."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
-from adaptive_qs.answering.forecast import Forecast, forecast
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.progress import PhaseProgress
-from adaptive_qs.strategy.mechanisms.choice import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
-from adaptive_qs.strategy.mechanisms.residual_choice import Bases
-from adaptive_qs.strategy.settings import SolverSettings
-from adaptive_qs.workload.query_workload import QueryWorkload
+from adaptive_qs.answering.measure import MAX_ROWS, check_noise, divide_units, grid_bits
+from adaptive_qs.arguments import as_number, shown
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
+from adaptive_qs.loop.forecast import CODE_BYTES
+from adaptive_qs.machine import (
+    PROCESS_BYTES,
+    ROWS_SHARE,
+    PhaseProgress,
+    memory_bytes,
+    plan_workers,
+    refuse_rows,
+)
+from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
+from adaptive_qs.strategy.fixed_basis import strategy_basis
+from adaptive_qs.strategy.integer import GridFactor
+from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
+from adaptive_qs.strategy.residual_mechanism import Bases
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    DenseFactor,
+    Factor,
+    IdentityFactor,
+    SolverSettings,
+)
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.families import count_queries
+from adaptive_qs.workload.file import WorkloadFile, all_ways_queries, load_query_workload
+from adaptive_qs.workload.matrices import Custom
+from adaptive_qs.workload.workload import QueryWorkload, ways_of
+
+# Memory, time and output of an `answer` run, from public quantities.
+
+TABLE_BYTES = 96 * 2**20
+"""Batches of answers in words on their way to a file, whatever their number."""
+HELD_MATRICES, PASSING_MATRICES = 3, 5
+"""Arrays of a strategy's size that stay (integers, inverse, covariance), and those of the largest
+strategy that pass while it is made integral."""
+CELL_BYTES = 48
+"""Counts, integer answers, noise, noisy answers and estimate of one cell of a measurement."""
+KEPT_BYTES = 8
+"""One cell of a measurement that is kept until the last attribute set has used it."""
+ANSWER_BYTES = 64
+"""Estimate, variance, interval and text of one answer of the attribute set at work."""
+NOISE_PER_SECOND = 6e6
+"""Exact draws on one core."""
+ANSWERS_PER_SECOND = 6e6
+"""Answers with their variance, on one core, without writing them."""
+MATRIX_PRODUCTS = 6
+"""Products of square matrices, or what costs as much, to make a strategy integral, to find its
+covariance and its inverse."""
+PRODUCT_RATE = 3e10
+"""Multiply-adds of them in a second, on one core."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will take; times are estimates for one core.
+
+    Attributes:
+        memory_bytes: peak of the process without the private table.
+        strategy_bytes: of that, what the matrices of strategies take.
+        seconds: measuring and answering, without reading the table and writing the answers.
+        noise_draws: integer noise values.
+        largest_set: queries of the largest attribute set.
+    """
+
+    memory_bytes: int
+    strategy_bytes: int
+    seconds: float
+    noise_draws: int
+    largest_set: int
+
+
+def forecast(mechanism: Mechanism) -> Forecast:
+    """Add up the measurements and answers of a plan."""
+    draws, largest, kept = 0, 0, 0
+    strategies: dict[int, int] = {}
+    deepest = max((part.degree for part in mechanism.workload.parts), default=0)
+    for number in range(mechanism.num_measurements):
+        measurement = mechanism.measurement(number)
+        if isinstance(measurement, StrategyMeasurement):
+            cells = math.prod(measurement.strategy.shape)
+            for factor in measurement.strategy.factors:
+                strategies[id(factor)] = _entries(factor)
+        else:
+            cells = count_queries(measurement.queries)
+        draws += cells
+        largest = max(largest, cells)
+        if len(measurement.clique) < deepest:
+            kept += cells
+    answers = largest_set = 0
+    for part in mechanism.workload.parts:
+        answers += part.num_queries
+        for queries in {part.queries(index) for index in range(len(part))}:
+            largest_set = max(largest_set, count_queries(queries))
+    memory = PROCESS_BYTES + TABLE_BYTES + kept * KEPT_BYTES
+    memory += largest * CELL_BYTES + largest_set * ANSWER_BYTES
+    matrices = 8 * HELD_MATRICES * sum(strategies.values())
+    matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
+    memory += matrices
+    seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
+    seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
+    return Forecast(memory, matrices, seconds, draws, largest_set)
+
+
+def _entries(factor: Factor) -> int:
+    """Entries of the largest matrix that a factor needs when it is measured."""
+    if isinstance(factor, CenteringFactor | IdentityFactor):
+        return 0
+    cells = math.prod(factor.shape)
+    if isinstance(factor, GridFactor):
+        return max(len(factor.integers), cells if factor.is_full else 0) * cells
+    if isinstance(factor, DenseFactor):
+        return max(len(factor.matrix), 0 if factor.gram_inverse is None else cells) * cells
+    return cells**2
+
+
+# What a batch release would look like: expected errors, certificates, time and memory; no data.
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Privacy losses for which a plan tells the expected error."""
@@ -107,7 +222,7 @@ def plan_batch(
     Args:
         workload: what is to be answered.
         target: the privacy cost.
-        mechanism: a name of :data:`adaptive_qs.strategy.mechanisms.choice.MECHANISMS`.
+        mechanism: a name of :data:`adaptive_qs.strategy.choose.MECHANISMS`.
         settings: gap, iterations and memory of the solvers.
         bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.
@@ -125,3 +240,206 @@ def plan_batch(
 
     choice = choose_mechanism(workload, mechanism, settings, bases, jobs, tell)
     return BatchPlan(workload, target, choice, time.perf_counter() - begun)
+
+
+# Memory and threads of a batch, divided in public before anything is read.
+#
+# A fixed part of the ceiling is set aside for rows, since their number is private and must not
+# steer the plan; a table that has more than fit there is refused before any budget is spent.
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """Ceilings that keep planning and answering inside their memory; public.
+
+    Attributes:
+        max_memory_bytes: the ceiling of the whole process.
+        jobs: threads that solve.
+        most_rows: most rows of the private table.
+    """
+
+    max_memory_bytes: int
+    jobs: int
+    most_rows: int
+
+    @classmethod
+    def of(
+        cls, domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
+    ) -> BatchLimits:
+        """The limits by a ceiling such as "3GB" and a number of threads; None takes the machine's.
+
+        Raises:
+            InputError: a ceiling or a number of threads that is not positive.
+        """
+        ceiling = memory_bytes(max_memory)
+        rows = int(ROWS_SHARE * ceiling) // (len(domain) * CODE_BYTES)
+        return cls(ceiling, plan_workers(jobs, "jobs"), min(max(rows, 1), MAX_ROWS))
+
+    @property
+    def solver_bytes(self) -> int:
+        """Most memory that one subworkload may take while others are solved beside it."""
+        return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.jobs
+
+    def check_rows(self, num_rows: int) -> None:
+        """Refuse a table that does not fit the memory set aside for rows.
+
+        Raises:
+            ResourceExceeded: it does not; the message does not tell how many rows came.
+        """
+        if num_rows > MAX_ROWS:
+            raise ResourceExceeded(
+                f"the table has more than {MAX_ROWS:,} rows, the most that can be measured: "
+                "give a part of it"
+            )
+        refuse_rows(num_rows, self.most_rows, self.max_memory_bytes, "the table")
+
+    def check_forecast(self, forecast: Forecast) -> None:
+        """Refuse a plan that does not fit beside the rows.
+
+        Raises:
+            ResourceExceeded: it does not.
+        """
+        left = self.max_memory_bytes * (1 - ROWS_SHARE)
+        if forecast.memory_bytes <= left:
+            return
+        mend = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
+        if 2 * forecast.strategy_bytes > forecast.memory_bytes:
+            mend = "use --mechanism residualplanner, or declare coarser bins"
+        raise ResourceExceeded(
+            f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
+            f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
+        )
+
+
+# What a caller may give as a workload of queries.
+
+QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
+"""All marginals of so many attributes, a workload file or its content, or a workload; None is the
+default."""
+
+
+def resolve_queries(source: QuerySource, domain: Domain) -> QueryWorkload:
+    """The queries over a domain; by default all 2-way marginals, 1-way for a single attribute.
+
+    Raises:
+        WorkloadError: the file or the number of ways does not fit the domain.
+        ResourceExceeded: too many sets of attributes, or too many coefficients.
+    """
+    if source is None:
+        return all_ways_queries(domain, min(2, len(domain)))
+    if isinstance(source, QueryWorkload):
+        if source.domain != domain:
+            raise WorkloadError("the workload is over other attributes: build it on this schema")
+        return source
+    if isinstance(source, str | Path):
+        return load_query_workload(source, domain)
+    if isinstance(source, Mapping):
+        return WorkloadFile.parse(source).query_workload(domain)
+    return all_ways_queries(domain, ways_of(source))
+
+
+def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
+    """Refuse queries that depend on how many codes a column will have once it is learnt.
+
+    Raises:
+        WorkloadError: a custom matrix covers such a column; nothing has been spent.
+    """
+    names = workload.domain.names
+    learnt = {names.index(name) for name in schema.private_columns}
+    for part in workload.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            if learnt.intersection(clique) and any(
+                isinstance(queries, Custom) for queries in part.queries(index)
+            ):
+                named = " x ".join(names[i] for i in clique)
+                raise WorkloadError(
+                    f"a custom matrix covers {named}, of which bins or values are still to be "
+                    "learnt: declare them"
+                )
+
+
+# How a batch is planned for any domain and budget: all that its caller asked for, checked.
+
+DEFAULT_GAP = SolverSettings().gap
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What to plan.
+
+    Attributes:
+        workload: what to answer.
+        mechanism: a name of ``adaptive_qs.strategy.choose.MECHANISMS``.
+        gap: solvers stop where the squared error is proven to be this close to the least.
+        limits: ceilings of memory and threads.
+        bases: for residualplanner+ only: strategies by column name.
+        progress: called with the phase "plan", steps done and steps in all.
+    """
+
+    workload: QuerySource
+    mechanism: str
+    gap: float
+    limits: BatchLimits
+    bases: Mapping[str, Any] | None
+    progress: PhaseProgress | None
+
+    @classmethod
+    def of(
+        cls,
+        workload: QuerySource,
+        mechanism: str,
+        gap: float,
+        limits: BatchLimits,
+        bases: Mapping[str, Any] | None,
+        progress: PhaseProgress | None,
+    ) -> Self:
+        """Check the gap.
+
+        Raises:
+            InputError: it is not a positive number.
+        """
+        known = as_number(gap)
+        if known is None or not 0 < known < math.inf:
+            raise InputError(f"gap is {shown(gap)}: give a positive number such as {DEFAULT_GAP:g}")
+        return cls(workload, mechanism, known, limits, bases, progress)
+
+    def plan(self, domain: Domain, target: BatchTarget) -> BatchPlan:
+        """Choose what to measure.
+
+        Raises:
+            InputError: the workload, the mechanism or the bases do not fit the domain.
+            ResourceExceeded: a subworkload is too large for the mechanism's solver.
+        """
+        settings = SolverSettings(gap=self.gap, max_bytes=self.limits.solver_bytes)
+        queries = resolve_queries(self.workload, domain)
+        factors = None if self.bases is None else _factors(self.bases, domain)
+        jobs = self.limits.jobs
+        return plan_batch(queries, target, self.mechanism, settings, factors, jobs, self.progress)
+
+    def measurable(self, domain: Domain, target: BatchTarget) -> BatchPlan:
+        """The plan with the integer strategies that are measured, and their errors.
+
+        Raises:
+            InputError: as for :meth:`plan`, or the budget is too small for the measurements.
+            ResourceExceeded: as for :meth:`plan`, or the noise is too large for exact integers.
+        """
+        planned = self.plan(domain, target)
+        self.limits.check_forecast(planned.forecast)
+        bits = grid_bits(planned.mechanism, target.units, self.limits.most_rows)
+        choice = replace(planned.choice, mechanism=planned.mechanism.on_grid(bits))
+        planned = replace(planned, choice=choice)
+        divide_units(planned.mechanism, target.units)
+        check_noise(planned.mechanism, target.units)
+        return planned
+
+
+def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:
+    """Bases by name as factors by position; columns that share a matrix share the factor."""
+    known: dict[int, Factor] = {}
+    factors: dict[int, Factor] = {}
+    for name, matrix in bases.items():
+        (attribute,) = domain.clique([name])
+        if id(matrix) not in known:
+            known[id(matrix)] = strategy_basis(matrix)
+        factors[attribute] = known[id(matrix)]
+    return factors

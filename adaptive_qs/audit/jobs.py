@@ -11,31 +11,32 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from adaptive_qs.adaptive.preprocessing.shares import discovery_share, preprocessing_cost
 from adaptive_qs.answering.api import answer
-from adaptive_qs.answering.planning import DEFAULT_GAP, Planner
-from adaptive_qs.answering.resources import BatchLimits
-from adaptive_qs.answering.run import answer_sets
-from adaptive_qs.answering.tables import answer_batches
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.answering.workloads import QuerySource, check_learnable, resolve_queries
-from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.answering.measure import answer_sets
+from adaptive_qs.answering.plan import (
+    DEFAULT_GAP,
+    BatchLimits,
+    Planner,
+    QuerySource,
+    check_learnable,
+    resolve_queries,
+)
+from adaptive_qs.answering.table import answer_batches
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.machine import memory_bytes
+from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
+from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.release.release import Release
-from adaptive_qs.strategy.mechanisms.mechanism import Mechanism
-from adaptive_qs.synthesizer.estimator import Synthesizer
-from adaptive_qs.synthesizer.pipeline import RunSettings, measure
-from adaptive_qs.synthesizer.resources import RunPlan, plan_run
-from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.run.budget import BatchTarget, PrivacyTarget
+from adaptive_qs.run.job import RunSettings, measure
+from adaptive_qs.run.limits import RunPlan, plan_run
+from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec
-from adaptive_qs.workload.query_workload import QueryWorkload
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.workload.workload import QueryWorkload, Workload
 
 MAX_MEMORY = 2**31
 """Where no other ceiling is given; findings should not depend on the machine."""

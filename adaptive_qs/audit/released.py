@@ -19,22 +19,12 @@ from zipfile import is_zipfile
 
 from pydantic import ValidationError
 
-from adaptive_qs.answering.statement import AnswersManifest, charges_of
-from adaptive_qs.data.archive import open_archive, sha256_of
-from adaptive_qs.data.formulas import Formulas
+from adaptive_qs.answering.answers import AnswersManifest, charges_of
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Price, Recovered
 from adaptive_qs.privacy.budget import Place
-from adaptive_qs.privacy.events import Cost, Event
-from adaptive_qs.privacy.transcript import Transcript
-from adaptive_qs.release.beside import (
-    ANSWERS,
-    digest_of_statement,
-    manifest_path,
-    read_beside,
-    table_path,
-)
+from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.bundle import (
     CHARGES,
     MANIFEST,
@@ -45,11 +35,17 @@ from adaptive_qs.release.bundle import (
     charges_text,
     page_of,
 )
-from adaptive_qs.release.environment import versions
-from adaptive_qs.release.fact import total_cost
-from adaptive_qs.release.manifest import Manifest
-from adaptive_qs.release.prose import statement_page
-from adaptive_qs.release.statement import Statement
+from adaptive_qs.release.facts import total_cost
+from adaptive_qs.release.sidecar import (
+    ANSWERS_MEMBER,
+    digest_of_statement,
+    manifest_path,
+    read_beside,
+    table_path,
+)
+from adaptive_qs.release.statement import Manifest, Statement, statement_page, versions
+from adaptive_qs.table.archive import open_archive, sha256_of
+from adaptive_qs.table.formulas import Formulas
 
 
 @dataclass(frozen=True)
@@ -172,13 +168,13 @@ def _beside(
     faults = []
     if found is not None and found != sha256:
         faults.append(
-            f"the {what} beside it are others" if what == ANSWERS else "its table differs"
+            f"the {what} beside it are others" if what == ANSWERS_MEMBER else "its table differs"
         )
     unchecked = () if found else (f"the {what} beside it: no such file",)
     try:
         if what == "answers":
             answers = AnswersManifest.model_validate(content)
-            digests = {MANIFEST: digest_of_statement(answers), ANSWERS: str(sha256)}
+            digests = {MANIFEST: digest_of_statement(answers), ANSWERS_MEMBER: str(sha256)}
             faults += _rewritten(answers, content)
             return Released(named, answers, digests, _counted(answers), tuple(faults), unchecked)
         return _table(named, content, tuple(faults), unchecked)

@@ -1,11 +1,12 @@
-"""Generated rows of several kinds under a schema, in every form in which a table may come."""
+"""Generated rows under a schema, in every form of table, and neighbours that differ by one."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -20,15 +21,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from adaptive_qs.data.categories import FALSE_WORDS, TRUE_WORDS, BooleanColumn, CategoricalColumn
-from adaptive_qs.data.column import ColumnBase
-from adaptive_qs.data.decode import decode
-from adaptive_qs.data.moments import DateColumn, MomentColumn
-from adaptive_qs.data.private import PrivateIntegerColumn, PrivateNumericColumn
-from adaptive_qs.data.ranges import IntegerColumn, NumericColumn
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
-from adaptive_qs.data.writers import write_table
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import (
+    FALSE_WORDS,
+    TRUE_WORDS,
+    BooleanColumn,
+    CategoricalColumn,
+)
+from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.columns.private import (
+    PrivateCategoricalColumn,
+    PrivateIntegerColumn,
+    PrivateNumericColumn,
+)
+from adaptive_qs.table.encode import decode
+from adaptive_qs.table.schema import AnyColumn, Schema
+from adaptive_qs.table.write import write_table
+
+# Generated rows of several kinds under a schema, in every form in which a table may come.
 
 Codes = NDArray[np.int64]
 Cell = str | bool | int | float | date | None
@@ -314,3 +326,157 @@ def no_rows(schema: Schema) -> CodedTable:
     """The table without rows, which no file can hold."""
     domain = schema.domain()
     return CodedTable.from_codes(domain, [np.zeros(0, dtype=np.int64)] * len(domain))
+
+
+# Pairs of neighbouring tables: one of them has a row that the other lacks.
+
+UNREADABLE = "no such value"
+"""A cell that no generated table holds."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two tables of text cells that differ by one row.
+
+    Attributes:
+        name: what kind of table, and what kind of row.
+        here: one table.
+        there: the other.
+    """
+
+    name: str
+    here: Rows
+    there: Rows
+
+
+def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
+    """Pairs without end: every kind of table with every kind of row, in turn.
+
+    Args:
+        schema: what the tables follow, with no bins or values left open; where it takes unknown
+            or missing values, rows have some.
+        folder: for temporary files of generated rows.
+        rng: decides the rows, and which of the two tables comes first.
+    """
+    sizes = schema.domain().sizes
+    rounds = 0
+    while True:
+        for position, (kind, make) in enumerate(KINDS.items()):
+            codes = make(sizes, rng)
+            rows = to_rows(codes, schema, folder, rng)
+            others = list(_neighbours(codes, rows, schema, folder, rng))
+            what, other = others[(rounds + position) % len(others)]
+            tables = [rows, other] if rng.integers(2) else [other, rows]
+            yield Pair(f"{kind}, {what}", *tables)
+        rounds += 1
+
+
+def _neighbours(
+    codes: Codes, rows: Rows, schema: Schema, folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, Rows]]:
+    """Neighbours of a table, by the kind of row that they have more or less."""
+    sizes = schema.domain().sizes
+    counts = [np.bincount(column, minlength=size) for column, size in zip(codes.T, sizes)]
+    wanted = {
+        "a typical row more": rng.choice(codes),
+        "a row of first codes more": np.zeros_like(codes[0]),
+        "the rarest values more": [_rarest(c[c > 0], np.flatnonzero(c), rng) for c in counts],
+        "values never seen more": [_rarest(c, np.arange(len(c)), rng) for c in counts],
+    }
+    added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
+    yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
+    yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
+    strange = [_of_other_type(column) for column in schema.columns]
+    if any(cell is not None for cell in strange):
+        yield "values of another type more", [*rows, _replaced(rows[0], strange)]
+    outside = [_outside(column) for column in schema.columns]
+    if any(cell is not None for cell in outside):
+        yield "values outside the schema more", [*rows, _replaced(rows[0], outside)]
+    missing = [column.missing[-1] if column.missing else None for column in schema.columns]
+    if any(cell is not None for cell in missing):
+        yield "missing values more", [*rows, _replaced(rows[0], missing)]
+    less = rng.integers(len(rows))
+    removed = [*rows[:less], *rows[less + 1 :]]
+    yield ("a row less" if removed else "the only row less"), removed
+
+
+def _rarest(counts: Codes, codes: Codes, rng: np.random.Generator) -> int:
+    """One of the least frequent codes."""
+    return int(rng.choice(codes[counts == counts.min()]))
+
+
+def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
+    return [old if new is None else new for old, new in zip(row, cells)]
+
+
+def _outside(column: ColumnBase) -> str | None:
+    """A cell outside what the column declares, where the schema says what to do with it."""
+    if isinstance(column, CategoricalColumn):
+        return None if column.catch_all is None else UNREADABLE
+    outside = getattr(column, "outside", "refuse")
+    if outside == "missing":
+        return UNREADABLE
+    if outside == "clip":
+        return _beyond(column)
+    return None
+
+
+def _of_other_type(column: ColumnBase) -> str | None:
+    """A cell that is a boolean or an integer among texts, where the schema takes any."""
+    if not isinstance(column, CategoricalColumn) or column.catch_all is None:
+        return None
+    return "1" if {"true", "false"} & {str(value) for value in column.values} else "true"
+
+
+def _beyond(column: ColumnBase) -> str | None:
+    """A cell beyond the upper end of a range."""
+    if isinstance(column, IntegerColumn):
+        return str(column.max + 1)
+    if isinstance(column, NumericColumn):
+        return repr(abs(column.bin_edges[-1]) * 2 + 1)
+    if isinstance(column, MomentColumn):
+        last = datetime(9998, 12, 31)
+        return last.strftime(column.format) if column.format else last.date().isoformat()
+    return None
+
+
+# A schema that generated rows can follow, in place of one that leaves bins or values open.
+
+WIDTH = 100
+"""Of a range without declared ends."""
+MOST_BINS = 20
+MOST_VALUES = 8
+
+
+def stand_in(schema: Schema) -> Schema:
+    """The schema with arbitrary bins and values where it leaves them open."""
+    columns = tuple(map(_column, schema.columns))
+    return Schema(version=schema.version, columns=columns, ignore=schema.ignore)
+
+
+def _column(column: AnyColumn) -> AnyColumn:
+    if isinstance(column, PrivateCategoricalColumn):
+        # More than can be kept, where that is possible.
+        values = [f"value {k}" for k in range(min(column.private_values + 2, MOST_VALUES))]
+        return column.resolved([v for v in values if v not in column.missing])
+    if isinstance(column, PrivateIntegerColumn):
+        low, high = _ends(column.min, column.max)
+        count = min(column.private_bins, MOST_BINS, int(high - low) + 1)
+        edges = np.linspace(low, high + 1, count + 1).astype(np.int64)
+        return column.resolved(np.unique(edges).tolist())
+    if isinstance(column, PrivateNumericColumn):
+        low, high = _ends(column.min, column.max)
+        count = min(column.private_bins, MOST_BINS)
+        if column.decimals is None:
+            return column.resolved(np.linspace(low, high, count + 1).tolist())
+        unit = 10**column.decimals
+        steps = np.linspace(round(low * unit), round(high * unit), count + 1)
+        return column.resolved((np.unique(np.rint(steps)) / unit).tolist())
+    return column
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """The declared ends, or ends as far apart as ``WIDTH``."""
+    if low is None:
+        low = 0 if high is None else high - WIDTH
+    return low, low + WIDTH if high is None else high

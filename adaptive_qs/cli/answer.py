@@ -1,4 +1,4 @@
-"""`answer DATA`: all queries of a workload, with a standard error for each."""
+"""`answer DATA` and `plan`: all queries of a workload, with a standard error for each."""
 
 from __future__ import annotations
 
@@ -9,23 +9,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import (
-    beside,
-    check_distinct,
-    check_table,
-    companions,
+from adaptive_qs.cli.batch import (
+    Cells,
+    Tables,
+    epsilon_rows,
+    error_line,
+    mechanism_line,
+    plan_json,
+    plan_lines,
+    privacy_line,
+    rmse_words,
+    tell_largest,
+    tell_limits,
+    title,
 )
-from adaptive_qs.cli.batch import error_line, mechanism_line, privacy_line, tell_limits
-from adaptive_qs.cli.ledger_summary import closing_json, closing_lines
-from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, progress_bars, warn
-from adaptive_qs.cli.standard_input import readable
-from adaptive_qs.cli.summary import peak_memory_mb
-from adaptive_qs.cli.synthesize import demo_files
-from adaptive_qs.data.formulas import check_formulas
+from adaptive_qs.cli.files import beside, check_distinct, check_table, companions, readable
+from adaptive_qs.cli.ledger import closing_json, closing_lines
+from adaptive_qs.cli.output import (
+    Row,
+    counted,
+    emit_columns,
+    emit_json,
+    emit_rows,
+    progress_bars,
+    warn,
+)
+from adaptive_qs.cli.synthesize import demo_files, peak_memory_mb
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.formulas import check_formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
+
+
+# `answer DATA`: all queries of a workload, with a standard error for each.
 
 DEMO_OUT = Path("adult_answers.parquet")
 
@@ -86,15 +103,14 @@ def answer(
     spec = options.query_spec(workload, ways, queries)
     check_formulas(formulas)
     check_distinct(beside(out), [data, schema, workload, *companions(ledger, anchor)])
-    from adaptive_qs.release.beside import of_interrupted_run
+    from adaptive_qs.release.sidecar import of_interrupted_run
 
     check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
 
     from adaptive_qs.answering import api
-    from adaptive_qs.answering.planning import DEFAULT_GAP
-    from adaptive_qs.answering.tables import interval_factor
-    from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
-    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.answering.plan import DEFAULT_GAP
+    from adaptive_qs.answering.table import interval_factor
+    from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
 
     interval_factor(confidence)
     described = Schema.load(schema, max_memory)
@@ -157,7 +173,7 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
 
 
 def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Row]:
-    from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+    from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
 
     lines: list[Row] = []
     if answers.insecure:
@@ -174,3 +190,86 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Ro
     if (peak := peak_memory_mb()) is not None:
         lines.append(("memory", f"{peak:,.0f} MB at most"))
     return lines
+
+
+# `plan`: what answering would cost and how good it would be, without data.
+
+
+def plan(
+    schema: options.SchemaPath = None,
+    workload: options.QueryFile = None,
+    ways: options.QueryWays = None,
+    queries: options.Queries = None,
+    mechanism: options.Mechanism = "auto",
+    gap: options.Gap = None,
+    demo: options.DemoPlan = False,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    rho: options.Rho = None,
+    cost: options.Cost = None,
+    learning_share: options.LearningShare = 0.1,
+    rows: options.PlanRows = None,
+    as_json: options.Json = False,
+    max_memory: options.MaxMemory = None,
+    jobs: options.Jobs = None,
+) -> None:
+    """Tell the error, time and memory of answering a workload, without any data.
+
+    Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
+    """
+    if demo:
+        if schema is not None:
+            raise InputError("--demo brings its own schema: leave out --schema")
+        schema = demo_schema()
+    if schema is None:
+        raise InputError("no --schema was given: name the public schema, or try --demo")
+    spec = options.query_spec(workload, ways, queries)
+
+    from adaptive_qs.privacy.budget import checked_public_rows
+
+    rows = checked_public_rows(rows, "--rows")
+
+    from adaptive_qs.answering import api
+    from adaptive_qs.answering.plan import DEFAULT_GAP
+
+    wanted = DEFAULT_GAP if gap is None else gap
+    with options.naming_queries(queries), progress_bars() as bars:
+        planned = api.plan(
+            schema,
+            spec,
+            epsilon=epsilon,
+            delta=delta,
+            rho=rho,
+            cost=cost,
+            mechanism=mechanism,
+            gap=wanted,
+            jobs=jobs,
+            max_memory=max_memory,
+            learning_share=learning_share,
+            public_rows=rows,
+            progress=bars,
+        )
+    tell_limits(planned, mechanism, wanted)
+    tell_largest(planned)
+    cells = Cells.of(planned, rows)
+    tables = None
+    if any(budget is not None for budget in (epsilon, rho, cost)):
+        zcdp = rho if cost is None else cost / 2
+        tables = Tables.of(schema, planned, epsilon, delta, zcdp, learning_share, rows)
+    if as_json:
+        told = None if tables is None else tables.json()
+        emit_json({**plan_json(planned), **cells.json(), "tables": told})
+        return
+    lines = plan_lines(planned)
+    lines.insert([name for name, _ in lines].index("solved"), cells.line())
+    if tables is not None:
+        lines.append(tables.line())
+    emit_rows(title(planned), lines)
+    emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
+
+
+def demo_schema() -> Path:
+    """The schema of the shipped table."""
+    from adaptive_qs.table.files import sample_dataset
+
+    return sample_dataset().schema

@@ -8,15 +8,13 @@ from typing import Annotated, Any
 import typer
 
 import adaptive_qs
-from adaptive_qs.cli.answer import answer
+from adaptive_qs.cli.answer import answer, plan
 from adaptive_qs.cli.audit import audit
 from adaptive_qs.cli.evaluate import evaluate
 from adaptive_qs.cli.ledger import ledger_app
 from adaptive_qs.cli.output import emit
-from adaptive_qs.cli.plan import plan
-from adaptive_qs.cli.sample import sample
 from adaptive_qs.cli.schema import schema_app
-from adaptive_qs.cli.synthesize import synthesize
+from adaptive_qs.cli.synthesize import sample, synthesize
 
 
 class _Application(typer.Typer):

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.output import (
-    counted,
-    emit_columns,
-    emit_json,
-    emit_rows,
-    fail,
-    progress_bars,
-)
+from adaptive_qs.cli.output import counted, emit_columns, emit_json, emit_rows, fail, progress_bars
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
-    from adaptive_qs.audit.run import AuditReport
+    from adaptive_qs.audit.audit import AuditReport
+
 
 OWN_FAULT = 1
 SHOWN = 20
@@ -72,10 +66,10 @@ def audit(
         raise InputError("no --schema was given: name the public schema to audit")
     spec = options.workload_spec(workload, ways)
 
-    from adaptive_qs.audit.run import RHOS
-    from adaptive_qs.audit.run import audit as run_audit
-    from adaptive_qs.data.schema import Schema
-    from adaptive_qs.synthesizer.target import PrivacyTarget
+    from adaptive_qs.audit.audit import RHOS
+    from adaptive_qs.audit.audit import audit as run_audit
+    from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.table.schema import Schema
 
     rhos = RHOS
     if epsilon is not None or rho is not None or delta is not None:

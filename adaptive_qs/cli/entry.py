@@ -15,11 +15,10 @@ from typing import Any
 
 import typer
 
-from adaptive_qs.cli import stopping
+from adaptive_qs.cli import output
 from adaptive_qs.cli.app import app
-from adaptive_qs.cli.output import PipeClosed, fail, warn
-from adaptive_qs.cli.receipt import spent
-from adaptive_qs.cli.stopping import Stopped
+from adaptive_qs.cli.files import spent
+from adaptive_qs.cli.output import PipeClosed, Stopped, fail, warn
 from adaptive_qs.errors import AdaptiveQsError, GuardRailWarning, InputError, ResourceExceeded
 
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
@@ -102,10 +101,10 @@ def _signals() -> Iterator[None]:
     A SIGINT or SIGHUP that is ignored, as in background jobs and under nohup, stays ignored.
     """
 
-    stopping.forget()
+    output.forget()
 
     def stop(number: int, _: FrameType | None) -> None:
-        stopping.request(number)
+        output.request(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -6,18 +6,98 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adaptive_qs.cli.figures import emit_figures, percent
-from adaptive_qs.cli.model_summary import show_membership, show_utility
-from adaptive_qs.cli.output import Row, counted, emit_rows
-from adaptive_qs.cli.summary import peak_memory_mb
+from adaptive_qs.cli.output import Row, counted, emit_figures, emit_rows, percent
+from adaptive_qs.cli.synthesize import peak_memory_mb
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.association import Association
-    from adaptive_qs.evaluation.attack.game import Promise
     from adaptive_qs.evaluation.evaluation import Evaluation
-    from adaptive_qs.evaluation.verdict import Verdict
-    from adaptive_qs.evaluation.verdict.fates import Associations
-    from adaptive_qs.evaluation.verdict.findings import Findings
+    from adaptive_qs.evaluation.pairs import Association
+    from adaptive_qs.evaluation.results import Membership, Promise, Spread, Utility
+    from adaptive_qs.evaluation.scale import Associations
+    from adaptive_qs.evaluation.verdict import Findings, Verdict
+
+
+# What `evaluate` prints of models and of attacks.
+
+
+def show_utility(utility: Utility) -> None:
+    """Print what models reach, trained on either table."""
+    chosen = "proposed by the program" if utility.proposed else "as asked for"
+    classes = counted(utility.classes, "class", "classes")
+    propensity = utility.propensity
+    emit_rows(
+        f"Models that predict {utility.target} ({chosen}, {classes})",
+        [
+            (
+                "trained on",
+                f"{utility.train_rows[0]:,} true or {utility.train_rows[1]:,} synthetic rows, "
+                f"tested on {utility.test_rows:,} other true rows",
+            ),
+            (
+                "propensity",
+                f"AUC {propensity.mean:.3f} of a classifier that tells true from synthetic rows; "
+                "0.5 if it cannot",
+            ),
+        ],
+    )
+    lines = []
+    for model in utility.models:
+        for measure, real in model.real.items():
+            made, chance = model.synthetic[measure], model.chance[measure]
+            lines.append(
+                (
+                    model.model,
+                    measure,
+                    _score(real),
+                    _score(made),
+                    f"{chance.mean:.3f}",
+                )
+            )
+    emit_figures(["model", "measure", "trained on true", "on synthetic", "chance"], lines)
+    if utility.limitations:
+        emit_rows("Models: know that", [("-", text) for text in utility.limitations])
+
+
+def _score(score: Spread) -> str:
+    """Mean and standard deviation; one repeat has none."""
+    spread = f" ± {score.std:.3f}" if score.repeats > 1 else ""
+    return f"{score.mean:.3f}{spread}"
+
+
+def show_membership(membership: Membership) -> None:
+    """Print what the attacks reach, beside what the promise allows."""
+    bound = "not known: no promise was found beside the table, and no --release given"
+    if membership.bound is not None:
+        bound = (
+            f"{membership.bound:.4f}: no attack on releases with this promise has a larger one "
+            "on average"
+        )
+    emit_rows(
+        "Membership attacks: advantage, 0 is a blind guess and 1 certain",
+        [
+            (
+                "rows",
+                f"{membership.members:,} of the true table, {membership.non_members:,} of the "
+                "control table",
+            ),
+            ("bound", bound),
+        ],
+    )
+    emit_figures(
+        ["attack", f"{membership.confidence:.0%} interval", "AUC", "advantage"],
+        [
+            (
+                score.attack,
+                f"{score.lower:+.3f} .. {score.upper:+.3f}",
+                f"{score.auc:.3f}",
+                f"{score.advantage:+.3f}",
+            )
+            for score in membership.scores
+        ],
+    )
+    if membership.limitations:
+        emit_rows("Attacks: know that", [("-", text) for text in membership.limitations])
+
 
 WORST_SHOWN = 10
 
@@ -127,7 +207,7 @@ def _rmse(evaluation: Evaluation) -> str:
 
 
 def _associations(association: Association, fates: Associations) -> None:
-    from adaptive_qs.evaluation.association import mean_and_largest
+    from adaptive_qs.evaluation.pairs import mean_and_largest
 
     if len(association.names) < 2:
         return
@@ -159,7 +239,7 @@ def _associations(association: Association, fates: Associations) -> None:
 
 
 def _ordered(evaluation: Evaluation) -> None:
-    from adaptive_qs.evaluation.verdict.columns import moved_means
+    from adaptive_qs.evaluation.verdict import moved_means
 
     worst = sorted(evaluation.ordered, key=lambda error: -error.range_max)[:WORST_SHOWN]
     if worst:

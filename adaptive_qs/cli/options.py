@@ -356,7 +356,7 @@ def query_spec(
         raise InputError("both --workload and --queries were given: the file names its families")
     from typing import get_args
 
-    from adaptive_qs.workload.family_spec import Family
+    from adaptive_qs.workload.families import Family
 
     if family not in get_args(Family):
         raise InputError(f"--queries is {family!r}: give one of {', '.join(get_args(Family))}")

@@ -1,4 +1,4 @@
-"""Results on stdout; progress, notes, warnings and errors on stderr."""
+"""Results on stdout; progress, notes, warnings and errors on stderr; tables of figures; signals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,52 @@ from contextlib import contextmanager, suppress
 from io import StringIO
 from typing import Any
 
-from adaptive_qs.cli.stopping import check
 from adaptive_qs.errors import AdaptiveQsError
-from adaptive_qs.progress import PhaseProgress
+from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.words import share as part_in_words
+
+# A signal that asks the command to stop, even where the exception it raised got lost.
+#
+# Python drops exceptions that reach it inside some callbacks of compiled code. So a request is also
+# remembered, and raised again at the next report of progress.
+
+_requests: list[int] = []
+
+
+class Stopped(BaseException):
+    """A signal asked the command to stop."""
+
+    def __init__(self, number: int) -> None:
+        """Remember the number of the signal."""
+        self.exit_code = 128 + number
+
+
+def request(number: int) -> None:
+    """Remember the signal and raise.
+
+    Raises:
+        Stopped: always.
+    """
+    _requests.append(number)
+    raise Stopped(number)
+
+
+def check() -> None:
+    """Raise again what was asked for.
+
+    Raises:
+        Stopped: a signal came since :func:`forget`.
+    """
+    if _requests:
+        raise Stopped(_requests[0])
+
+
+def forget() -> None:
+    """Begin a new command."""
+    _requests.clear()
+
+
+# Results on stdout; progress, notes, warnings and errors on stderr.
 
 Row = tuple[str, str]
 
@@ -180,3 +223,34 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
         emoji=False,
         width=None if terminal else PLAIN_WIDTH,
     )
+
+
+# Tables of figures on the terminal.
+
+
+def percent(share: float) -> str:
+    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
+    not."""
+    return part_in_words(share).replace("\u00a0", " ")
+
+
+def excess(part: float) -> str:
+    """How far something is above something else, to two digits; a factor where it is far."""
+    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
+
+
+def emit_figures(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with numbers aligned to the right; the first column holds names."""
+    words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]
+    widths = [max(len(row[k]) for row in (names, *rows)) for k in range(len(names))]
+
+    def aligned(row: Sequence[str]) -> list[str]:
+        return [
+            cell if word else cell.rjust(width) for cell, word, width in zip(row, words, widths)
+        ]
+
+    emit_columns(aligned(names), [aligned(row) for row in rows])
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("+-")[:1].isdigit()

@@ -1,27 +1,178 @@
-"""`synthesize DATA`: the main job."""
+"""`synthesize DATA`, what it says when it is done, and `sample RELEASE`."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.artefacts import (
+from adaptive_qs.cli.files import (
     beside,
     check_distinct,
     check_file,
     check_table,
     companions,
+    paid,
+    readable,
     write_stamped,
 )
-from adaptive_qs.cli.output import emit_json, emit_rows, note, progress_bars, warn
-from adaptive_qs.cli.receipt import paid
-from adaptive_qs.cli.standard_input import readable
-from adaptive_qs.cli.summary import Outcome
-from adaptive_qs.data.formulas import check_formulas
+from adaptive_qs.cli.ledger import closing_json, closing_lines
+from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.formulas import check_formulas
+
+if TYPE_CHECKING:
+    from adaptive_qs.release.release import Release
+    from adaptive_qs.run.session import Closing
+
+
+# What `synthesize` says when it is done, for people and for scripts.
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run.
+
+    Attributes:
+        data, schema: the files that went in.
+        out, bundle: the files that came out, where asked for.
+        release: what was released.
+        rows: rows of the synthetic table, or of the one that the release gives by default.
+        seconds: per phase.
+        closed: the run in its ledger, where there is one.
+    """
+
+    data: Path
+    schema: Path
+    out: Path | None
+    bundle: Path | None
+    release: Release
+    rows: int
+    seconds: Mapping[str, float]
+    closed: Closing | None
+
+    def json(self) -> dict[str, Any]:
+        """The fields that scripts rely on."""
+        manifest = self.release.manifest
+        return {
+            "rows": self.rows,
+            "rho": manifest.rho,
+            "rho_spent": manifest.rho_spent,
+            "epsilon": manifest.epsilon,
+            "delta": manifest.delta,
+            "unit": manifest.unit,
+            "neighbours": manifest.neighbours,
+            "rounds": len(self.release.rounds),
+            "seconds": {phase: round(spent, 3) for phase, spent in self.seconds.items()},
+            "peak_memory_mb": peak_memory_mb(),
+            "seed_insecure": self.release.insecure,
+            "out": None if self.out is None else str(self.out),
+            "release": None if self.bundle is None else str(self.bundle),
+            "ledger": closing_json(self.closed),
+            "alone": list(self.alone),
+        }
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Columns whose combinations were asked for and none was measured."""
+        from adaptive_qs.release.statement import alone_columns
+
+        return alone_columns(self.release)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is poor about the release and its table, told from what was released."""
+        doubts = self.release.doubts
+        return doubts if self.warning is None else (*doubts, self.warning)
+
+    @property
+    def warning(self) -> str | None:
+        """That columns are independent of all others; None where none is."""
+        if not self.alone:
+            return None
+        from adaptive_qs.loop.forecast import MEND
+
+        verb = "is" if len(self.alone) == 1 else "are"
+        return f"{self._share_alone()} {verb} independent of all others at this budget: {MEND}"
+
+    def lines(self) -> list[Row]:
+        """The same for a data steward, with the next command to try."""
+        manifest = self.release.manifest
+        rows: list[Row] = []
+        if self.release.insecure:
+            rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
+        if self.out is not None:
+            width = len(self.release.schema.columns)
+            size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
+            rows.append(("table", f"{self.out} ({size})"))
+        rows += [
+            ("release", str(self.bundle or "not kept (--release FILE would)")),
+            ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
+            ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {_share(manifest)} spent"),
+            *closing_lines(self.closed),
+            ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
+            ("measured", _measured(self.release)),
+            *self._alone_row(),
+            ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in self.seconds.items())),
+        ]
+        if (peak := peak_memory_mb()) is not None:
+            rows.append(("memory", f"{peak:,.0f} MB at most"))
+        piped = " < DATA" if "-" in self._next() else ""
+        words = shlex.join(["python", "-m", "adaptive_qs", *self._next()])
+        return [*rows, ("next", words + piped)]
+
+    def _alone_row(self) -> list[Row]:
+        alone = self.alone
+        if not alone:
+            return []
+        shown = f"{first_of(alone, 6)}: no combination measured"
+        return [("alone", f"{self._share_alone()}: {shown}")]
+
+    def _share_alone(self) -> str:
+        """Such as "2 of 15 columns"."""
+        return f"{len(self.alone):,} of {counted(len(self.release.schema.columns), 'column')}"
+
+    def _next(self) -> list[str]:
+        if self.out is None:
+            return ["sample", str(self.bundle), "--out", "table.csv"]
+        learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
+        schema = self.bundle if learnt and self.bundle is not None else self.schema
+        return ["evaluate", str(self.data), str(self.out), "--schema", str(schema)]
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def _share(manifest: Any) -> str:
+    share = manifest.rho_spent / manifest.rho
+    return "all" if share > 1 - 1e-6 else f"{share:.2%}"
+
+
+def _measured(release: Release) -> str:
+    """How much of the workload was measured as a whole, by the rule of the release's page."""
+    from adaptive_qs.release.page import is_measured
+
+    domain = release.workload.domain
+    inside = sum(is_measured(release.estimates, c, domain) for c in release.workload.cliques)
+    whole = counted(len(release.workload), "marginal")
+    return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
+
+
+# `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
 
@@ -82,19 +233,17 @@ def synthesize(
     spec = options.workload_spec(workload, ways)
     kind = check_formulas(formulas)
     check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger, anchor)])
-    from adaptive_qs.release.beside import of_interrupted_run
+    from adaptive_qs.release.sidecar import of_interrupted_run
 
     if out is not None:
         check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
     if release is not None:
         check_file(release, force or (resume and of_interrupted_run(release, ledger, max_memory)))
 
-    from adaptive_qs.clock import PhaseClock
-    from adaptive_qs.data.review import UNREVIEWED, is_unreviewed
-    from adaptive_qs.data.schema import Schema
+    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.synthesizer.job import Job
-    from adaptive_qs.synthesizer.pipeline import SPENT_IN_VAIN
+    from adaptive_qs.run.job import SPENT_IN_VAIN, Job
+    from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
 
     sampling_seed = chosen_seed(insecure_seed if seed is None else seed)
     described = Schema.load(schema, max_memory)
@@ -159,7 +308,7 @@ def synthesize(
 
 def demo_files() -> tuple[Path, Path]:
     """The shipped table and its schema, relative to the working folder where they lie below it."""
-    from adaptive_qs.data.sample import sample_dataset
+    from adaptive_qs.table.files import sample_dataset
 
     sample, here = sample_dataset(), Path.cwd()
     data, schema = (
@@ -167,3 +316,68 @@ def demo_files() -> tuple[Path, Path]:
         for path in (sample.data, sample.schema)
     )
     return data, schema
+
+
+# `sample RELEASE`: another table, free of charge.
+
+
+def sample(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
+    out: options.RequiredOut,
+    rows: options.Rows = None,
+    seed: options.Seed = None,
+    formulas: options.FormulasKind = "escape-learnt",
+    force: options.Force = False,
+    as_json: options.Json = False,
+    max_memory: options.MaxMemory = None,
+    workers: options.Workers = None,
+) -> None:
+    """Sample another table from a release, free of charge.
+
+    The noise was drawn when the release was made: sampling spends no budget.
+    """
+    kind = check_formulas(formulas)
+    check_distinct(beside(out), [release])
+    check_table(out, force)
+
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.release.release import Release, check_rows, chosen_seed
+    from adaptive_qs.run.limits import check_sample_rows
+    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
+
+    if rows is not None:
+        check_rows(rows)
+    seed = chosen_seed(seed)
+    threads = plan_workers(workers)
+    loaded = Release.load(release, max_memory)
+    count = loaded.num_rows if rows is None else rows
+    check_sample_rows(count, len(loaded.schema.columns), max_memory)
+    if loaded.insecure:
+        warn(f"{release}: {loaded.manifest.stamp}")
+    if is_unreviewed(loaded.schema):
+        warn(f"{release}: {UNREVIEWED}")
+    if rows is None and not loaded.counted:
+        for doubt in loaded.doubts:
+            warn(doubt)
+    with progress_bars() as bars:
+        clock = PhaseClock(bars)
+        clock.start("fit")
+        table = loaded.sample_table(rows, seed, threads, clock)
+        clock.start("write")
+        write_stamped(table, out, loaded, seed, kind)
+    seconds = {phase: round(spent, 3) for phase, spent in clock.stop().items()}
+    if as_json:
+        content = {
+            "rows": count,
+            "seconds": seconds,
+            "peak_memory_mb": peak_memory_mb(),
+            "seed_insecure": loaded.insecure,
+        }
+        emit_json(content)
+        return
+    lines = [
+        ("table", f"{out} ({count:,} rows, {table.num_columns} columns)"),
+        ("privacy", "no budget spent: everything comes from the release"),
+        ("seconds", f"{seconds['total']:.1f}"),
+    ]
+    emit_rows("Done.", lines)

@@ -1,44 +1,141 @@
-"""Everything that is known of a synthetic table, in one value."""
+"""Comparing a synthetic table with the true one: everything that is known, in one value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from os.path import exists  # Path.exists raises where a name is too long
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+import numpy as np
+from pydantic import ValidationError
+
+from adaptive_qs.arguments import natural_number
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.association import Association, association_of
-from adaptive_qs.evaluation.attack.game import Membership, Promise
-from adaptive_qs.evaluation.contingency import JointCodes
-from adaptive_qs.evaluation.distances import marginal_distances
-from adaptive_qs.evaluation.found_rules import found_rules
-from adaptive_qs.evaluation.limits import limitations_of
 from adaptive_qs.evaluation.marginals import (
+    OrderedError,
     TotalVariation,
     WorkloadDistance,
     check_domain,
     drawn_cliques,
+    marginal_distances,
+    ordered_errors,
     total_variation,
     workload_distance,
 )
-from adaptive_qs.evaluation.ordered import OrderedError, ordered_errors
-from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.pairs import count_pairs
-from adaptive_qs.evaluation.query_error import check_queries, query_error
-from adaptive_qs.evaluation.query_parts import QueryError
-from adaptive_qs.evaluation.rows import RowChecks, row_checks
-from adaptive_qs.evaluation.rules import Rule, RuleCheck, check_rules, parse_rule
-from adaptive_qs.evaluation.unseen import UnseenPairs, unseen_pairs
-from adaptive_qs.evaluation.utility.scores import Utility
-from adaptive_qs.evaluation.utility.settings import UtilitySettings
-from adaptive_qs.progress import PhaseProgress, StepProgress
-from adaptive_qs.workload.query_workload import QueryWorkload
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.evaluation.pairs import (
+    Association,
+    PairCounts,
+    UnseenPairs,
+    association_of,
+    count_pairs,
+    mean_and_largest,
+    unseen_pairs,
+)
+from adaptive_qs.evaluation.queries import (
+    ComparedSource,
+    QueryError,
+    check_queries,
+    query_error,
+    resolve_compared,
+)
+from adaptive_qs.evaluation.results import Membership, Promise, Utility, UtilitySettings
+from adaptive_qs.evaluation.rules import (
+    RowChecks,
+    Rule,
+    RuleCheck,
+    check_rules,
+    found_rules,
+    parse_rule,
+    row_checks,
+)
+from adaptive_qs.evaluation.tables import OWNER_ONLY, JointCodes, TablePair, read_compared
+from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.sidecar import manifest_path, read_beside
+from adaptive_qs.release.statement import Manifest, Statement
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import QueryWorkload, Workload
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.attack.overlap import Overlap
+    from adaptive_qs.evaluation.tables import Overlap
+
+
+# What a reader of the measures has to know.
+
+FEW_ROWS = 1_000
+"""Tables of fewer rows differ much by chance."""
+CROWDED = 0.2
+"""Occupied cells, as a part of the rows, from which the correction of mutual information for bias
+falls short: independent columns then show one."""
+UNEQUAL = 2.0
+"""Ratio of the numbers of rows from which differences of association are hard to compare."""
+
+
+def limitations_of(
+    counts: PairCounts, variation: Iterable[TotalVariation], checks: RowChecks
+) -> tuple[str, ...]:
+    """What was left out of the measures, and what makes them uncertain, in public words."""
+    limitations = []
+    if checks.same:
+        limitations.append(
+            "the synthetic rows are the true rows, each as often: the true table was compared with "
+            "itself, or with a copy"
+        )
+    for part in variation:
+        if part.compared < part.marginals:
+            limitations.append(
+                f"total variation of {part.ways}-way marginals: {part.compared:,} of "
+                f"{part.marginals:,} compared, drawn evenly; the worst one may be another"
+            )
+    for table, margins in zip(("true", "synthetic"), counts.margins):
+        names = [
+            attribute.name
+            for attribute, margin in zip(counts.joint.pair.domain.attributes, margins)
+            if np.count_nonzero(margin) == 1
+        ]
+        if names:
+            limitations.append(
+                f"one value only in the {table} table, so associated with nothing: "
+                + ", ".join(names)
+            )
+    rows = (counts.joint.pair.true.num_rows, counts.joint.pair.synthetic.num_rows)
+    if crowded := _crowded(counts, rows):
+        (i, j), number = crowded
+        columns = counts.joint.pair.domain.names
+        limitations.append(
+            f"mutual information may be too large for {number:,} of {len(counts.sums[0]):,} pairs, "
+            f"{columns[i]} x {columns[j]} most: a table has fewer than {1 / CROWDED:g} rows for "
+            "each occupied cell, so that even independent columns show some; look at Cramér's V"
+        )
+    if min(rows) < FEW_ROWS:
+        limitations.append(
+            f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
+        )
+    if max(rows) > UNEQUAL * min(rows):
+        limitations.append(
+            "one table has more than twice the rows of the other: compare associations, repeated "
+            "rows and maxima with care"
+        )
+    return tuple(limitations)
+
+
+def _crowded(counts: PairCounts, rows: tuple[int, int]) -> tuple[Clique, int] | None:
+    """The pair with most occupied cells for its rows, and how many have too many; None if none."""
+    shares = {
+        pair: max(sums[pair].occupied / number for sums, number in zip(counts.sums, rows))
+        for pair in counts.sums[0]
+    }
+    number = sum(share > CROWDED for share in shares.values())
+    return (max(shares, key=lambda pair: shares[pair]), number) if number else None
+
+
+# Everything that is known of a synthetic table, in one value.
 
 MOST_WAYS = 3
 """Total variation is told of all marginals of 1 to so many attributes."""
@@ -181,7 +278,7 @@ def _utility(
     progress: StepProgress | None,
 ) -> tuple[Utility | None, list[str]]:
     """The models' scores, or why there are none for a target that nobody named."""
-    from adaptive_qs.evaluation.utility.measure import measure_utility  # slow to import
+    from adaptive_qs.evaluation.models import measure_utility  # slow to import
 
     try:
         found = measure_utility(
@@ -203,7 +300,7 @@ def _membership(
     workers: int,
     progress: StepProgress | None,
 ) -> Membership:
-    from adaptive_qs.evaluation.attack.measure import measure_membership  # slow to import
+    from adaptive_qs.evaluation.attack import measure_membership  # slow to import
 
     return measure_membership(
         pair.true, pair.synthetic, control, promise, seed, workers, progress, overlap=overlap
@@ -211,7 +308,7 @@ def _membership(
 
 
 def _overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    from adaptive_qs.evaluation.attack.overlap import check_control  # slow to import
+    from adaptive_qs.evaluation.tables import check_control  # slow to import
 
     return check_control(true, control, seed)
 
@@ -220,3 +317,264 @@ def _steps(progress: PhaseProgress | None, phase: str) -> StepProgress | None:
     if progress is None:
         return None
     return lambda done, total: progress(phase, done, total)
+
+
+# An evaluation as plain JSON values, under fixed names.
+
+
+def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str, Any]:
+    """Everything but the rows; numbers that are not finite are null.
+
+    Args:
+        evaluation: of the tables.
+        verdict: on it, in a few sentences.
+    """
+    distance, asked = evaluation.workload, evaluation.queries
+    content = {
+        "notice": OWNER_ONLY,
+        "verdict": list(verdict),
+        "rows_compared": {
+            "true": evaluation.pair.true.num_rows,
+            "synthetic": evaluation.pair.synthetic.num_rows,
+        },
+        "workload_error": {
+            "mean_l1": distance.mean_l1,
+            "max_l1": distance.max_l1,
+            "rmse": distance.rmse if asked is None else asked.rmse,
+            "rmse_of": "cells" if asked is None else "queries",
+            "queries": sum(c.cells for c in distance.per_clique)
+            if asked is None
+            else asked.queries,
+        },
+        "query_parts": [] if asked is None else [asdict(part) for part in asked.parts],
+        "per_clique": [asdict(clique) for clique in distance.per_clique],
+        "total_variation": [asdict(part) for part in evaluation.total_variation],
+        "association": _association(evaluation.association),
+        "ordered": [asdict(error) for error in evaluation.ordered],
+        "rows": asdict(evaluation.rows),
+        "rules": [asdict(check) for check in evaluation.rules],
+        "unseen": None if evaluation.unseen is None else asdict(evaluation.unseen),
+        "utility": None if evaluation.utility is None else asdict(evaluation.utility),
+        "membership": None if evaluation.membership is None else asdict(evaluation.membership),
+        "limitations": list(evaluation.limitations),
+    }
+    plain: dict[str, Any] = _finite(content)
+    return plain
+
+
+def _association(association: Association) -> dict[str, Any]:
+    content: dict[str, Any] = {"names": list(association.names)}
+    for name, matrices, difference in (
+        ("cramers_v", association.cramers_v, association.cramers_v_difference),
+        (
+            "mutual_information",
+            association.mutual_information,
+            association.mutual_information_difference,
+        ),
+    ):
+        mean, largest = mean_and_largest(difference)
+        content[name] = {
+            "mean_difference": mean,
+            "max_difference": largest,
+            "true": matrices[0].tolist(),
+            "synthetic": matrices[1].tolist(),
+        }
+    return content
+
+
+def _finite(value: Any) -> Any:
+    """Tuples as lists, and NaN and infinities as None, which JSON has no numbers for."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+# What the release of a synthetic table promised, where that can be found.
+
+
+@dataclass(frozen=True, eq=False)
+class Promised:
+    """What was found.
+
+    Attributes:
+        release: the bundle, or the statement that lay beside the table; None where there is none.
+        promise: that it makes; None where it is not known, or nothing is promised.
+        limitation: why there is no promise, for the reader.
+    """
+
+    release: Bundle | Statement | None
+    promise: Promise | None
+    limitation: str | None
+
+    @property
+    def statement(self) -> Statement | None:
+        """The statement of the release, where it is known."""
+        return self.release.manifest if isinstance(self.release, Bundle) else self.release
+
+
+def find_promise(
+    release: str | Path | Bundle | None,
+    synthetic: str | Path | None,
+    schema: Schema,
+    max_memory: int | str | None = None,
+) -> Promised:
+    """The promise of a release bundle, or else of the statement beside the synthetic table.
+
+    The promise is that of what was spent, which may be less than the budget. Where part of δ was
+    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given. A release that
+    was made with another schema is not taken for that of the table, and nothing is said of one
+    whose schema was taken from the data: its promise does not cover what that tells.
+
+    Args:
+        release: the bundle or its path, if one was named.
+        synthetic: path of the table; None where it is no file.
+        schema: of it, as it is compared.
+        max_memory: ceiling of the process's memory while it is read.
+
+    Raises:
+        InputError: the bundle cannot be read, or was made with another schema.
+        ResourceExceeded: reading it would take more memory.
+    """
+    if release is not None:
+        bundle = release if isinstance(release, Bundle) else Bundle.load(release, max_memory)
+        label = "the release" if isinstance(release, Bundle) else str(release)
+        if bundle.manifest.schema_fingerprint != schema.fingerprint:
+            raise InputError(
+                f"{label}: was made with another schema: name the release that the synthetic "
+                "table comes from, and give it as --schema, too"
+            )
+        name = label if isinstance(release, Bundle) else Path(release).name
+        return _promised(bundle, bundle.manifest, name)
+    beside = None if synthetic is None else manifest_path(synthetic)
+    if beside is None or not exists(beside):
+        return Promised(
+            None,
+            None,
+            "the privacy promise is not known: no --release was given, and no statement lies "
+            "beside the synthetic table",
+        )
+    try:
+        content = read_beside(beside, max_memory)
+        known = {key: value for key, value in content.items() if key in Manifest.model_fields}
+        statement = Manifest.model_validate(known)
+    except (InputError, AttributeError, ValidationError):
+        return Promised(
+            None,
+            None,
+            f"the privacy promise is not known: {beside.name} is damaged, or of another version",
+        )
+    if statement.schema_fingerprint != schema.fingerprint:
+        return Promised(
+            None,
+            None,
+            f"the privacy promise is not known: {beside.name} is of a release with another schema",
+        )
+    return _promised(statement, statement, beside.name)
+
+
+def _promised(release: Bundle | Statement, statement: Statement, source: str) -> Promised:
+    if statement.insecure:
+        limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
+        return Promised(release, None, limitation)
+    if statement.drafted:
+        limitation = (
+            f"no bound: {source} says that the schema was taken from the data, and the privacy "
+            "promise does not cover what it tells"
+        )
+        return Promised(release, None, limitation)
+    rho = None if statement.delta_spent else statement.rho_spent
+    promise = Promise(rho, statement.epsilon, statement.delta, source)
+    return Promised(release, promise, None)
+
+
+# Comparing a synthetic table with the true one, for callers of Python.
+
+
+def evaluate(
+    true: Any,
+    synthetic: Any,
+    schema: Any = None,
+    workload: ComparedSource = None,
+    *,
+    rules: str | Rule | Iterable[str | Rule] = (),
+    target: str | None = None,
+    models: bool = False,
+    repeats: int = 5,
+    control: Any = None,
+    release: str | Path | Bundle | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: PhaseProgress | None = None,
+) -> Evaluation:
+    """Compare a synthetic table with the true one; the result is for the owner only.
+
+    It is computed from private rows without noise: it spends no budget because it is not to be
+    published.
+
+    Args:
+        true: the private table: a pandas, polars or pyarrow table, the path of a CSV or Parquet
+            file, or a :class:`CodedTable`.
+        synthetic: the table that stands for it, likewise.
+        schema: of both: a :class:`Schema`, the path of a schema file or release bundle, or parsed
+            JSON; by default that of ``release``. Coded tables need none.
+        workload: what matters: a number of ways, several numbers, a workload file or its parsed
+            content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
+            marginals.
+        rules: that the owner knows to hold, such as "start <= end".
+        target: the column that models learn to predict.
+        models: train models although there is no ``target``: the program proposes one.
+        repeats: splits that models are trained and tested on.
+        control: rows of the same population that the synthetic table was not made from, for the
+            membership attack, given as the tables are.
+        release: the release behind the synthetic table, or its path, for the bound beside the
+            attack; by default the statement beside the file of a synthetic table.
+        seed: of splits, models and attacks; it protects nothing.
+        workers: threads, by default one for every core; results do not depend on it.
+        progress: called with a phase, steps done and steps in all.
+
+    Raises:
+        InputError: a parameter, the schema, the workload, a rule or a table is wrong, or the
+            release was made with another schema.
+        ResourceExceeded: queries on a set of attributes take too much memory.
+    """
+    threads = plan_workers(workers)
+    settings = None
+    if models or target is not None:
+        settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
+    if not (release is None or isinstance(release, str | Path | Bundle)):
+        raise InputError("release is no release: give a path, or release_ of a synthesizer")
+    if schema is None:
+        schema = release.schema if isinstance(release, Bundle) else release
+    described = resolve_schema(schema, true)
+    marginals, queries = resolve_compared(workload, described.domain())
+    promised = find_promise(
+        release, synthetic if isinstance(synthetic, str | Path) else None, described
+    )
+    checked = _rules(rules, described)
+    pair = TablePair.of(true, synthetic, described, progress)
+    result = compare(
+        pair,
+        described,
+        marginals,
+        checked,
+        workers=threads,
+        progress=progress,
+        utility=settings,
+        control=None if control is None else read_compared(control, described, "control", progress),
+        promise=promised.promise,
+        seed=natural_number("seed", seed),
+        queries=queries,
+    )
+    if control is None or promised.limitation is None:
+        return result
+    return replace(result, limitations=(*result.limitations, promised.limitation))
+
+
+def _rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
+    """The rules, checked before a table is read."""
+    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
+    return [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]

@@ -1,17 +1,363 @@
-"""Rules between columns: declared by the owner, or found to hold in the true table."""
+"""Whole rows: copies of true ones, and rules between columns, declared or found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import singledispatch
+from typing import Any, Literal, NamedTuple
 
-from adaptive_qs.data.schema import Schema
+import numpy as np
+from numpy.typing import NDArray
+
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.comparison import OPERATORS, Comparison
-from adaptive_qs.evaluation.contingency import JointCodes
-from adaptive_qs.evaluation.determination import Determination
-from adaptive_qs.evaluation.value_order import has_order, kind_of
+from adaptive_qs.evaluation.pairs import PairCounts
+from adaptive_qs.evaluation.tables import JointCodes
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
+from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.encode import starts_of
+from adaptive_qs.table.schema import Schema
+
+# Checks of whole rows: how many synthetic rows are rows of the true table.
+
+
+@dataclass(frozen=True)
+class RowChecks:
+    """Whole rows, in codes of the schema, in shares of the synthetic rows; owner only.
+
+    Matches are no measure of privacy: a table of few combinations repeats true rows by chance,
+    and must.
+
+    Attributes:
+        exact_matches: synthetic rows that occur in the true table.
+        expected_if_independent: the same for rows whose columns are drawn independently from the
+            true columns.
+        expected_if_redrawn: the same for one half of the true table in the other half, as the
+            exact mean over all ways to halve it. A redraw meets twice as many true rows, so it
+            would match more often: about as often as ``true_repeated``.
+        unique_matches: synthetic rows that equal a true row that occurs there once.
+        repeated: synthetic rows that occur more than once among them.
+        true_repeated: true rows that occur more than once among them, in shares of the true rows.
+        same: whether the synthetic rows are the true rows, each as often, in whatever order.
+    """
+
+    exact_matches: float
+    expected_if_independent: float
+    expected_if_redrawn: float
+    unique_matches: float
+    repeated: float
+    true_repeated: float
+    same: bool = False
+
+
+def row_checks(joint: JointCodes) -> RowChecks:
+    """Compare whole rows, in memory linear in their number."""
+    domain = joint.pair.domain
+    ranks, distinct = joint.ranks(tuple(range(len(domain))))
+    true = np.bincount(ranks[: joint.true_rows], minlength=distinct)
+    synthetic = np.bincount(ranks[joint.true_rows :], minlength=distinct)
+    made = len(ranks) - joint.true_rows
+    first_rows = np.unique(ranks[: joint.true_rows], return_index=True)[1]
+    return RowChecks(
+        float(synthetic[true > 0].sum() / made),
+        _independent(joint.codes[:, : joint.true_rows], first_rows),
+        _halves(true[true > 0]),
+        float(synthetic[true == 1].sum() / made),
+        float(synthetic[synthetic > 1].sum() / made),
+        float(true[true > 1].sum() / joint.true_rows),
+        np.array_equal(true, synthetic),
+    )
+
+
+def _independent(codes: NDArray[np.unsignedinteger], first_rows: NDArray[np.intp]) -> float:
+    """Chance that independent columns make a true row: Σ over distinct rows of Π of shares."""
+    chance = np.ones(len(first_rows))
+    for column in codes:
+        chance *= (np.bincount(column) / len(column))[column[first_rows]]
+    return min(1.0, float(chance.sum()))
+
+
+def _halves(repeats: NDArray[np.int64]) -> float:
+    """Chance that a row in one half of the table has an equal one in the other, over all halvings.
+
+    Of N rows, a half takes H = ⌊N/2⌋. A row in it with m − 1 equals has none in the other half
+    with probability Π_{t=0}^{m−2} (H − 1 − t)/(N − 1 − t).
+
+    Args:
+        repeats: how often every distinct row occurs.
+    """
+    rows = int(repeats.sum())
+    half = rows // 2
+    if not half:
+        return 0.0
+    times, rows_of = np.unique(repeats, return_counts=True)
+    taken = np.arange(min(int(times.max()) - 1, half))  # from half - 1 on, nothing is left
+    none = np.cumprod(np.concatenate([[1.0], (half - 1 - taken) / (rows - 1 - taken)]))
+    chance = none[np.minimum(times - 1, len(none) - 1)]
+    return float(((1 - chance) * times * rows_of).sum() / rows)
+
+
+# Rules by which columns determine another, such as "city determines country".
+
+
+@dataclass(frozen=True)
+class Determination:
+    """A functional dependency, as the true table shows it.
+
+    Every combination of the determining values stands for the value that it has in most true rows
+    (the first code of several as frequent); where the rule holds, it has no other. A row breaks
+    the rule where it has a combination that occurs in the true table and another value than that.
+    So the share of broken true rows is the error g3 of Kivinen and Mannila (1995), the rows that
+    would have to go. Combinations that no true row has cannot be judged, and break nothing.
+    Missing and unknown are values like any other here.
+
+    Attributes:
+        lefts: positions of the determining columns.
+        right: position of the determined one.
+        names: of all of them, the determined one last.
+    """
+
+    lefts: tuple[int, ...]
+    right: int
+    names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Such as "city determines country"."""
+        verb = "determines" if len(self.lefts) == 1 else "determine"
+        return f"{', '.join(self.names[:-1])} {verb} {self.names[-1]}"
+
+    def shares(self, joint: JointCodes) -> tuple[float, float, float]:
+        """Rows that break it: of the true table, of the synthetic, and of the true table were the
+        determined column independent of the others."""
+        combinations, _ = joint.ranks(self.lefts)
+        values, bound = joint.ranks((self.right,))
+        true = slice(None, joint.true_rows)
+        cells, counts = np.unique(combinations[true] * bound + values[true], return_counts=True)
+        of_cell, value = np.divmod(cells, bound)
+        order = np.lexsort((value, -counts, of_cell))
+        seen, first = np.unique(of_cell[order], return_index=True)
+        expected = np.full(int(combinations.max()) + 1, -1, dtype=np.int64)
+        expected[seen] = value[order][first]
+        broken = (expected[combinations] >= 0) & (expected[combinations] != values)
+        share = np.bincount(values[true], minlength=bound) / joint.true_rows
+        independent = 1 - float(share[expected[combinations[true]]].mean())
+        return (
+            float(broken[true].mean()),
+            float(broken[joint.true_rows :].mean()),
+            max(0.0, independent),
+        )
+
+
+# The values behind the codes of a column, so that two columns can be compared.
+
+DAY = 86_400
+
+
+class Values(NamedTuple):
+    """What is known of the values of some rows.
+
+    Attributes:
+        low: the smallest that each may have.
+        high: the largest.
+        known: False where the value is missing or unknown.
+    """
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+    known: NDArray[np.bool_]
+
+
+def kind_of(column: ColumnBase) -> Hashable:
+    """Columns of the same kind hold values that can be compared; None where none can."""
+    if isinstance(column, IntegerColumn | NumericColumn) or _lists_integers(column):
+        return "numbers"
+    if isinstance(column, MomentColumn):
+        return "moments"
+    if isinstance(column, CategoricalColumn):
+        return column.values
+    return "booleans" if isinstance(column, BooleanColumn) else None
+
+
+def scale_of(column: ColumnBase) -> Hashable:
+    """Columns on the same scale give the same value the same code; None where there is no order."""
+    match column:
+        case IntegerColumn():
+            return "integer", column.min, column.max, column.starts
+        case NumericColumn():
+            return "numeric", column.bin_edges
+        case MomentColumn():
+            return "moment", column.min, column.max, column.granularity
+        case CategoricalColumn(ordered=True):
+            return "categorical", column.values
+    return None
+
+
+def has_order(column: ColumnBase) -> bool:
+    """Whether one value of the column can be smaller than another."""
+    ordered: bool = getattr(column, "ordered", False)
+    return ordered or _lists_integers(column)
+
+
+def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = False) -> Values:
+    """The values that codes stand for.
+
+    Numbers are themselves, dates and times seconds since 1970, and labels and booleans their place
+    in the list.
+
+    Args:
+        column: as declared.
+        codes: of some rows.
+        by_day: tell dates in whole days.
+    """
+    known = codes < column.num_values
+    if column.catch_all_code is not None:
+        known &= codes != column.catch_all_code
+    inside = np.where(known, codes, 0).astype(np.int64)
+    low, high = _ends(column, inside)
+    if by_day:
+        low, high = low // DAY, high // DAY
+    return Values(low, high, known)
+
+
+def by_day(first: ColumnBase, second: ColumnBase) -> bool:
+    """Whether both hold whole days, so that one day is a value and no span of time."""
+    return isinstance(first, DateColumn) and isinstance(second, DateColumn)
+
+
+def _lists_integers(column: ColumnBase) -> bool:
+    return isinstance(column, CategoricalColumn) and type(column.values[0]) is int
+
+
+@singledispatch
+def _ends(column: ColumnBase, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Smallest and largest value of every code; by default its place."""
+    return codes, codes
+
+
+@_ends.register
+def _(column: CategoricalColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    if not _lists_integers(column):
+        return codes, codes
+    values = np.array(column.values, dtype=np.int64)[codes]
+    return values, values
+
+
+@_ends.register
+def _(column: IntegerColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    if column.starts is None:
+        return codes + column.min, codes + column.min
+    starts = np.array(column.starts, dtype=np.int64)
+    return starts[codes], np.append(starts[1:] - 1, column.max)[codes]
+
+
+@_ends.register
+def _(column: NumericColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    edges = np.array(column.bin_edges)
+    if column.grid is not None and column.decimals is not None:
+        first, last = np.array(column.grid)
+        return first[codes] / 10**column.decimals, last[codes] / 10**column.decimals
+    return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
+
+
+@_ends.register
+def _(column: MomentColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    periods = codes + column.period(column.min)
+    first, last = column.span
+    low = np.maximum(starts_of(periods, column.granularity), first)
+    return low, np.minimum(starts_of(periods + 1, column.granularity) - 1, last)
+
+
+# Rules that compare two columns, such as "start <= end".
+
+OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
+_SWAPPED = {">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of two columns of the same kind.
+
+    The codes of the tables tell the bin of a value, not the value. So a row breaks the rule where
+    no two values of its two bins keep it, and rows within one bin that might keep it count as
+    keeping it. Rows with a missing or unknown value break no comparison.
+
+    Attributes:
+        left, right: positions of the columns.
+        operator: one of ``OPERATORS``.
+        columns: how the two are declared.
+    """
+
+    left: int
+    right: int
+    operator: str
+    columns: tuple[ColumnBase, ColumnBase]
+
+    @property
+    def text(self) -> str:
+        """Such as "start <= end"."""
+        return f"{self.columns[0].name} {self.operator} {self.columns[1].name}"
+
+    def shares(self, joint: JointCodes) -> tuple[float, float, float]:
+        """Rows that break it: of the true table, of the synthetic, and of independent columns."""
+        true, synthetic = joint.pair.true, joint.pair.synthetic
+        broken = (
+            float(np.mean(self._broken(*self._values(t.columns[self.left], t.columns[self.right]))))
+            for t in (true, synthetic)
+        )
+        seen = (np.unique(true.columns[i], return_counts=True) for i in (self.left, self.right))
+        (a_codes, a_counts), (b_codes, b_counts) = seen
+        a, b = self._values(a_codes, b_codes)
+        parts = a_counts / true.num_rows, b_counts / true.num_rows
+        return (*broken, self._expected(a, parts[0], b, parts[1]))  # type: ignore[return-value]
+
+    def _values(self, left: NDArray, right: NDArray) -> tuple[Values, Values]:
+        days = by_day(*self.columns)
+        return values_of(self.columns[0], left, days), values_of(self.columns[1], right, days)
+
+    def _broken(self, a: Values, b: Values) -> NDArray[np.bool_]:
+        if self.operator in _SWAPPED:
+            a, b = b, a
+        match _SWAPPED.get(self.operator, self.operator):
+            case "<=":
+                broken = a.low > b.high
+            case "<":
+                broken = a.low >= b.high
+            case "==":
+                broken = (a.low > b.high) | (b.low > a.high)
+            case _:
+                broken = (a.low == a.high) & (b.low == b.high) & (a.low == b.low)
+        return broken & a.known & b.known
+
+    def _expected(self, a: Values, of_a: NDArray, b: Values, of_b: NDArray) -> float:
+        """Chance that independent draws break it, from the shares of the codes that occur."""
+        of_a, of_b = of_a * a.known, of_b * b.known
+        if self.operator in _SWAPPED:
+            a, b, of_a, of_b = b, a, of_b, of_a
+        match _SWAPPED.get(self.operator, self.operator):
+            case "<=":
+                return _chance(a.low, of_a, b.high, of_b, "left")
+            case "<":
+                return _chance(a.low, of_a, b.high, of_b, "right")
+            case "==":
+                above = _chance(a.low, of_a, b.high, of_b, "left")
+                return above + _chance(b.low, of_b, a.high, of_a, "left")
+        points_a, points_b = of_a * (a.low == a.high), of_b * (b.low == b.high)
+        up_to = _chance(a.low, points_a, b.low, points_b, "right")
+        return up_to - _chance(a.low, points_a, b.low, points_b, "left")
+
+
+def _chance(x: NDArray, of_x: NDArray, y: NDArray, of_y: NDArray, side: Any) -> float:
+    """P(x > y) of independent draws, or P(x >= y) for the side "right"."""
+    order = np.argsort(y, kind="stable")
+    below = np.concatenate([[0.0], np.cumsum(of_y[order])])
+    return float((of_x * below[np.searchsorted(y[order], x, side)]).sum())
+
+
+# Rules between columns: declared by the owner, or found to hold in the true table.
 
 Rule = Comparison | Determination
 VERBS = (" determines ", " determine ")
@@ -122,3 +468,105 @@ def _check_kinds(text: str, rule: Comparison) -> None:
                 f'rule {text!r}: {column.name!r} has no order: declare "ordered": true, or use == '
                 "or !="
             )
+
+
+# Rules that hold in every true row, and would not if the columns were independent.
+
+MOST_FOUND = 20
+"""Rules that are told, the least likely to hold by chance first."""
+MOST_TRIED = 3 * MOST_FOUND
+"""Dependencies and comparisons, each, that are looked at closely."""
+LEAST_BROKEN = 0.01
+"""Part of the rows that would break a rule worth telling if the columns were independent."""
+LEAST_CHANCES = 25.0
+"""True rows that would break it. With so many expected, none breaks it with probability about
+e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
+GLANCE = 2_000
+"""Rows that rule most comparisons out."""
+
+
+def found_rules(
+    counts: PairCounts, schema: Schema, declared: Collection[str] = ()
+) -> tuple[RuleCheck, ...]:
+    """Dependencies between two columns, and comparisons of two columns on the same scale.
+
+    Args:
+        counts: of all pairs of columns.
+        schema: of both tables.
+        declared: texts of rules that need not be found.
+    """
+    joint = counts.joint
+    rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
+    checks = check_rules(joint, (r for r in rules if r.text not in declared), "found")
+    telling = [check for check in checks if check.expected_if_independent >= LEAST_BROKEN]
+    return tuple(sorted(telling, key=lambda c: -c.expected_if_independent)[:MOST_FOUND])
+
+
+def _dependencies(counts: PairCounts) -> list[Determination]:
+    """Pairs with as many occupied cells as the determining column has values.
+
+    The first row of every determining value cannot break the rule; of the others, the part
+    1 − Σ p_c² would, if the columns were independent. A column in which nearly every value is
+    unique thus determines nothing that is worth telling.
+    """
+    rows, names = counts.joint.true_rows, counts.joint.pair.domain.names
+    values = [np.count_nonzero(margin) for margin in counts.margins[0]]
+    spread = [1 - float(np.square(margin / rows).sum()) for margin in counts.margins[0]]
+    found = []
+    for pair, sums in counts.sums[0].items():
+        for left, right in (pair, pair[::-1]):
+            chances = (rows - values[left]) * spread[right]
+            if sums.occupied == values[left] and chances >= LEAST_CHANCES:
+                found.append((chances, left, right))
+    best = sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]
+    return [Determination((i,), j, (names[i], names[j])) for _, i, j in best]
+
+
+def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
+    """Comparisons that hold, of each two columns the strictest one."""
+    if joint.true_rows < LEAST_CHANCES:
+        return []
+    scales: dict[Hashable, list[int]] = defaultdict(list)
+    for i, column in enumerate(schema.columns):
+        if (scale := scale_of(column)) is not None:
+            scales[scale].append(i)
+    found = []
+    for members in scales.values():
+        for i, j in _undecided(joint, schema, members):
+            found += list(_strictest(joint, schema, i, j))
+    found.sort(key=lambda entry: -entry[0])
+    return [rule for _, rule in found[:MOST_TRIED]]
+
+
+def _undecided(joint: JointCodes, schema: Schema, members: list[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of columns of one scale whose first rows do not contradict all comparisons."""
+    rows = slice(0, GLANCE)
+    codes = np.stack([joint.pair.true.columns[i][rows] for i in members])
+    known = codes < np.array([schema.columns[i].num_values for i in members])[:, None]
+    for k, i in enumerate(members[:-1], start=1):
+        told = known[k - 1] & known[k:]
+        above = (codes[k - 1] > codes[k:]) & told
+        below = (codes[k - 1] < codes[k:]) & told
+        for n in np.flatnonzero(~(above.any(axis=1) & below.any(axis=1))):
+            yield i, members[k + int(n)]
+
+
+def _strictest(
+    joint: JointCodes, schema: Schema, i: int, j: int
+) -> Iterator[tuple[float, Comparison]]:
+    """On one scale, codes are ordered as values are, and only missing ones come after them."""
+    first, second = schema.columns[i], schema.columns[j]
+    a, b = joint.pair.true.columns[i], joint.pair.true.columns[j]
+    known = (a < first.num_values) & (b < second.num_values)
+    x, y = a[known], b[known]
+    above, below = bool((x > y).any()), bool((x < y).any())
+    if above and below:
+        return
+    loose, strict = (">=", ">") if above else ("<=", "<")
+    operators = [strict, loose] if not (x == y).any() else [loose] if above or below else ["=="]
+    for operator in operators:
+        rule = Comparison(i, j, operator, (first, second))
+        broken, _, expected = rule.shares(joint)
+        if not broken and expected >= max(LEAST_BROKEN, LEAST_CHANCES / joint.true_rows):
+            yield expected, rule
+            return

@@ -1,19 +1,22 @@
-"""A ledger as its owner sees it: a total that is set once, and runs that share it.
-
-Proof: docs/proofs.md, section 9.
-"""
+"""A ledger as its owner sees it: a total that is set once, and runs that share it."""
 
 from __future__ import annotations
 
+import json
+import math
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
-from adaptive_qs.errors import LedgerError
-from adaptive_qs.faults import RESERVED, reach
-from adaptive_qs.ledger.chain import START, Row
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError
 from adaptive_qs.ledger.entries import (
+    RESTORE,
+    START,
+    Closed,
     Opened,
     Price,
     Published,
@@ -21,26 +24,271 @@ from adaptive_qs.ledger.entries import (
     Released,
     Reserved,
     Restored,
+    Row,
     parse_body,
 )
-from adaptive_qs.ledger.locks import RunLock, remove_dead_locks
-from adaptive_qs.ledger.mark import Anchor, Mark
-from adaptive_qs.ledger.matching import matching_run, open_runs
-from adaptive_qs.ledger.overview import RunState, runs_of
-from adaptive_qs.ledger.remaining import check_remaining, remaining_of
+from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
 from adaptive_qs.ledger.run import (
     LedgerRun,
     append_closing,
     check_outputs,
     close_run,
+    matching_run,
+    open_runs,
     release_hash,
     reservation,
 )
 from adaptive_qs.ledger.store import Store
-from adaptive_qs.ledger.wording import RESTORE
-from adaptive_qs.privacy.budget import Place
-from adaptive_qs.privacy.events import Cost, Event
-from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT
+from adaptive_qs.machine import RESERVED, reach
+from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
+from adaptive_qs.privacy.budget import (
+    GuardRail,
+    Place,
+    chosen_delta,
+    delta_left,
+    float_above,
+    guard_rails,
+    positive_number,
+)
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, GaussianEvent
+
+# The total of a ledger as its owner gives it.
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all runs on a data set may spend together.
+
+    Attributes:
+        limit: in whole units, rounded down.
+        declared: in the owner's terms: delta, and epsilon or rho.
+    """
+
+    limit: Cost
+    declared: dict[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        discovery_delta: float = 0.0,
+    ) -> Self:
+        """The total given either as (epsilon, delta) or as rho.
+
+        With rho, delta only says at which δ the implied ε is reported.
+
+        Args:
+            discovery_delta: part of delta for runs that discover values; the zCDP part is that of
+                the rest.
+
+        Raises:
+            InputError: both or neither of epsilon and rho, or a value out of range.
+        """
+        if (epsilon is None) == (rho is None):
+            came = "both --epsilon and --rho" if rho is not None else "neither --epsilon nor --rho"
+            raise InputError(f"{came} were given: set the total with one of them")
+        delta = chosen_delta(delta)
+        if not 0 <= discovery_delta < delta:
+            raise InputError(
+                f"the delta for discovery is {discovery_delta!r}: give a part of delta {delta:g}"
+            )
+        if epsilon is not None:
+            epsilon = positive_number("epsilon", epsilon)
+            left = delta_left(delta, discovery_delta)
+            limit = Cost.within(rho_of(epsilon, left), discovery_delta)
+            declared = {"epsilon": epsilon, "delta": delta}
+        else:
+            rho = positive_number("rho", rho)
+            limit = Cost.within(rho, discovery_delta)
+            declared = {"rho": rho, "delta": delta}
+        if limit.rho_units < 1:
+            raise InputError("the total is below 2**-60 rho: raise it")
+        return cls(limit, declared)
+
+    def rails(self, rows: int | None) -> tuple[GuardRail, ...]:
+        """What there is to say about it.
+
+        Args:
+            rows: about how many rows the data set has, as far as is public.
+        """
+        rho, delta = float(self.limit.rho), self.declared["delta"]
+        epsilon = self.declared.get("epsilon")
+        if epsilon is None:
+            epsilon = epsilon_of(rho, delta_left(delta, self.limit.delta))
+        std = (2 * rho) ** -0.5
+        return guard_rails(epsilon, delta, std, rows, "a count that gets all of it")
+
+
+# What happened on a ledger, run by run, and whether it adds up.
+
+State = Literal["open", "finished", "closed"]
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What a ledger knows of one run.
+
+    Attributes:
+        number: of the run.
+        state: "open" (at work or interrupted), "finished", or "closed" before it was.
+        reserved: what it might spend.
+        spent: what it spent.
+        events: what was released.
+        releases: in how many transactions.
+        request: the public parameters of the run.
+        insecure: whether its noise came from a seed.
+        started, ended: times of its first and its last entry, UTC.
+    """
+
+    number: int
+    state: State
+    reserved: Cost
+    spent: Cost
+    events: tuple[Event, ...]
+    releases: int
+    request: Mapping[str, str]
+    insecure: bool
+    started: str
+    ended: str
+
+
+def runs_of(rows: Iterable[Row]) -> list[RunState]:
+    """All runs in the order in which they began, from all entries.
+
+    Costs are computed anew from the events, the budget from the runs, and both compared with what
+    the entries say.
+
+    Raises:
+        ValueError: an entry does not fit those before it; the message starts with its number.
+    """
+    runs: dict[int, RunState] = {}
+    held = total = Cost()
+    for row in rows:
+        try:
+            body = parse_body(row.body)
+            if isinstance(body, Opened):
+                if row.number != 1:
+                    raise ValueError("sets the total a second time")
+                total = body.total.cost()
+            elif isinstance(body, Restored):
+                held += body.cost
+            else:
+                before = runs.get(body.run)
+                runs[body.run] = now = _after(before, body, row.time)
+                held += _counted(now) - (Cost() if before is None else _counted(before))
+            # Only what was released from a copy that is lost may exceed the total.
+            exceeds = isinstance(body, Reserved) and not held.fits(total)
+            if body.held.cost() != held or exceeds:
+                raise ValueError("does not count what was spent")
+        except ValueError as error:
+            raise ValueError(f"entry {row.number:,}: {error}") from None
+    return list(runs.values())
+
+
+def _after(
+    run: RunState | None, body: Reserved | Released | Published | Closed, time: str
+) -> RunState:
+    if isinstance(body, Reserved):
+        if run is not None:
+            raise ValueError("reserves for a run that exists")
+        return RunState(
+            body.run, "open", body.price.cost(), Cost(), (), 0, body.request, body.insecure,
+            time, time,
+        )  # fmt: skip
+    if run is None or run.state != "open":
+        raise ValueError("belongs to a run that is not open")
+    if isinstance(body, Released):
+        events = body.transcript.restored()
+        cost = Cost.of(events)
+        if body.position != run.releases or len(events) != len(body.outputs):
+            raise ValueError("is not the next release of its run")
+        if cost != body.price.cost():
+            raise ValueError("states another cost than that of its events")
+        return replace(
+            run, spent=run.spent + cost, events=run.events + events, releases=run.releases + 1,
+            ended=time,
+        )  # fmt: skip
+    if isinstance(body, Published):
+        return replace(run, ended=time)
+    if body.price.cost() != run.spent:
+        raise ValueError("closes a run with another cost than that of its releases")
+    return replace(run, state="finished" if body.finished else "closed", ended=time)
+
+
+def _counted(run: RunState) -> Cost:
+    """What a run counts against the total."""
+    return run.reserved if run.state == "open" else run.spent
+
+
+# What a total still allows, and how a budget that is too large is refused.
+
+NOTHING = 1e-6
+"""Part of the total below which what is left is not worth a run."""
+NAMED = 5
+"""Open runs that a refusal names."""
+
+
+def remaining_of(limit: Cost, held: Cost) -> Cost:
+    """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
+    left = limit - held
+    return Cost(max(left.rho_units, 0), max(left.delta_units, 0))
+
+
+def check_remaining(
+    path: Path, limit: Cost, held: Cost, cost: Cost, open_runs: Callable[[], Sequence[int]]
+) -> None:
+    """Refuse a budget that the total does not allow.
+
+    Args:
+        path: of the ledger.
+        limit: the total.
+        held: what counts against it.
+        cost: the budget.
+        open_runs: tells the numbers of runs that hold all that they reserved.
+
+    Raises:
+        BudgetExceeded: it does not.
+    """
+    remaining = remaining_of(limit, held)
+    if cost.fits(remaining):
+        return
+    hint = ""
+    if holding := open_runs():
+        runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
+        hint = (
+            f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs ledger "
+            "close frees what it did not spend"
+        )
+    if cost.rho_units > remaining.rho_units:
+        left = float(remaining.rho)
+        mend = f"give the run --rho {digits_below(left)} or less"
+        if remaining.rho_units < NOTHING * limit.rho_units:
+            mend = "the budget of this data set is used up"
+        raise BudgetExceeded(
+            f"{path}: a run of rho {float(cost.rho):.6g} exceeds the {digits_below(left)} that is "
+            f"left of {float(limit.rho):.6g}: {mend}{hint}"
+        )
+    raise BudgetExceeded(
+        f"{path}: the run needs a share {float(cost.delta):.3g} of delta for discovery and "
+        f"{float(remaining.delta):.3g} is left of {float(limit.delta):.3g}: declare the values of "
+        "the columns, or set a larger share when a ledger is created (--discovery-delta)" + hint
+    )
+
+
+def digits_below(value: float) -> str:
+    """At most the value (0 or more), in six digits that can be typed."""
+    if not value:
+        return "0"
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - 5)
+    return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"
+
+
+# A ledger as its owner sees it: a total that is set once, and runs that share it.
+#
+# Proof: docs/proofs.md, section 9.
 
 
 class LedgerBook:
@@ -48,7 +296,7 @@ class LedgerBook:
 
     Args:
         path: the file.
-        anchor: how far it must have come, as for :class:`~adaptive_qs.ledger.mark.Anchor`; a file
+        anchor: how far it must have come, as for :class:`~adaptive_qs.ledger.files.Anchor`; a file
             is brought forward with the ledger.
         restoring: take a copy that does not reach its mark or anchor, to :meth:`restore` it.
 
@@ -416,3 +664,56 @@ class LedgerBook:
         self.identity = first.ledger
         self.limit = first.total.cost()
         self.declared = dict(first.declared)
+
+
+# What the events of a ledger cost, in each currency; computed anew from what was run.
+
+
+def epsilon_at(cost: Cost, delta: float) -> float | None:
+    """ε at this δ of a zCDP cost, of which partition selection takes its share of δ first.
+
+    Returns:
+        None where the share is δ or more, so that no ε holds.
+    """
+    left = Fraction(delta) - cost.delta
+    if left <= 0:
+        return None
+    return epsilon_of(float_above(cost.rho), -float_above(-left))
+
+
+def gaussian_mu(events: Sequence[Event]) -> float | None:
+    """μ of exact Gaussian DP, rounded up, where all events are fine Gaussian noise.
+
+    Holds for events whose parameters were all fixed in advance, such as those of one batch.
+    """
+    if not events or not all(map(_is_fine, events)):
+        return None
+    squared = float_above(2 * sum((event.rho for event in events), Fraction(0)))
+    return math.nextafter(math.sqrt(squared), math.inf)
+
+
+def _is_fine(event: Event) -> bool:
+    return isinstance(event, GaussianEvent) and event.noise_variance >= FINE_NOISE**2
+
+
+# A ledger as JSON for auditors: everything that its hashes cover, and nothing private.
+#
+# Left out are the key, which never is in the ledger, and the noisy answers of open runs, of which
+# the entries hold the hashes.
+
+
+def exported(book: LedgerBook) -> str:
+    """All entries; ``body`` is the exact text over which ``hash`` is computed."""
+    entries = [
+        {"number": row.number, "time": row.time, "body": row.body, "hash": row.hash.hex()}
+        for row in book.rows()
+    ]
+    content = {
+        "format": "adaptive-qs ledger",
+        "version": 1,
+        "ledger": book.identity,
+        "hash": "SHA-256 over the hash before (first: 32 zero bytes), then number, time and body, "
+        "each as UTF-8 after its length in bytes as 8 bytes, most significant first",
+        "entries": entries,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -1,13 +1,97 @@
-"""What a ledger records, one kind of entry for each step of a run; released values only."""
+"""What a ledger records: one kind of entry for each step of a run, chained by hashes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.privacy.budget import Output
+from adaptive_qs.privacy.events import Cost, Transcript
+
+# Words that several parts of a ledger share.
+
+RESTORE = (
+    "put back a copy of the ledger, then run adaptive-qs ledger restore, which counts as spent "
+    "what was released since it was made"
+)
+"""What to do about a ledger that is damaged or behind."""
+
+
+def cost_text(cost: Cost) -> str:
+    """Such as "17 x 2^-60 rho, 0 x 2^-100 delta".
+
+    The same in every version, since resumed runs compare the text.
+    """
+    return f"{cost.rho_units} x 2^-60 rho, {cost.delta_units} x 2^-100 delta"
+
+
+# Entries in a row, each with a hash over itself and the hash before it.
+#
+# Whatever changes in an entry breaks the chain there. Whoever may write the file can also compute
+# the chain anew, or cut off its end: the hash that a release states of its ledger is what shows it.
+
+START = bytes(32)
+"""Stands before the first of anything that is chained."""
+
+
+class Row(NamedTuple):
+    """One entry as it is stored.
+
+    Attributes:
+        number: from 1.
+        time: UTC, in ISO 8601; tells nothing about the order.
+        body: JSON of the entry.
+        hash: 32 bytes.
+    """
+
+    number: int
+    time: str
+    body: str
+    hash: bytes
+
+
+def chained(previous: bytes, number: int, time: str, body: str) -> Row:
+    """An entry that follows another one.
+
+    Args:
+        previous: hash of the entry before, or ``START``.
+        number: of the new entry.
+        time: UTC, in ISO 8601.
+        body: JSON of the entry.
+    """
+    digest = hashlib.sha256(previous)
+    for field in (str(number), time, body):
+        data = field.encode()
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return Row(number, time, body, digest.digest())
+
+
+def last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
+    """How far a chain holds.
+
+    Returns:
+        The number of the last entry up to which it does, and whether that is all of them.
+    """
+    previous, number = START, 0
+    for row in rows:
+        if not _is_text(row) or row != chained(previous, number + 1, row.time, row.body):
+            return number, False
+        previous, number = row.hash, row.number
+    return number, True
+
+
+def _is_text(row: Row) -> bool:
+    """A damaged file may hold values of any type."""
+    return isinstance(row.time, str) and isinstance(row.body, str)
+
+
+# What a ledger records, one kind of entry for each step of a run; released values only.
 
 Units = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
@@ -157,3 +241,45 @@ def parse_body(text: str) -> Body:
         ValueError: it is none.
     """
     return _BODIES.validate_json(text)
+
+
+# Noisy answers as bytes, and back.
+
+COUNTS, CHOICE, VALUES = "counts", "choice", "values"
+
+
+def to_bytes(output: Output) -> tuple[str, bytes]:
+    """The kind of an output and its bytes."""
+    if isinstance(output, tuple):
+        return VALUES, json.dumps(output).encode()
+    if isinstance(output, int):
+        return CHOICE, output.to_bytes(8, "little")  # of one size, whatever was chosen
+    return COUNTS, np.ascontiguousarray(output, dtype="<i8").tobytes()
+
+
+def from_bytes(kind: str, data: bytes) -> Output:
+    """The output of these bytes; counts come back as a vector.
+
+    Raises:
+        ValueError: they are none of this kind.
+    """
+    if kind == COUNTS:
+        return np.frombuffer(data, dtype="<i8").astype(np.int64)
+    if kind == CHOICE:
+        if len(data) != 8:
+            raise ValueError("not a choice")
+        return int.from_bytes(data, "little")
+    values = json.loads(data)
+    if kind != VALUES or not isinstance(values, list):
+        raise ValueError("unknown kind of output")
+    return tuple(map(str, values))
+
+
+def digest_of(kind: str, data: bytes) -> str:
+    """SHA-256 of an output, as the entry of its release states it."""
+    return hashlib.sha256(kind.encode() + b"\0" + data).hexdigest()
+
+
+def digests_of(stored: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
+    """The same of several."""
+    return tuple(digest_of(kind, data) for kind, data in stored)

@@ -1,9 +1,4 @@
-"""One run's part of a ledger: every release is one transaction, or comes from an earlier attempt.
-
-A release is seen by the rest of the program only after its commit, so whatever stops the program
-costs at most a draw that nobody saw. A run that is resumed asks for the same releases again, since
-all it does follows from released values; it gets those that were committed, and draws the others.
-"""
+"""One run's part of a ledger, and which interrupted run a request continues."""
 
 from __future__ import annotations
 
@@ -12,23 +7,32 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from adaptive_qs.errors import LedgerError, SpentNote
-from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
-from adaptive_qs.ledger.chain import START, Row
 from adaptive_qs.ledger.entries import (
+    RESTORE,
+    START,
     Closed,
     Price,
     Published,
     Released,
     Reserved,
+    Row,
+    digests_of,
+    from_bytes,
     parse_body,
+    to_bytes,
 )
-from adaptive_qs.ledger.locks import RunLock
-from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
+from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
-from adaptive_qs.ledger.wording import RESTORE
+from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
 from adaptive_qs.privacy.budget import Output, Place, check_fits
-from adaptive_qs.privacy.events import Cost, Event
-from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.privacy.events import Cost, Event, Transcript
+
+# One run's part of a ledger: every release is one transaction, or comes from an earlier attempt.
+#
+# A release is seen by the rest of the program only after its commit, so whatever stops the program
+# costs at most a draw that nobody saw. A run that is resumed asks for the same releases again,
+# since all it does follows from released values; it gets those that were committed, and draws the
+# others.
 
 
 class LedgerRun:
@@ -282,3 +286,63 @@ def reservation(store: Store, number: int) -> Reserved:
     if not isinstance(body, Reserved):
         raise LedgerError(f"{store.path}: has no run {number}: adaptive-qs ledger show lists them")
     return body
+
+
+# Which interrupted run a request continues, and why it continues none.
+
+
+def open_runs(store: Store) -> list[Reserved]:
+    """The reservations of all runs that are not closed, newest first.
+
+    Raises:
+        LedgerError: all are.
+    """
+    found = [reservation(store, number) for number in reversed(store.open_runs())]
+    if not found:
+        raise LedgerError(
+            f"{store.path}: no interrupted run to resume: leave out --resume to start a new one, "
+            "which spends budget anew"
+        )
+    return found
+
+
+def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reserved:
+    """The newest open run that asked for the same about the same table.
+
+    Args:
+        store: the ledger's file.
+        request: everything public that decides what a run does.
+        inputs: keyed hash of the private table.
+
+    Raises:
+        LedgerError: there is none, or the table or a parameter differs.
+    """
+    candidates = open_runs(store)
+    same = [past for past in candidates if past.request == dict(request)]
+    if not same:
+        raise LedgerError(f"{store.path}: {_difference(candidates, request)}")
+    found = next((past for past in same if store.input(past.run) == inputs), None)
+    if found is None:
+        raise LedgerError(
+            f"{store.path}: the private table is not the one that run {same[0].run} read: restore "
+            "it, or start a new run without --resume"
+        )
+    return found
+
+
+def _difference(open_runs: list[Reserved], request: Mapping[str, str]) -> str:
+    """What the most similar run was asked for otherwise."""
+    run, different = min(
+        ((past.run, _changed(past.request, request)) for past in open_runs),
+        key=lambda found: (found[1] == ["command"], len(found[1])),
+    )
+    return (
+        f"run {run} was started with another {', '.join(different)}: repeat its command with "
+        "--resume added, or leave out --resume to start a new run, which spends budget anew"
+    )
+
+
+def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
+    names = sorted(past.keys() | request.keys())
+    different = [name for name in names if past.get(name) != request.get(name)]
+    return ["command"] if "command" in different else different

@@ -29,7 +29,7 @@ _SMALLEST_DELTA = 1e-300
 
 FINE_NOISE = 2**19
 """Standard deviation from which on discrete noise has the curve of Gaussian DP, up to a share of δ;
-proof in ``adaptive_qs.answering.target``."""
+proof in ``adaptive_qs.run.budget``."""
 
 _NORMAL_SLACK = 2.0**-48
 """Times (1 + |x|)(16 + x + μ), the relative error allowed for each normal term: rounding moves x

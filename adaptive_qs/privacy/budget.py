@@ -1,19 +1,23 @@
-"""The ledger that every release passes: charged first, then drawn, then handed out."""
+"""The budget of a run: as users give it, within what limits, and how every release is charged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import BudgetExceeded, InputError
+from adaptive_qs.arguments import as_integer, as_number, shown
+from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
 from adaptive_qs.privacy.events import Cost, Event
+
+# The ledger that every release passes: charged first, then drawn, then handed out.
 
 Output = NDArray[np.int64] | int | tuple[str, ...]
 """Noisy counts, the position selected, or the values discovered."""
@@ -153,3 +157,184 @@ def float_below(value: Fraction) -> float:
 def float_above(value: Fraction) -> float:
     """The smallest float that is not below the value."""
     return 0.0 - float_below(-value)  # a zero without a sign
+
+
+# Privacy parameters as users give them.
+
+DEFAULT_DELTA = 1e-9
+"""δ where none is given: below 1/rows for any table that fits a machine."""
+
+
+def positive_number(name: str, value: Any) -> float:
+    """The value as a float.
+
+    Raises:
+        InputError: it is no positive finite number.
+    """
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
+        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
+    return number
+
+
+def chosen_delta(value: Any) -> float:
+    """δ as a float; the default where it is None.
+
+    Raises:
+        InputError: it is not a positive number below 1.
+    """
+    delta = DEFAULT_DELTA if value is None else positive_number("delta", value)
+    if not delta < 1:
+        raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
+    return delta
+
+
+def delta_left(delta: float, discovery: Fraction | float) -> float:
+    """The part of δ that converts ρ to ε, rounded down, where discovering values takes the rest."""
+    return float_below(Fraction(delta) - Fraction(discovery))
+
+
+# Budgets that promise next to nothing, or buy next to nothing: warned of, and refused far out.
+#
+# Only public numbers are looked at: what was asked for, and a number of rows that its owner calls
+# public. The true number of rows never decides, since a refusal is seen.
+#
+# | what | warning | refusal without consent |
+# | --- | --- | --- |
+# | epsilon | above 20 | above 100 |
+# | delta, a public number of rows N | above 1/N | above 10/N or 0.01 |
+# | delta, no public number of rows | above 0.0001 | above 0.01 |
+# | standard deviation of a count, N | above N/10 | above N |
+# | standard deviation of a count, no N | above 1,000 | above 100,000 |
+
+WARNED_EPSILON, MOST_EPSILON = 20.0, 100.0
+WARNED_DELTA, MOST_DELTA = 1e-4, 1e-2
+WARNED_STD, MOST_STD = 1e3, 1e5
+DELTA_ROWS = 10
+"""A delta of so many rows is refused, and a standard deviation of a part of the rows as large
+(one in so many) is warned of."""
+MOST_ROWS = 10**15
+"""Counts up to it are exact in floating point, with any noise."""
+CONSENT = "--beyond-limits (in Python beyond_limits=True)"
+
+
+@dataclass(frozen=True)
+class GuardRail:
+    """Something about a budget that its owner may not have meant.
+
+    Attributes:
+        text: what, with the number, and what to do.
+        beyond: the limit that it is beyond, in words; empty where there is only a warning.
+    """
+
+    text: str
+    beyond: str = ""
+
+
+def checked_public_rows(rows: Any, name: str = "public_rows") -> int | None:
+    """A number of rows that a table may have; None where none is given.
+
+    Raises:
+        InputError: it is no positive integer, or beyond what can be counted.
+    """
+    whole = as_integer(rows)
+    if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
+        raise InputError(f"{name} is {shown(rows)}: give about how many rows the table will have")
+    return whole
+
+
+def guard_rails(
+    epsilon: float,
+    delta: float,
+    count_std: float | None,
+    rows: int | None,
+    counted: str = "a count",
+) -> tuple[GuardRail, ...]:
+    """What there is to say about a budget.
+
+    Args:
+        epsilon: ε of the whole run, given or implied.
+        delta: δ of the whole run.
+        count_std: standard deviation (rows) of a count with this budget; None for no check.
+        rows: about how many rows there are, as far as is public.
+        counted: what is counted so.
+    """
+    found = [_epsilon(epsilon), _delta(delta, rows)]
+    if count_std is not None:
+        found.append(_noise(count_std, rows, counted))
+    return tuple(rail for rail in found if rail is not None)
+
+
+def weaknesses(epsilon: float, delta: float) -> tuple[str, ...]:
+    """What a reader of a release should know of its (ε, δ), from these two alone."""
+    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None))
+
+
+def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, ...]:
+    """The warnings, or a refusal.
+
+    Args:
+        rails: what was found.
+        beyond_limits: whether the owner has consented to go beyond the limits.
+
+    Raises:
+        InputError: a limit is exceeded without consent; all such limits are named.
+    """
+    found = tuple(rails)
+    refused = [f"{rail.text} (beyond {rail.beyond})" for rail in found if rail.beyond]
+    if refused and not beyond_limits:
+        raise InputError(f"{'; '.join(refused)}; to go on all the same give {CONSENT}")
+    return tuple(rail.text for rail in found)
+
+
+def refusable(rails: Iterable[GuardRail]) -> tuple[str, ...]:
+    """The warnings of a plan, which nothing is spent on: each says whether it would be refused."""
+    return tuple(
+        f"{rail.text}; spending this budget is refused without {CONSENT}"
+        if rail.beyond
+        else rail.text
+        for rail in rails
+    )
+
+
+def warn_all(texts: Iterable[str], stacklevel: int) -> None:
+    """Each as a :class:`GuardRailWarning` where the caller's caller stands."""
+    for text in texts:
+        warnings.warn(text, GuardRailWarning, stacklevel=stacklevel + 1)
+
+
+def _epsilon(epsilon: float) -> GuardRail | None:
+    if epsilon <= WARNED_EPSILON:
+        return None
+    text = (
+        f"epsilon is {epsilon:.6g}: with any row a release may be e^{epsilon:.4g} times as likely "
+        "as without it, which promises little: 10 or less is usual"
+    )
+    return GuardRail(text, f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else "")
+
+
+def _delta(delta: float, rows: int | None) -> GuardRail | None:
+    if delta <= (WARNED_DELTA if rows is None else 1 / rows):
+        return None
+    limit = MOST_DELTA if rows is None else min(DELTA_ROWS / rows, MOST_DELTA)
+    limit = max(limit, 0.0 if rows is None else 1 / rows)
+    allows = "a mechanism that publishes some row as it is may promise as much"
+    if rows is None:
+        text = f"delta is {delta:g}: in a table of more than {1 / delta:,.0f} rows {allows}"
+    else:
+        text = f"delta is {delta:g}, above one in the number of rows, {rows:,}: {allows}"
+    text += ": give a delta far below one in the number of rows, such as 1e-9"
+    return GuardRail(text, f"the limit of {limit:g}" if delta > limit else "")
+
+
+def _noise(std: float, rows: int | None, counted: str) -> GuardRail | None:
+    if std <= (WARNED_STD if rows is None else rows / DELTA_ROWS):
+        return None
+    text = f"at this budget {counted} is known to about +/- {std:,.0f} rows"
+    if rows is None:
+        beyond = f"the limit of {MOST_STD:,.0f} rows" if std > MOST_STD else ""
+        text += ": raise epsilon, unless there are many times more rows (--public-rows N compares)"
+    else:
+        beyond = "the number of rows itself" if std > rows else ""
+        text += f", and there are about {rows:,}: raise epsilon"
+    return GuardRail(text, beyond)

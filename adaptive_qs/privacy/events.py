@@ -1,18 +1,24 @@
-"""What was released, and what it costs: zCDP, and for partition selection also a share of δ.
-
-Costs are exact, rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ; limits are rounded down. So the
-sum of the costs is at most the limit with no tolerance, and no float takes part in the comparison.
-"""
+"""What was released, what it costs, what it was for, and its exact form in a record."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
-from typing import Self
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
 
 from adaptive_qs.errors import InputError
+
+# What was released, and what it costs: zCDP, and for partition selection also a share of δ.
+#
+# Costs are exact, rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ; limits are rounded down. So the
+# sum of the costs is at most the limit with no tolerance, and no float takes part in the
+# comparison.
 
 UNITS_PER_RHO = 2**60
 UNITS_PER_DELTA = 2**100
@@ -210,3 +216,210 @@ def _check_label(label: str) -> None:
 def _check_positive(name: str, value: Fraction | int) -> None:
     if not isinstance(value, int | Fraction) or value <= 0:
         raise InputError(f"{name} is {value!r}: give a positive int or Fraction")
+
+
+# What a charge paid for, in its label: said here once, and read back for the statement.
+#
+# A label begins with a word that tells the purpose; columns follow by name. Names may hold
+# anything, so only labels of a single column are taken apart.
+
+SELECTION = "select"
+TOTAL = "total"
+SEPARATOR = " x "
+"""Between the columns of a combination."""
+
+
+class Purpose(Enum):
+    """What a charge paid for."""
+
+    ROWS = "rows"
+    """The number of rows."""
+    BINS = "bins"
+    """Bounds and bins of one column."""
+    VALUES = "values"
+    """Categories of one column."""
+    SELECTION = "selection"
+    """Which marginal is measured next."""
+    RESIDUAL = "residual"
+    """The part of a marginal that smaller ones do not tell."""
+    STRATEGY = "strategy"
+    """Answers to a strategy, from which the workload's follow."""
+    QUERIES = "queries"
+    """Answers to the workload's own queries."""
+    OTHER = "other"
+    """None of these, as far as the label tells."""
+
+
+_PREFIXES = {
+    "residual ": Purpose.RESIDUAL,
+    "strategy ": Purpose.STRATEGY,
+    "queries ": Purpose.QUERIES,
+    "bins of ": Purpose.BINS,
+    "values of ": Purpose.VALUES,
+}
+_WORDS = {purpose: prefix for prefix, purpose in _PREFIXES.items()}
+
+
+class Reading(NamedTuple):
+    """A label read back.
+
+    Attributes:
+        purpose: what was paid for.
+        subject: the rest of the label: the column of bins and values, or columns joined.
+    """
+
+    purpose: Purpose
+    subject: str
+
+
+def measurement_label(purpose: Purpose, names: Sequence[str]) -> str:
+    """The label of noisy counts over these columns; over none it is the number of rows."""
+    if not names and purpose is Purpose.RESIDUAL:
+        return TOTAL
+    return _WORDS[purpose] + (SEPARATOR.join(names) or TOTAL)
+
+
+def column_label(purpose: Purpose, name: str) -> str:
+    """The label of what is learnt about one column: ``Purpose.BINS`` or ``Purpose.VALUES``."""
+    return _WORDS[purpose] + name
+
+
+def read_label(label: str) -> Reading:
+    """What a label says; ``Purpose.OTHER`` where it follows none of these rules."""
+    if label == TOTAL:
+        return Reading(Purpose.ROWS, "")
+    if label == SELECTION:
+        return Reading(Purpose.SELECTION, "")
+    for prefix, purpose in _PREFIXES.items():
+        if label.startswith(prefix):
+            return Reading(purpose, label.removeprefix(prefix))
+    return Reading(Purpose.OTHER, label)
+
+
+# Which tables the promise compares, and what its kind is called; named in every output.
+
+UNIT = "one row"
+NEIGHBOURS = "add or remove one row"
+
+
+def zcdp_name(delta: float) -> str:
+    """The kind of zCDP where so much of δ was spent on discovering values.
+
+    Bun and Steinke 2016, section 8: with any of it the promise of zCDP alone does not hold.
+    """
+    return f"{delta:.3g}-approximate zCDP" if delta else "zCDP"
+
+
+# Charged events in exact form: every number of the ledger as "numerator/denominator".
+
+MOST_DIGITS = 1_000
+"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
+LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
+"""Between them lies every charge that can be drawn, and floats hold all their squares."""
+
+
+def _check_ratio(text: str) -> str:
+    if len(text) > 2 * MOST_DIGITS + 1 or not re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", text):
+        raise ValueError("not a positive fraction such as 3/4")
+    if not LEAST <= Fraction(text) <= MOST:
+        raise ValueError("not a number that any mechanism was charged by")
+    return text
+
+
+Ratio = Annotated[str, AfterValidator(_check_ratio)]
+"""A positive rational number, exactly."""
+
+
+class GaussianRecord(BaseModel):
+    """Discrete Gaussian noise on integers: zCDP cost squared_sensitivity / (2 noise_variance)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: Literal["discrete gaussian"] = "discrete gaussian"
+    label: str
+    squared_sensitivity: Ratio
+    noise_variance: Ratio
+
+    def event(self) -> Event:
+        """The event as it was charged."""
+        return GaussianEvent(
+            self.label, Fraction(self.squared_sensitivity), Fraction(self.noise_variance)
+        )
+
+
+class SelectionRecord(BaseModel):
+    """One draw of the exponential mechanism: zCDP cost epsilon² / 8."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: Literal["exponential"] = "exponential"
+    label: str
+    epsilon: Ratio
+
+    def event(self) -> Event:
+        """The event as it was charged."""
+        return SelectionEvent(self.label, Fraction(self.epsilon))
+
+
+class PartitionRecord(BaseModel):
+    """Partition selection: zCDP cost 1 / (2 noise_variance), and ``delta`` of δ."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: Literal["partition selection"] = "partition selection"
+    label: str
+    noise_variance: Ratio
+    threshold: Annotated[int, Field(ge=2, le=2**62)]
+    delta: Ratio
+
+    def event(self) -> Event:
+        """The event as it was charged."""
+        return PartitionEvent(
+            self.label, Fraction(self.noise_variance), self.threshold, Fraction(self.delta)
+        )
+
+
+Record = Annotated[
+    GaussianRecord | SelectionRecord | PartitionRecord, Field(discriminator="mechanism")
+]
+
+
+class Transcript(BaseModel):
+    """Everything that was charged, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    events: Annotated[tuple[Record, ...], FailFast()]
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """The records of a ledger's events."""
+        return cls(events=tuple(map(_record, events)))
+
+    def restored(self) -> tuple[Event, ...]:
+        """The events, equal to those recorded."""
+        return tuple(record.event() for record in self.events)
+
+
+def _record(event: Event) -> GaussianRecord | SelectionRecord | PartitionRecord:
+    match event:
+        case GaussianEvent():
+            return GaussianRecord(
+                label=event.label,
+                squared_sensitivity=_ratio(event.squared_sensitivity),
+                noise_variance=_ratio(event.noise_variance),
+            )
+        case SelectionEvent():
+            return SelectionRecord(label=event.label, epsilon=_ratio(event.epsilon))
+        case PartitionEvent():
+            return PartitionRecord(
+                label=event.label,
+                noise_variance=_ratio(event.noise_variance),
+                threshold=event.threshold,
+                delta=_ratio(event.delta),
+            )
+
+
+def _ratio(value: Fraction | float) -> str:
+    numerator, denominator = Fraction(value).as_integer_ratio()
+    return f"{numerator}/{denominator}"

@@ -14,11 +14,20 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Budget, Ledger, Output
-from adaptive_qs.privacy.entropy import EntropySource
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
-from adaptive_qs.privacy.noise import NOISE_LIMIT, checked_variance, discrete_gaussian
-from adaptive_qs.privacy.partitions import check_values, released_values
-from adaptive_qs.privacy.selection import checked_rate, checked_scores, exponential_mechanism
+from adaptive_qs.privacy.noise import (
+    NOISE_LIMIT,
+    EntropySource,
+    checked_variance,
+    discrete_gaussian,
+)
+from adaptive_qs.privacy.selection import (
+    check_values,
+    checked_rate,
+    checked_scores,
+    exponential_mechanism,
+    released_values,
+)
 
 Counts = NDArray[np.int64]
 
@@ -182,7 +191,7 @@ class Mechanisms:
     def discover_values(
         self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
     ) -> tuple[str, ...]:
-        """Which values occur in many rows; see :mod:`adaptive_qs.privacy.partitions`.
+        """Which values occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
         Args:
             event: the label, noise, threshold and share of δ.

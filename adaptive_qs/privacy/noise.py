@@ -1,44 +1,189 @@
-"""Exact discrete Gaussian noise. Source: Canonne, Kamath, Steinke 2020, Algorithms 1 to 3.
-
-One trial proposes y = offset + block·t with t = floor(σ) + 1, offset uniform on 0 .. t-1 and
-P(block >= k) = exp(-k), and a sign. It accepts with probability exp(-x), where
-
-    x = offset/t + (y - σ²/t)² / (2σ²)
-
-joins the paper's two rejections (Algorithm 2, step "D", and Algorithm 3, step "C"); both start
-afresh, so one test of the product is the same distribution. A negative zero is rejected.
-
-Two words make a trial, accepted or not, so trials are independent of where a buffer ends.
-The first gives the sign (1 bit) and the offset (63 bits, by rejection). The second, u, is read
-as the first 64 bits of a uniform real w: block = k where exp(-k-1) <= w < exp(-k), and given the
-block the rest of w is uniform, so the trial accepts when
-
-    w < exp(-k-1) + (exp(-k) - exp(-k-1)) exp(-x) =: T.
-
-The kernel decides in double precision where that is surely right, and hands over the rest to
-exact arithmetic, which continues the same w with more bits. Error of the computed T: all inputs
-are rounded once (2⁻⁵³), and y < 2⁵³ is exact. If x <= 50 then |y - σ²/t| <= 10σ and σ²/t < σ, so
-the difference errs by at most 12·2⁻⁵³ σ and x by at most 400·2⁻⁵³ < 2⁻⁴⁴; exp adds below 2⁻⁵⁰
-(four ulp), and the sum, the constants and float(u) below 2⁻⁵⁰: in total less than 2⁻⁴³ T, and the
-filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter allows 2 beside.
-
-Proof: docs/proofs.md, section 2.
-"""
+"""Exact discrete Gaussian noise, and where its random bits come from."""
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import natural_number
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.entropy import EntropySource, Words
-from adaptive_qs.privacy.exact import WORD_BITS, LazyUniform, exp_bounds
+
+# Where random bits come from: the operating system, or a seed that forfeits privacy.
+
+Words = NDArray[np.uint64]
+
+
+class EntropySource(Protocol):
+    """A stream of independent, uniform 64-bit words, each handed out once."""
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the stream can be predicted, so that nothing drawn from it is private."""
+        ...
+
+    def begin(self, release: int) -> None:
+        """Say that words are now drawn for the release with this number in its run."""
+        ...
+
+    def words(self, count: int) -> Words:
+        """The next ``count`` words."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's cryptographic generator.
+
+    It keeps no words between calls, so neither a fork, a copy nor a restored process image can
+    hand a word out twice. Ask for words in blocks: one block costs one system call.
+    """
+
+    insecure = False
+
+    def begin(self, release: int) -> None:
+        """Nothing to do: words are never repeated."""
+
+    def words(self, count: int) -> Words:
+        """The next ``count`` words, from ``os.urandom``."""
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+class InsecureSeed:
+    """A reproducible stream for tests: whoever knows the seed can subtract the noise.
+
+    The stream (Philox 4x64, counter mode) depends on the seed alone, not on how it is cut into
+    calls. Each release has a stream of its own, so that a run that is resumed draws what an
+    undisturbed one would.
+
+    Raises:
+        InputError: the seed is not a non-negative integer.
+    """
+
+    insecure = True
+
+    def __init__(self, seed: int) -> None:
+        """The stream of ``seed``, from its start."""
+        self._seed = natural_number("insecure seed", seed)
+        self._generator = np.random.Philox(self._seed)
+
+    def begin(self, release: int) -> None:
+        """Go to the start of the release's own stream."""
+        self._generator = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(release,)))
+
+    def words(self, count: int) -> Words:
+        """The next ``count`` words of the seed's stream."""
+        return self._generator.random_raw(count)
+
+
+# Exact decisions about a uniform real, by bounds that narrow until they no longer overlap.
+#
+# The fast samplers decide in floating point wherever that is surely right. The rare rest comes
+# here: every bound is rigorous because `decimal` rounds exp and ln correctly (to nearest), so that
+# the neighbouring decimals enclose the true value.
+
+WORD_BITS = 64
+
+
+class LazyUniform:
+    """A uniform real in [0, 1) whose binary digits are drawn as they are needed.
+
+    It lies between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
+    """
+
+    def __init__(self, word: int, entropy: EntropySource) -> None:
+        """Start from the first 64 digits, already drawn; later ones come from ``entropy``."""
+        self.numerator = word
+        self.bits = WORD_BITS
+        self._entropy = entropy
+
+    @property
+    def digits(self) -> int:
+        """Decimal digits at which a bound is finer than what is known of this number."""
+        return 20 + self.bits // 3
+
+    def refine(self) -> None:
+        """Draw 64 more binary digits."""
+        self.numerator = (self.numerator << WORD_BITS) | int(self._entropy.words(1)[0])
+        self.bits += WORD_BITS
+
+    def is_below(self, bounds: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
+        """Whether this number is below the one that ``bounds(digits)`` encloses."""
+        while True:
+            lower, upper = bounds(self.digits)
+            if self.numerator + 1 <= lower * 2**self.bits:
+                return True
+            if self.numerator >= upper * 2**self.bits:
+                return False
+            self.refine()
+
+
+def exp_bounds(exponent: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """Lower and upper bound of exp(-exponent), for exponent >= 0, to about ``digits`` digits."""
+    if exponent > 3 * digits:  # exp(-3 digits) < 10**-digits; never write out a vast power
+        return Fraction(0), Fraction(1, 10**digits)
+    smallest, largest = quotient_bounds(exponent, digits)
+    context = Context(prec=digits)
+    lower = context.exp(largest.copy_negate()).next_minus(context)
+    upper = context.exp(smallest.copy_negate()).next_plus(context)
+    return Fraction(lower), Fraction(upper)
+
+
+def gumbel_bounds(uniform: LazyUniform, digits: int) -> tuple[Decimal, Decimal]:
+    """Bounds of -ln(-ln w) over all w that ``uniform`` may still be; infinite at the ends."""
+    context = Context(prec=digits)
+    scale = 2**uniform.bits
+    smallest, _ = quotient_bounds(Fraction(uniform.numerator, scale), digits)
+    _, largest = quotient_bounds(Fraction(uniform.numerator + 1, scale), digits)
+    longest = context.ln(smallest).next_minus(context).copy_negate()
+    shortest = max(Decimal(0), context.ln(largest).next_plus(context).copy_negate())
+    lower = context.ln(longest).next_plus(context).copy_negate()
+    upper = context.ln(shortest).next_minus(context).copy_negate()
+    return lower, upper
+
+
+def quotient_bounds(value: Fraction, digits: int) -> tuple[Decimal, Decimal]:
+    """The decimals of ``digits`` digits just below and just above a fraction."""
+    numerator, denominator = Decimal(value.numerator), Decimal(value.denominator)
+    return (
+        Context(prec=digits, rounding=ROUND_FLOOR).divide(numerator, denominator),
+        Context(prec=digits, rounding=ROUND_CEILING).divide(numerator, denominator),
+    )
+
+
+# Exact discrete Gaussian noise. Source: Canonne, Kamath, Steinke 2020, Algorithms 1 to 3.
+#
+# One trial proposes y = offset + block·t with t = floor(σ) + 1, offset uniform on 0 .. t-1 and
+# P(block >= k) = exp(-k), and a sign. It accepts with probability exp(-x), where
+#
+#     x = offset/t + (y - σ²/t)² / (2σ²)
+#
+# joins the paper's two rejections (Algorithm 2, step "D", and Algorithm 3, step "C"); both start
+# afresh, so one test of the product is the same distribution. A negative zero is rejected.
+#
+# Two words make a trial, accepted or not, so trials are independent of where a buffer ends.
+# The first gives the sign (1 bit) and the offset (63 bits, by rejection). The second, u, is read
+# as the first 64 bits of a uniform real w: block = k where exp(-k-1) <= w < exp(-k), and given the
+# block the rest of w is uniform, so the trial accepts when
+#
+#     w < exp(-k-1) + (exp(-k) - exp(-k-1)) exp(-x) =: T.
+#
+# The kernel decides in double precision where that is surely right, and hands over the rest to
+# exact arithmetic, which continues the same w with more bits. Error of the computed T: all inputs
+# are rounded once (2⁻⁵³), and y < 2⁵³ is exact. If x <= 50 then |y - σ²/t| <= 10σ and σ²/t < σ, so
+# the difference errs by at most 12·2⁻⁵³ σ and x by at most 400·2⁻⁵³ < 2⁻⁴⁴; exp adds below 2⁻⁵⁰
+# (four ulp), and the sum, the constants and float(u) below 2⁻⁵⁰: in total less than 2⁻⁴³ T, and the
+# filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter allows 2 beside.
+#
+# Proof: docs/proofs.md, section 2.
 
 VARIANCE_LIMIT = 2**92
 """Variances from 1/VARIANCE_LIMIT to VARIANCE_LIMIT: 45 blocks of t stay below 2⁵³."""

@@ -12,27 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from adaptive_qs.data.archive import (
+from adaptive_qs.domain import Clique
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.events import Cost, Event, Transcript
+from adaptive_qs.release.facts import total_cost
+from adaptive_qs.release.page import release_page
+from adaptive_qs.release.statement import (
+    Manifest,
+    Positive,
+    RoundRecord,
+    alone_among,
+    check_version,
+    read_manifest,
+    statement_page,
+)
+from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.table.archive import (
     ArchiveReader,
     create_archive,
     npy_bytes,
     open_archive,
     sha256_of,
 )
-from adaptive_qs.data.files import check_new
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, Event
-from adaptive_qs.privacy.transcript import Transcript
-from adaptive_qs.release.alone import alone_among
-from adaptive_qs.release.fact import total_cost
-from adaptive_qs.release.manifest import Manifest, RoundRecord
-from adaptive_qs.release.page import release_page
-from adaptive_qs.release.prose import statement_page
-from adaptive_qs.release.reading import check_version, read_manifest
-from adaptive_qs.release.statement import Positive
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.table.files import check_new
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
 

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from adaptive_qs.adaptive.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.arguments import natural_number, positive_integer
-from adaptive_qs.data.decode import decode
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.machine import plan_workers
+from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
+from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.progress import PhaseProgress
-from adaptive_qs.release.alone import alone_among
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.facts import TABLES, facts_of
-from adaptive_qs.release.manifest import Manifest, RoundRecord
-from adaptive_qs.release.paid import mechanisms_of
-from adaptive_qs.release.statement import LedgerEntry
-from adaptive_qs.synthesis.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
+from adaptive_qs.release.statement import LedgerEntry, Manifest, RoundRecord, alone_among
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
+
+# What one run released: noisy measurements, how they were paid for, and tables from them.
+
+__all__ = ["Release"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Release":  # imported when first used: it needs the compiled layers
+        pass
+
+        return Release
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""

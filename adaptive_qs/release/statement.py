@@ -1,20 +1,76 @@
-"""What every release states, tables and answers alike: promised, spent and assumed."""
+"""The statement of every release: promised, spent and assumed; for programs and for people."""
 
 from __future__ import annotations
 
+import math
+import platform
+import re
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from adaptive_qs.data.stamps import PRIVATE, Stamp
+from adaptive_qs.domain import Clique
+from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
-from adaptive_qs.privacy.budget import Place, float_above
-from adaptive_qs.privacy.neighbours import NEIGHBOURS, UNIT, zcdp_name
-from adaptive_qs.release.environment import package_version, versions
-from adaptive_qs.release.fact import Fact, NonNegative, total_cost
-from adaptive_qs.release.promise import SAMPLING_SEEDS, ThreatModel, guarantee_of
+from adaptive_qs.privacy.budget import Place, float_above, weaknesses
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Event, zcdp_name
+from adaptive_qs.release.facts import (
+    SAMPLING_SEEDS,
+    TABLES,
+    Fact,
+    NonNegative,
+    ThreatModel,
+    facts_of,
+    guarantee_of,
+    mechanisms_of,
+    total_cost,
+)
+from adaptive_qs.table.files import PRIVATE, Stamp
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from adaptive_qs.release.bundle import Bundle
+
+
+# The versions that decide whether the same release gives the same bytes again.
+
+LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markupsafe")
+"""They round, compile, render or write what comes out."""
+
+
+def package_version() -> str:
+    """Version of the installed package."""
+    return _version("adaptive-qs")
+
+
+def versions() -> dict[str, str]:
+    """Versions of this package, of Python and of libraries, and the kind of processor."""
+    return {
+        "adaptive-qs": package_version(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        "processor": platform.machine(),
+    }
+
+
+@cache
+def _version(name: str) -> str:
+    """As first read: its metadata is parsed anew at each look, and what is loaded stays."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+# What every release states, tables and answers alike: promised, spent and assumed.
 
 FORMAT_VERSION = 2
 ROUNDING = Fraction(1, 2**30)
@@ -141,3 +197,286 @@ class Statement(BaseModel):
         if Fraction(implied) + spent.delta > Fraction(self.delta) * (1 + ROUNDING):
             raise ValueError("epsilon and delta are not what the budget implies")
         return self
+
+
+# The statement of a release of tables, with the public parameters that sampling needs.
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class RoundRecord(BaseModel):
+    """One round of the loop, in released values only."""
+
+    model_config = ConfigDict(frozen=True)
+
+    clique: Annotated[tuple[str, ...], FailFast()]
+    """The attributes of the marginal selected."""
+    noise_variances: Annotated[
+        tuple[tuple[Annotated[tuple[str, ...], FailFast()], Positive], ...], FailFast()
+    ]
+    """The residuals measured, by their attributes, and the noise variance of each (rows²)."""
+    rho_selecting: Positive
+    rho_measuring: Positive
+    moved: Finite
+    """L1 distance between the marginal's estimates after and before (rows)."""
+    expected: Finite
+    """L1 error expected of the new estimate (rows)."""
+    rescored: Annotated[int, Field(ge=0, le=2**62)]
+    """Candidates rescored before the selection."""
+
+
+class Manifest(Statement):
+    """The privacy statement and the public parameters of a release."""
+
+    kind: Literal["tables"] = "tables"
+    watched_cells: Annotated[int, Field(ge=0, le=2**26)]
+    """Most cells of the marginals watched while a table is refined."""
+    most_rows: Annotated[int, Field(ge=1, le=2**62)]
+    """Most rows of a table whose number of rows is not asked for."""
+    alone: tuple[str, ...] | None = None
+    """Columns of which no combination was measured, though asked for: in the tables they are
+    independent of all others. None in a statement of a version that did not tell them."""
+
+    @property
+    def charges_in(self) -> str:
+        """A member of the release bundle."""
+        return "ledger.json of the release bundle"
+
+
+# Manifests of every version of the format, as the newest.
+
+
+def check_version(content: Any) -> None:
+    """Refuse a manifest that this version cannot know.
+
+    Raises:
+        InputError: it was made by a newer version.
+    """
+    found = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > FORMAT_VERSION:
+        raise InputError(
+            f"made by a newer version (format {found}, this one reads up to {FORMAT_VERSION}): "
+            "upgrade adaptive-qs"
+        )
+
+
+def read_manifest(content: Any, schema: Schema, events: Iterable[Event]) -> Manifest:
+    """A manifest from parsed JSON.
+
+    Format 1 had coarser facts: they are told anew from the charges and the schema beside them.
+
+    Args:
+        content: of any version up to this one.
+        schema: of the same release.
+        events: every charge of the release.
+
+    Raises:
+        ValueError: it is no manifest, or contradicts itself.
+    """
+    if isinstance(content, dict) and content.get("format_version") == 1:
+        charged = tuple(events)
+        content = {
+            **content,
+            "format_version": FORMAT_VERSION,
+            "versions": {"adaptive-qs": content.get("package_version")},
+            "accountant": "zCDP",
+            "mechanisms": mechanisms_of(charged),
+            "facts": facts_of(charged, schema, TABLES),
+        }
+    return Manifest.model_validate(content)
+
+
+# The statement as one page for people; the same statement gives the same text.
+
+NAMED = 12
+"""Columns that one line names; the JSON beside it names all."""
+TELLING_EPSILON = 20
+"""Beyond it e^ε says nothing to anybody."""
+
+_HEADINGS = (
+    ("NOT COVERED", "Not covered by the promise: taken from the data"),
+    ("declared public", "Declared public: known without the rows"),
+    ("post-processing", "Follows from the above, at no further cost"),
+    ("not revealed", "Not revealed"),
+)
+
+
+def statement_page(statement: Statement) -> str:
+    """The page, as Markdown."""
+    return "\n".join(manifest_lines(statement)) + "\n"
+
+
+def manifest_lines(statement: Statement) -> list[str]:
+    """The lines of the page, as Markdown.
+
+    They say what is promised and to whom, what tables know of how columns depend on each other,
+    what was paid for what, what counts as public, what the promise rests on, and how to check the
+    sums.
+    """
+    facts = statement.facts
+    lines = ["# Privacy statement", ""]
+    if statement.insecure:
+        lines += [f"**{statement.stamp}.** Nothing below holds for whoever knows the seed.", ""]
+    if statement.drafted:
+        lines += [
+            "**The promise does not cover what the schema tells: it was taken from the data.**",
+            "",
+        ]
+    lines += ["## What is promised", "", *_promise(statement), ""]
+    if isinstance(statement, Manifest):
+        lines += ["## What the tables know", "", *_dependence(statement), ""]
+    lines += ["## What was paid for", "", *_payments(statement), ""]
+    for basis, heading in _HEADINGS:
+        found = [fact for fact in facts if fact.basis == basis]
+        if found:
+            lines += [f"## {heading}", "", *(f"- {_about(fact)}" for fact in found), ""]
+    lines += ["## What the promise rests on", "", *_threat_model(statement), ""]
+    lines += ["## How to check it", "", *_checks(statement), ""]
+    return [*lines, "## How it was made", "", *_making(statement)]
+
+
+def _promise(s: Statement) -> list[str]:
+    factor = f" = {math.exp(s.epsilon):.4g}" if s.epsilon <= TELLING_EPSILON else ""
+    return [
+        "Whatever is concluded from this release would have been concluded without any given row, "
+        "and with one more, with almost the same probability: the two differ by at most a factor "
+        f"of e^{s.epsilon:.4g}{factor}, and by {s.delta:g} beyond it.",
+        "",
+        f"- protected: {s.unit}; neighbouring tables: {s.neighbours}",
+        f"- guarantee: {s.guarantee}",
+        f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
+        f"- sampling: {s.sampling_seeds}",
+        *(f"- **little is promised:** {text}" for text in weaknesses(s.epsilon, s.delta)),
+    ]
+
+
+def _dependence(s: Manifest) -> list[str]:
+    lines = [
+        "Which combinations of columns were measured is known: page.html of the release bundle "
+        "lists them. How columns depend on each other that were not measured together comes from "
+        "the model, mostly through columns that were measured with both. Such a relation may be "
+        "wrong in either direction: lost, or there in the tables and not in the private one.",
+    ]
+    if s.alone:
+        lines += [
+            "",
+            "- independent of all other columns in the tables, since no combination with them was "
+            f"measured: {_named(s.alone)}",
+        ]
+    return lines
+
+
+def _payments(s: Statement) -> list[str]:
+    with_delta = s.delta_spent > 0
+    delta = ["delta"] if with_delta else []
+    rows = [
+        [
+            _about(fact), f"{fact.rho:.6g}", f"{fact.rho / s.rho_spent:.2%}",
+            *([f"{fact.delta:.3g}"] if with_delta else []),
+        ]
+        for fact in s.facts
+        if fact.basis == "paid for"
+    ]  # fmt: skip
+    total = ["all", f"{s.rho_spent:.6g}", "100.00%"]
+    total += [f"{s.delta_spent:.3g}"] if with_delta else []
+    return [
+        *_table(["learnt from the rows, with noise", "rho", "share", *delta], [*rows, total]),
+        "",
+        f"The budget was rho = {s.rho:.6g}; it was never exceeded.",
+    ]
+
+
+def _threat_model(s: Statement) -> list[str]:
+    model = s.threat_model
+    return [
+        *(f"- holds against: {text}" for text in model.protects_against),
+        *(f"- trusts: {text}" for text in model.trusted),
+        *(f"- leaves out: {text}" for text in model.excluded),
+    ]
+
+
+def _checks(s: Statement) -> list[str]:
+    lines = [
+        f"Every charge stands in {s.charges_in}, exactly. Discrete Gaussian noise costs "
+        "rho = squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism "
+        "epsilon² / 8, discovering values 1 / (2 noise_variance) and its delta. Rounded up to "
+        "units of 2^-60 rho and 2^-100 delta one by one, the charges add up to the rho_units and "
+        "delta_units of the facts in the manifest, and these to no more than the budget.",
+    ]
+    if s.ledger is not None:
+        place = s.ledger
+        lines.append(
+            f"The owner's ledger {place.ledger} keeps them as the {place.releases} releases of run "
+            f"{place.run}, with hash {place.hash}: `adaptive-qs ledger verify --release` compares."
+        )
+    return lines
+
+
+def _making(s: Statement) -> list[str]:
+    return [
+        f"- versions: {_pairs(s.versions)}",
+        f"- settings: {_pairs(s.settings)}",
+        f"- schema: SHA-256 {s.schema_fingerprint}",
+    ]
+
+
+def _pairs(content: dict[str, Any]) -> str:
+    return ", ".join(f"{_plain(key)} {_plain(str(value))}" for key, value in content.items())
+
+
+def _about(fact: Fact) -> str:
+    names = _named(fact.columns)
+    return f"{names}: {_plain(fact.fact)}" if names else _plain(fact.fact)
+
+
+def _named(columns: Sequence[str]) -> str:
+    names = ", ".join(map(_plain, columns[:NAMED]))
+    if len(columns) > NAMED:
+        names += f" and {len(columns) - NAMED:,} more columns"
+    return names
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rule = ["---", *("---:" for _ in header[1:])]
+    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
+
+
+def _plain(text: str) -> str:
+    """The text on one line, with nothing in it that Markdown would take for its own."""
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)
+
+
+# Columns of which a release knows nothing beside their own counts, though more was asked for.
+
+
+def alone_columns(bundle: Bundle) -> tuple[str, ...]:
+    """The columns of :func:`alone_among` for the marginals that a release measured.
+
+    Every bundle has them in its manifest, checked or filled in where it is made.
+    """
+    return bundle.manifest.alone or ()
+
+
+def alone_among(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
+    """Columns whose combinations were asked for and none was measured, in the schema's order.
+
+    In a table that is sampled from the release they are independent of all others. Columns of one
+    code are neither alone nor company, since nothing can depend on them; nor is a column alone of
+    which the workload asks for no combination, as in one of single columns only.
+
+    Args:
+        workload: what was asked for.
+        measured: the residuals that were measured.
+    """
+    domain = workload.domain
+    several = {i for i, size in enumerate(domain.sizes) if size > 1}
+    asked = {i for clique in workload.cliques for i in _joined(clique, several)}
+    known = {i for clique in measured for i in _joined(clique, several)}
+    return tuple(domain.names[i] for i in sorted(asked - known))
+
+
+def _joined(clique: tuple[int, ...], several: set[int]) -> set[int]:
+    """The columns of a set that can depend on each other: none, or at least two."""
+    joined = several.intersection(clique)
+    return joined if len(joined) > 1 else set()

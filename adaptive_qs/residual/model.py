@@ -1,18 +1,8 @@
-"""Every marginal from the measured residuals and a product reference, kept current lazily.
-
-The estimate is one signed measure with no interaction, relative to the reference q = ⊗q_i,
-beyond what was measured:
-
-    μ̂_γ = Σ_{τ⊆γ} c_τ ⊗ (⊗_{k∈γ∖τ} q_k)
-    measured τ:    c_τ = z_τ − Σ_{σ⊊τ} c_σ ⊗ (⊗_{k∈τ∖σ} Π_k q_k)
-    unmeasured τ:  c_τ = 0
-
-so every measured residual is matched exactly and all marginals are consistent. With uniform q
-the correction vanishes and this is GReM-MLE (Fuentes et al., Algorithm 3).
-"""
+"""Every marginal from the measured residuals and a product reference, kept current lazily."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.residual.basis import Basis
+
+# Every marginal from the measured residuals and a product reference, kept current lazily.
+#
+# The estimate is one signed measure with no interaction, relative to the reference q = ⊗q_i,
+# beyond what was measured:
+#
+#     μ̂_γ = Σ_{τ⊆γ} c_τ ⊗ (⊗_{k∈γ∖τ} q_k)
+#     measured τ:    c_τ = z_τ − Σ_{σ⊊τ} c_σ ⊗ (⊗_{k∈τ∖σ} Π_k q_k)
+#     unmeasured τ:  c_τ = 0
+#
+# so every measured residual is matched exactly and all marginals are consistent. With uniform q
+# the correction vanishes and this is GReM-MLE (Fuentes et al., Algorithm 3).
 
 Array = NDArray[np.float64]
 
@@ -195,3 +198,76 @@ def _spread(array: Array, axis: int, factor: Array) -> Array:
     shape = [1] * (array.ndim + 1)
     shape[axis] = -1
     return np.expand_dims(array, axis) * factor.reshape(shape)
+
+
+# What noise on a residual costs, and what it does to the marginals that contain it.
+
+
+def privacy_cost(domain: Domain, residual: Clique) -> float:
+    """p_τ = Π (n_i − 1)/n_i: ρ = p_τ / (2σ²) for residual τ (Fuentes et al., Proposition 4.3)."""
+    return math.prod((n - 1) / n for n in domain.shape(residual))
+
+
+def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
+    """Mean variance that unit variance on residual τ adds to a cell of marginal γ ⊇ τ.
+
+    v_τ = Π_{i∈τ} (n_i − 1)/n_i · Π_{j∈γ∖τ} 1/n_j² (Fuentes et al., Proposition 4.4, whose
+    total over cells is n_γ times this).
+    """
+    outside = (1 / n**2 for i, n in zip(clique, domain.shape(clique)) if i not in residual)
+    return privacy_cost(domain, residual) * math.prod(outside)
+
+
+# In-axis transforms between marginals and residuals. Source: Fuentes et al., section 3, Table 1.
+#
+# Every operation is linear along one axis and touches each cell a constant number of times, so a
+# transform over clique γ takes O(|γ| n_γ).
+
+
+def smear(array: Array, axis: int, size: int) -> Array:
+    """Spread a singleton axis evenly over ``size`` cells: (..., 1, ...) -> (..., size, ...)."""
+    return np.repeat(array / size, size, axis=axis)
+
+
+def decompose(marginal: Array, clique: Clique, residual: Clique, bases: Sequence[Basis]) -> Array:
+    """The residual over ``residual`` of a marginal over ``clique`` (Fuentes et al., Algorithm 1).
+
+    Args:
+        marginal: counts, one axis per attribute of ``clique``.
+        clique: γ, the attributes of the marginal's axes.
+        residual: τ ⊆ γ.
+        bases: one basis per attribute of ``clique``, in its order.
+
+    Returns:
+        An array with one axis per attribute of ``residual``, each of its basis's rank.
+    """
+    array = np.asarray(marginal, dtype=np.float64)
+    for axis in range(len(clique) - 1, -1, -1):
+        if clique[axis] in residual:
+            array = bases[axis].analyse(array, axis)
+        else:
+            array = array.sum(axis=axis)
+    return array
+
+
+def reconstruct(values: Array, residual: Clique, clique: Clique, bases: Sequence[Basis]) -> Array:
+    """The part of a marginal that a residual explains (Fuentes et al., Algorithm 2).
+
+    The pseudo-inverse of :func:`decompose`; the parts of all τ ⊆ γ add up to the marginal.
+
+    Args:
+        values: the residual, one axis per attribute of ``residual``.
+        residual: τ ⊆ γ.
+        clique: γ.
+        bases: one basis per attribute of ``clique``, in its order.
+
+    Returns:
+        An array shaped like the marginal over ``clique``.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    for axis, attribute in enumerate(clique):
+        if attribute in residual:
+            array = bases[axis].synthesise(array, axis)
+        else:
+            array = smear(np.expand_dims(array, axis), axis, bases[axis].size)
+    return array

@@ -1,11 +1,174 @@
-"""What a solver returns: a strategy with the evidence of how good it is."""
+"""A strategy, how hard solvers try for it, and the evidence of how good it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Protocol
 
-from adaptive_qs.strategy.matrix import Strategy
+import numpy as np
+from numpy.typing import NDArray
+
+# How hard solvers try.
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Limits shared by all solvers.
+
+    Attributes:
+        gap: stop once objective / lower_bound − 1 is at most this (on the squared error).
+        max_iterations: stop there in any case, with the gap reached by then.
+        max_bytes: most memory one subworkload may take; more is refused.
+    """
+
+    gap: float = 1e-4
+    max_iterations: int = 1_000
+    max_bytes: int = 4 * 2**30
+
+
+# Strategy matrices as Kronecker products of factors, and what their noise does to a table.
+#
+# A strategy B = ⊗B_k measures Bx with independent noise of unit variance. Each factor covers one or
+# several consecutive axes of the table and has largest column norm 1; so has the product. From the
+# measurement the table is estimated as B⁺z, with covariance V⁺ = ⊗V_k⁺, V_k = B_kᵀB_k.
+
+Array = NDArray[np.float64]
+
+
+class Factor(Protocol):
+    """One Kronecker factor of a strategy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes covered."""
+
+    @property
+    def matrix(self) -> Array:
+        """B_k, shape (rows, Πshape); the largest column norm is 1."""
+
+    @property
+    def inverse(self) -> Array:
+        """B_k⁺, shape (Πshape, rows)."""
+
+    @property
+    def covariance(self) -> Array:
+        """V_k⁺ = (B_kᵀB_k)⁺, shape (Πshape, Πshape)."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseFactor:
+    """Any matrix, normalised.
+
+    Args:
+        matrix: B_k up to a scale, shape (rows, Πshape), not zero.
+        shape: sizes of the axes covered.
+        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it; computed from
+            the matrix otherwise.
+    """
+
+    matrix: Array
+    shape: tuple[int, ...]
+    gram_inverse: Array | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != math.prod(self.shape):
+            raise ValueError(f"a factor of shape {self.shape} has a matrix of {matrix.shape}")
+        norm = math.sqrt(float((matrix * matrix).sum(axis=0).max()))
+        object.__setattr__(self, "matrix", matrix / norm)
+        if self.gram_inverse is not None:
+            object.__setattr__(self, "gram_inverse", self.gram_inverse * norm**2)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """B⁺ by the singular value decomposition, or V⁺Bᵀ where V⁺ is known."""
+        if self.gram_inverse is not None:
+            return self.gram_inverse @ self.matrix.T
+        return np.linalg.pinv(self.matrix).astype(np.float64, copy=False)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V⁺ = B⁺(B⁺)ᵀ."""
+        if self.gram_inverse is not None:
+            return self.gram_inverse
+        return self.inverse @ self.inverse.T
+
+
+@dataclass(frozen=True)
+class CenteringFactor:
+    """B = √(n/(n−1)) Π, the optimum for marginals (ResidualPlanner), known without a solver.
+
+    Args:
+        size: n ≥ 2.
+    """
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The single axis."""
+        return (self.size,)
+
+    @property
+    def matrix(self) -> Array:
+        """√(n/(n−1)) (I − 11ᵀ/n)."""
+        return self._centering * math.sqrt(self.size / (self.size - 1))
+
+    @property
+    def inverse(self) -> Array:
+        """√((n−1)/n) (I − 11ᵀ/n)."""
+        return self._centering * math.sqrt((self.size - 1) / self.size)
+
+    @property
+    def covariance(self) -> Array:
+        """((n−1)/n) (I − 11ᵀ/n)."""
+        return self._centering * ((self.size - 1) / self.size)
+
+    @property
+    def _centering(self) -> Array:
+        return np.eye(self.size) - 1 / self.size
+
+
+@dataclass(frozen=True)
+class IdentityFactor:
+    """B = I: every cell on its own.
+
+    Args:
+        size: n.
+    """
+
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The single axis."""
+        return (self.size,)
+
+    @property
+    def matrix(self) -> Array:
+        """I."""
+        return np.eye(self.size)
+
+    inverse = matrix
+    covariance = matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """B = ⊗B_k over the axes of one table; no factors measure the total."""
+
+    factors: tuple[Factor, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of all axes, in order."""
+        return tuple(n for factor in self.factors for n in factor.shape)
+
+
+# What a solver returns: a strategy with the evidence of how good it is.
 
 
 class Status(StrEnum):

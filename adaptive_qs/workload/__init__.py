@@ -1,1 +1,1 @@
-"""Which marginals matter, and how much."""
+"""Which queries matter, and how much."""

@@ -2,30 +2,157 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, combinations, groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
-from adaptive_qs.workload.building import all_sets, listed_sets, make_part
-from adaptive_qs.workload.families import QueryMaker
-from adaptive_qs.workload.family_spec import QuerySpec, family_names
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.families import (
+    Family,
+    OneFamily,
+    QueryMaker,
+    QuerySpec,
+    family_names,
+    is_joint,
+    with_parameters,
+)
+from adaptive_qs.workload.matrices import Custom
+from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.workload import (
     LEAST_WEIGHT,
     MAX_CLIQUES,
     MOST_WEIGHT,
+    CliqueArray,
+    QueryPart,
+    QueryWorkload,
     Workload,
     ways_of,
 )
+
+# From sets of attributes and the families asked of them to the parts of a query workload.
+
+
+def all_ways_queries(
+    domain: Domain, ways: int | Iterable[int], family: Family = "marginal"
+) -> QueryWorkload:
+    """The same family of queries on all sets of the given numbers of attributes, of weight 1.
+
+    Raises:
+        WorkloadError: a number below 1 or above the number of attributes, none at all, or a
+            family that an attribute cannot carry.
+        ResourceExceeded: more sets than ``MAX_CLIQUES``.
+    """
+    maker = QueryMaker(domain, None)
+    sets = all_sets(domain, ways_of(ways))
+    parts = (make_part(maker, domain, some, family, 1.0) for some in sets)
+    return QueryWorkload(domain, tuple(parts))
+
+
+def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
+    """All sets of k attributes for each number k listed, once, shape (sets, k).
+
+    Raises:
+        WorkloadError: a number below 1 or above the number of attributes.
+        ResourceExceeded: more sets than ``MAX_CLIQUES``.
+    """
+    d, arrays = len(domain), []
+    for k in dict.fromkeys(ways):
+        if not 1 <= k <= d:
+            raise WorkloadError(
+                f"ways is {k}: give a number from 1 to {d}, the number of attributes"
+            )
+        count = math.comb(d, k)
+        if count > MAX_CLIQUES:
+            raise ResourceExceeded(
+                f"all sets of {k} of {d} attributes are {count:,}, more than {MAX_CLIQUES:,}: "
+                "ask for fewer ways or list the sets of attributes"
+            )
+        flat = chain.from_iterable(combinations(range(d), k))
+        arrays.append(np.fromiter(flat, np.int32, count * k).reshape(count, k))
+    return arrays
+
+
+def listed_sets(domain: Domain, sets: Iterable[Sequence[str]]) -> list[CliqueArray]:
+    """Sets of attribute names by their number of names: positions as listed, shape (sets, k).
+
+    Raises:
+        SchemaError: an unknown name, or one given twice in a set.
+    """
+    by_degree: dict[int, list[list[int]]] = {}
+    for names in sets:
+        domain.clique(names)
+        by_degree.setdefault(len(names), []).append([domain.names.index(name) for name in names])
+    return [np.array(rows, dtype=np.int32) for rows in by_degree.values()]
+
+
+def make_part(
+    maker: QueryMaker, domain: Domain, sets: CliqueArray, spec: QuerySpec, weight: float
+) -> QueryPart:
+    """What is asked of some sets of equally many attributes.
+
+    A set that occurs twice with the same queries is asked once, with the sum of its weights.
+
+    Args:
+        maker: of queries on the domain.
+        domain: the attributes.
+        sets: shape (sets, k), positions as listed.
+        spec: what the file says.
+        weight: of each set.
+
+    Raises:
+        WorkloadError: a set cannot carry the queries.
+        ResourceExceeded: too many coefficients.
+    """
+    if isinstance(spec, dict):
+        by_name = spec
+    else:
+        family = with_parameters(spec)
+        if is_joint(family) and sets.shape[1] > 1:
+            return _joint_part(maker, sets, family, weight)
+        by_name = dict.fromkeys(domain.names, family)
+    cliques, counts = _distinct(np.sort(sets, axis=1))
+    axis = {}
+    for attribute in np.unique(cliques).tolist():
+        name = domain.names[attribute]
+        if name not in by_name:
+            raise WorkloadError(
+                f"queries do not say what is asked of attribute {name!r}: name it with its family"
+            )
+        axis[attribute] = maker.axis(attribute, by_name[name])
+    return QueryPart(cliques, axis, None, weight * counts)
+
+
+def _joint_part(
+    maker: QueryMaker, sets: CliqueArray, family: OneFamily, weight: float
+) -> QueryPart:
+    weights: dict[tuple[tuple[int, ...], Queries], float] = {}
+    for listed in map(tuple, sets.tolist()):
+        key = (tuple(sorted(listed)), maker.joint(listed, family))
+        weights[key] = weights.get(key, 0.0) + weight
+    cliques, joint = zip(*weights)
+    return QueryPart(np.array(cliques, np.int32), {}, joint, np.array(list(weights.values())))
+
+
+def _distinct(cliques: CliqueArray) -> tuple[CliqueArray, NDArray[np.float64]]:
+    """The distinct rows in the order in which they first occur, and how often they do."""
+    _, first, counts = np.unique(cliques, axis=0, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return cliques[first[order]], counts[order].astype(np.float64)
+
 
 Ways = Annotated[int, Field(ge=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -255,3 +382,64 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
         complaint = complaint._replace(message=message)
     keys = where if where[:1] == ["queries"] else where[:1]
     raise WorkloadError(complaint.line(place, keys)) from None
+
+
+# What a workload asks, as one hash: equal for equal questions.
+
+
+def workload_digest(workload: Workload | QueryWorkload) -> str:
+    """SHA-256 of the attributes, sets, weights and queries, in hexadecimal digits."""
+    domain = workload.domain
+    digest = hashlib.sha256(repr((domain.names, domain.sizes)).encode())
+    if isinstance(workload, Workload):
+        for clique in workload.cliques:
+            digest.update(repr((clique, workload.weights[clique])).encode())
+        return digest.hexdigest()
+    for part in workload.parts:
+        digest.update(repr(part.cliques.shape).encode())
+        digest.update(part.cliques.astype("<i4").tobytes())
+        digest.update(part.weights.astype("<f8").tobytes())
+        for attribute, queries in sorted(part.axis.items()):
+            digest.update(f"{attribute}: {_identity(queries)}".encode())
+        for joint in part.joint or ():
+            digest.update(_identity(joint).encode())
+    return digest.hexdigest()
+
+
+def _identity(queries: Queries) -> str:
+    if isinstance(queries, Custom):
+        content = hashlib.sha256(queries.coefficients.tobytes()).hexdigest()
+        return f"{type(queries).__name__}{queries.shape}{content}"
+    return repr(queries)
+
+
+# The published JSON Schema of workload files, generated from the models.
+#
+# The copy beside this module is kept current by a test; write it anew with
+# `python -m adaptive_qs.workload.file`.
+
+PUBLISHED = Path(__file__).with_name("workload.schema.json")
+"""The published file."""
+
+
+def render() -> str:
+    """The text of the published file: JSON Schema (draft 2020-12) of version 1."""
+    content = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:adaptive-qs:workload:1",
+        **WorkloadFile.model_json_schema(schema_generator=_AnyOf),
+    }
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+class _AnyOf(GenerateJsonSchema):
+    """{"family": "marginal"} names a family, or the queries on an attribute called "family"."""
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
+        content = super().tagged_union_schema(schema)
+        content["anyOf"] = content.pop("oneOf")
+        return content
+
+
+if __name__ == "__main__":
+    PUBLISHED.write_text(render(), encoding="utf-8")

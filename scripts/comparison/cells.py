@@ -13,8 +13,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import AdaptiveQsError
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 from comparison.grid import Cell, key_of
 from comparison.job import Job, read_codes, write_codes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.table.coded import CodedTable
 from comparison.job import Job
 from comparison.outcome import Outcome
 

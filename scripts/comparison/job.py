@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 
 

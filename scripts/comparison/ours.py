@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs import Synthesizer, answer
-from adaptive_qs.adaptive.loop import LoopSettings, run_loop
-from adaptive_qs.answering.run import answer_sets
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.answering.api import answer
+from adaptive_qs.answering.measure import answer_sets
+from adaptive_qs.generate.rows import synthesise_rows
+from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.residual.model import ReferenceModel
-from adaptive_qs.synthesis.rows import synthesise_rows
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from comparison.job import Job
 from comparison.outcome import Outcome

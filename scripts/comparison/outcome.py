@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.table.coded import CodedTable
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs import workload_error
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Clique
+from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from comparison.job import read_answers
 

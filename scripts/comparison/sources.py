@@ -10,9 +10,9 @@ from pathlib import Path
 
 from table_kinds import KINDS
 
-from adaptive_qs.data.fingerprint import table_bytes
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import AdaptiveQsError
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import table_bytes
 from comparison.complaint import Complaint
 
 MOST_ROWS = 10_000_000

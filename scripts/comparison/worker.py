@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.data.table import CodedTable
-from adaptive_qs.release.environment import versions
+from adaptive_qs.release.statement import versions
+from adaptive_qs.table.coded import CodedTable
 from comparison import floors, ours
 from comparison.job import Job, write_codes
 from comparison.outcome import Outcome

@@ -7,22 +7,18 @@ from itertools import combinations
 
 import numpy as np
 
-from adaptive_qs.answering.measure import estimate, grid_bits, measure
-from adaptive_qs.answering.run import answer_sets, divide_units
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.answering.measure import answer_sets, divide_units, estimate, grid_bits, measure
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.strategy.mechanisms.choice import MECHANISMS, choose_mechanism
-from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.joint_queries import AbsDiff, Affine
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
-from adaptive_qs.workload.random_queries import Random
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.matrices import Custom, CustomAxis
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 SIZES = (3, 4, 2)
 CELLS = 24

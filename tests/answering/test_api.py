@@ -1,5 +1,7 @@
 """Plan and answer for callers of Python: what goes in, what is checked when, what is spent."""
 
+from __future__ import annotations
+
 import json
 from fractions import Fraction
 
@@ -11,16 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import adaptive_qs
-from adaptive_qs import CodedTable, Domain, QueryWorkload, Schema, answer, plan
 from adaptive_qs.answering import answers as answers_module
-from adaptive_qs.answering import resources
+from adaptive_qs.answering import plan as resources
 from adaptive_qs.answering.answers import LOST
-from adaptive_qs.answering.resources import BatchLimits
-from adaptive_qs.data.inputs import read_table
-from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
+from adaptive_qs.answering.api import answer, plan
+from adaptive_qs.answering.plan import BatchLimits
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.file import all_ways_queries
+from adaptive_qs.workload.workload import QueryWorkload
 
 SCHEMA = {
     "version": 1,
@@ -192,7 +198,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     changed, kind, hint = BAD[case]
-    monkeypatch.setattr("adaptive_qs.answering.job.read_table", None)
+    monkeypatch.setattr("adaptive_qs.answering.api.read_table", None)
     arguments = {"schema": SCHEMA, "workload": 1, "epsilon": 1, **changed}
     with pytest.raises(kind, match=hint):
         answer(FRAME, **arguments)
@@ -203,7 +209,7 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
 
 
 def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.answering.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", None)
     with pytest.raises(DataError, match="'job'"):
         answer(FRAME.assign(job="d"), SCHEMA, epsilon=1)
     with pytest.raises(DataError, match="no rows"):

@@ -1,21 +1,37 @@
 """Plans: figures at the target's cost, certificates, and a forecast of the size of a run."""
 
+from __future__ import annotations
+
+import json
 import math
+import time
 
+import cvxpy as cp
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from adaptive_qs.answering.forecast import PROCESS_BYTES, forecast
-from adaptive_qs.answering.plan import EPSILONS, plan_batch
-from adaptive_qs.answering.resources import BatchLimits
-from adaptive_qs.answering.target import BatchTarget
-from adaptive_qs.data.counts import MarginalCounter
+from adaptive_qs.answering.api import answer, plan
+from adaptive_qs.answering.plan import EPSILONS, BatchLimits, forecast, plan_batch
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.strategy.mechanisms.choice import MECHANISMS
-from adaptive_qs.strategy.settings import SolverSettings
-from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
+from adaptive_qs.machine import PROCESS_BYTES
+from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.strategy import optimal
+from adaptive_qs.strategy.bounds import SINGLE_CELLS
+from adaptive_qs.strategy.choose import CERTIFIED_AXIS, MECHANISMS
+from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
+from adaptive_qs.strategy.solution import SolverSettings
+from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.workload.axes import Prefix, Range
+from adaptive_qs.workload.file import all_ways_queries
 
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited
+
+# Plans: figures at the target's cost, certificates, and a forecast of the size of a run.
 
 NAMES = [(asked, name) for asked, name in pairs() if asked in ("several", "range")]
 
@@ -100,3 +116,231 @@ def test_the_forecast_counts_the_matrices_of_strategies():
     plain = plan_batch(plan.workload, plan.target, "residualplanner")
     assert plain.forecast.strategy_bytes == 0
     limits.check_forecast(plain.forecast)
+
+
+# `auto` against the optimum of the whole domain, as a caller of plan and answer sees it.
+
+PERSONS = {"age": 20, "sex": 2}
+ADULTS = [[0] * 4 + [1] * 16]
+WOMEN = [[0, 1]]
+GROWN = [0] * 18 + [1] * 82
+
+
+def write(folder, *parts):
+    """A workload file of (attributes, queries, weight), whose queries may be matrices."""
+    content = []
+    for attributes, queries, *weight in parts:
+        by_name = queries if isinstance(queries, dict) else {None: queries}
+        made = {name: save(folder, matrix) for name, matrix in by_name.items()}
+        made = made if isinstance(queries, dict) else made[None]
+        content.append({"attributes": [attributes], "queries": made})
+        content[-1] |= {"weight": weight[0]} if weight else {}
+    path = folder / f"{len(list(folder.iterdir()))}.json"
+    path.write_text(json.dumps({"version": 1, "parts": content}))
+    return path
+
+
+def save(folder, matrix):
+    if isinstance(matrix, str):
+        return matrix
+    name = f"{len(list(folder.iterdir()))}.npy"
+    np.save(folder / name, np.asarray(matrix))
+    return {"family": "custom", "matrix": name}
+
+
+def least_error(queries):
+    """min tr(W V⁺ Wᵀ) over V ⪰ 0 with diag V ≤ 1, by semidefinite programming (rows²)."""
+    m, n = queries.shape
+    joint = cp.Variable((m + n, m + n), PSD=True)
+    problem = cp.Problem(
+        cp.Minimize(cp.trace(joint[:m, :m])),
+        [joint[:m, m:] == queries, cp.diag(joint[m:, m:]) <= 1],
+    )
+    return float(problem.solve(solver=cp.CLARABEL))
+
+
+def both(age, sex):
+    """A matrix over the cells of age x sex: those where both hold."""
+    return np.multiply.outer(age, sex).reshape(1, -1)
+
+
+PREDICATES = {
+    "80 of 100 codes": ({"a": 100}, [(["a"], [[1] * 80 + [0] * 20])], 1.0),
+    "three nested": (
+        {"a": 100},
+        [(["a"], [[1] * k + [0] * (100 - k) for k in (20, 50, 80)])],
+        1.2393,
+    ),
+    "adults, adult women": (
+        PERSONS,
+        [(["age"], ADULTS), (["age", "sex"], {"age": ADULTS, "sex": WOMEN})],
+        1.1441,
+    ),
+    "adults, adult women by cells": (
+        PERSONS,
+        [(["age"], ADULTS), (["age", "sex"], both(ADULTS[0], WOMEN[0]))],
+        1.1441,
+    ),
+    "in 600 cells": (
+        {"age": 100, "group": 6},
+        [(["age"], [GROWN]), (["age", "group"], both(GROWN, [1] + [0] * 5))],
+        1.1441,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PREDICATES)
+def test_predicates_of_an_analyst_get_the_optimum(case, tmp_path):
+    sizes, parts, rmse = PREDICATES[case]
+    found = plan(sizes, write(tmp_path, *parts), cost=1)
+    assert found.rmse == pytest.approx(rmse, rel=1e-4)
+    assert found.gap < 1e-4
+    assert found.mechanism.lower_bound <= found.mechanism.total_error
+
+
+def test_answers_about_some_codes_have_the_planned_error_and_no_bias(tmp_path):
+    """Codes that nobody asks about have no say, neither in the plan nor in what is measured."""
+    _, parts, rmse = PREDICATES["three nested"]
+    path = write(tmp_path, *parts)
+    schema = {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 99}]}
+    codes = pd.DataFrame({"a": np.arange(100).repeat(30)})
+    found = answer_seeded(codes, schema, path, cost=1)
+    assert math.sqrt((found.standard_error**2).mean()) == pytest.approx(rmse, rel=1e-3)
+    exact = answer_seeded(codes, schema, path, cost=1e6)
+    assert np.abs(exact.estimate - [600, 1500, 2400]).max() < 0.01
+
+
+def answer_seeded(data, schema, path, **options):
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+        return answer(
+            data, schema, path, insecure_seed=1, beyond_limits=True, **options
+        ).to_pandas()
+
+
+COEFFICIENTS = st.sampled_from([0.0, 0.0, 1.0, 1.0, -1.0, 2.0])
+
+
+@st.composite
+def questions(draw):
+    """Sizes, and matrices over a, b or both; zeros, duplicates and dependent rows included."""
+    sizes = {"a": draw(st.integers(1, 4)), "b": draw(st.integers(1, 3))}
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        names = draw(st.sampled_from([["a"], ["b"], ["a", "b"]]))
+        cells = math.prod(sizes[name] for name in names)
+        shape = st.tuples(st.integers(1, 4), st.just(cells))
+        matrix = draw(hnp.arrays(float, shape, elements=COEFFICIENTS))
+        if draw(st.booleans()):
+            matrix[:, draw(st.integers(0, cells - 1))] = 0
+        if draw(st.booleans()):
+            matrix = np.vstack([matrix, matrix[:1]])
+        parts.append((names, matrix, draw(st.sampled_from([1.0, 1.0, 0.01, 100.0]))))
+    return sizes, parts
+
+
+def over_all_cells(sizes, parts):
+    """All queries times the roots of their weights over the cells of a x b."""
+    rows = []
+    for names, matrix, weight in parts:
+        table = np.asarray(matrix).reshape(-1, *(sizes[n] if n in names else 1 for n in "ab"))
+        whole = np.broadcast_to(table, (len(table), sizes["a"], sizes["b"]))
+        rows.append(math.sqrt(weight) * whole.reshape(len(table), -1))
+    return np.concatenate(rows)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(questions())
+@example(({"a": 4, "b": 2}, [(["a"], [[1, 1, 0, 0]] * 3, 1.0)]))
+@example(({"a": 4, "b": 1}, [(["a"], [[0, 0, 0, 0], [1, 0, 0, 0]], 1.0)]))
+@example(({"a": 3, "b": 2}, [(["a"], np.eye(3), 1.0), (["a", "b"], np.eye(6)[1:], 1e-6)]))
+def test_auto_is_the_optimum_of_the_whole_domain(tmp_path_factory, asked):
+    sizes, parts = asked
+    rows = over_all_cells(sizes, parts)
+    path = write(tmp_path_factory.mktemp("workload"), *parts)
+    if not rows.any():
+        with pytest.raises(WorkloadError, match="every query is zero"):
+            plan(sizes, path)
+        return
+    scale = np.linalg.norm(rows)
+    least = scale**2 * least_error(rows[rows.any(axis=1)] / scale)
+    found = plan(sizes, path, cost=1)
+    error = found.rmse**2 * found.queries
+    assert error == pytest.approx(least, rel=3e-4)
+    assert found.gap <= 1.01e-4
+    if not isinstance(found.mechanism, ResidualMechanism):
+        assert found.mechanism.lower_bound <= least * (1 + 1e-5)
+
+
+def test_the_better_certificate_is_kept():
+    """The full problem is no better here than a product, but proves that nothing is."""
+    ranges = {"version": 1, "parts": [{"ways": [1, 2], "queries": "range"}]}
+    found = plan({"a": 1, "b": 4}, ranges, cost=1)
+    assert found.mechanism.total_error == pytest.approx(35.2074, rel=1e-5)
+    assert found.mechanism.lower_bound > 35.207
+    assert set(map(str, found.mechanism.statuses)) == {"optimal"}
+
+
+def test_bounds_of_split_mechanisms_do_not_bind_others():
+    """What residual spaces measured separately cannot reach, a strategy for all of them can."""
+    ranges = {"version": 1, "parts": [{"ways": [2], "queries": "range"}]}
+    split = plan({"a": 5, "b": 6}, ranges, mechanism="querysmasher", cost=1)
+    best = plan({"a": 5, "b": 6}, ranges, cost=1)
+    assert best.mechanism.total_error < split.mechanism.lower_bound
+    assert best.mechanism.lower_bound <= best.mechanism.total_error
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_row_of_zeros_is_answered_with_zero(mechanism, tmp_path):
+    path = write(tmp_path, (["a"], [[1, 1, 0], [0, 0, 0], [0, 1, 2]]))
+    schema = {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 2}]}
+    data = pd.DataFrame({"a": [0, 1, 1, 2]})
+    found = answer_seeded(data, schema, path, cost=1, mechanism=mechanism)
+    assert found.loc[1, ["estimate", "standard_error", "lower", "upper"]].tolist() == [0] * 4
+    assert (found.standard_error[[0, 2]] > 0).all()
+    planned = plan(schema, path, cost=1, mechanism=mechanism)
+    assert planned.queries == 3
+    assert planned.rmse == pytest.approx(math.sqrt((found.standard_error**2).mean()), rel=1e-3)
+
+
+def test_weights_may_differ_by_a_factor_of_1e9_and_no_more(tmp_path):
+    shown, other = (["a"], "prefix", 1e-3), (["a"], "marginal", 1e6)
+    found = plan({"a": 5}, write(tmp_path, shown, other), cost=1)
+    assert found.gap < 1e-4
+    with pytest.raises(WorkloadError) as refused:
+        plan({"a": 5}, write(tmp_path, (["a"], "prefix", 9e-4), other))
+    assert "from 0.0009 to 1e+06, more than a factor of 1e+09 apart" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
+    """Ranges are symmetric: two eigenproblems of half the size, which are a quarter of the work."""
+    assert CERTIFIED_AXIS**3 <= optimal.TRIED_WORK
+    monkeypatch.setattr("adaptive_qs.strategy.choose.CERTIFIED_AXIS", 1)
+    monkeypatch.setattr(optimal, "TRIED_WORK", 40**3)
+    for family, cells, tried in (
+        ("prefix", 40, True), ("prefix", 41, False), ("range", 60, True), ("range", 66, False),
+    ):  # fmt: skip
+        queries = {"version": 1, "parts": [{"ways": [1], "queries": family}]}
+        found = plan({"a": cells}, queries, cost=1)
+        assert isinstance(found.mechanism, ResidualMechanism) != tried, (family, cells)
+
+
+@pytest.mark.parametrize(("family", "most"), [("range", 1e-4), ("prefix", 1.0)])
+def test_ten_thousand_codes_are_planned_without_large_eigenproblems(family, most, monkeypatch):
+    """Bounds and strategies in closed form, in about a second, with the gap that is left."""
+    for name in ("eigh", "eigvalsh"):
+        real = getattr(np.linalg, name)
+
+        def limited(matrix, *options, real=real):
+            assert len(matrix) <= SINGLE_CELLS
+            return real(matrix, *options)
+
+        monkeypatch.setattr(np.linalg, name, limited)
+    parts = [{"attributes": [["a"], ["a", "b"]], "queries": family}]
+    begun = time.process_time()
+    found = plan({"a": 10_000, "b": 3}, {"version": 1, "parts": parts}, max_memory="32GB")
+    assert time.process_time() - begun < 15
+    assert 0 < found.gap < most
+    queries = {"range": Range, "prefix": Prefix}[family](10_000).num_queries
+    assert found.queries == queries * (1 + {"range": 6, "prefix": 3}[family])
+    assert found.forecast.seconds > 60

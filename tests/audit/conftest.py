@@ -2,7 +2,7 @@ from functools import partial
 
 import pytest
 
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.generate.rows import SynthesisSettings
 
 
 @pytest.fixture(autouse=True)

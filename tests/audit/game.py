@@ -14,17 +14,16 @@ from fractions import Fraction
 import numpy as np
 from scipy import special, stats
 
-from adaptive_qs.adaptive.loop import run_loop
-from adaptive_qs.answering.run import answer_sets
-from adaptive_qs.answering.workloads import resolve_queries
+from adaptive_qs.answering.measure import answer_sets
+from adaptive_qs.answering.plan import resolve_queries
+from adaptive_qs.audit.audit import Recorder, Replayer
 from adaptive_qs.audit.jobs import Batch, marginals_of
-from adaptive_qs.audit.replay import Recorder, Replayer
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import GaussianEvent
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.schema import Schema
 
 MU = 3.0
 CONFIDENCE = 0.999

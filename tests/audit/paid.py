@@ -14,12 +14,11 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from adaptive_qs import Synthesizer, answer
-from adaptive_qs.data.sample import sample_dataset
-from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.export import exported
-from adaptive_qs.ledger.total import Total
+from adaptive_qs.answering.api import answer
+from adaptive_qs.ledger.book import LedgerBook, Total, exported
 from adaptive_qs.privacy.accounting import gaussian_mu_of, rho_of
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.files import sample_dataset
 
 from .recompute import answers_problems, charged, cost, problems
 from .recompute_ledger import Book, placement_problems

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.run import audit
+from adaptive_qs.audit.audit import audit
 
 from .schemas import columns, learnt, schemas, workloads
 

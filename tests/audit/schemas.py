@@ -4,7 +4,7 @@ import datetime as dt
 
 from hypothesis import strategies as st
 
-from adaptive_qs.data.schema import Schema
+from adaptive_qs.table.schema import Schema
 
 MARKERS = st.sampled_from([[], [""], ["?", "n/a"]])
 

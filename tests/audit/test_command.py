@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.cli import main
+from adaptive_qs.cli.entry import main
 
-from ..mutants.registry import MUTANTS
+from ..mutants.mutant import MUTANTS
 
 SCHEMA = {
     "version": 1,

@@ -10,11 +10,10 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.compare import squared_distance
-from adaptive_qs.audit.replay import Recorder
+from adaptive_qs.audit.audit import Recorder, squared_distance
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import SelectionEvent
+from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import exponential_mechanism
 
 from . import game

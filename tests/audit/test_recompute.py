@@ -9,18 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.compare import squared_distance
+from adaptive_qs.audit.audit import Recorder, squared_distance
 from adaptive_qs.audit.jobs import Batch, Synthesis
-from adaptive_qs.audit.neighbours import neighbour_pairs
-from adaptive_qs.audit.replay import Recorder
-from adaptive_qs.audit.stand_in import stand_in
-from adaptive_qs.audit.tables import write_rows
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.audit.tables import neighbour_pairs, stand_in, write_rows
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.noise import discrete_gaussian
-from adaptive_qs.privacy.transcript import Transcript
+from adaptive_qs.privacy.events import Transcript
+from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.schema import Schema
 
 from . import recompute, recompute_ledger
 from .paid import recomputed_runs

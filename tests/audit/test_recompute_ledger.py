@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.chain import Row
-from adaptive_qs.ledger.entries import Price, Recovered
-from adaptive_qs.ledger.export import exported
-from adaptive_qs.ledger.overview import runs_of
+from adaptive_qs.ledger.book import LedgerBook, exported, runs_of
+from adaptive_qs.ledger.entries import Price, Recovered, Row
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, SelectionEvent
 
 from . import recompute_ledger

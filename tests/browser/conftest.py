@@ -7,17 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs import Schema, Synthesizer
 from adaptive_qs.release.page import release_page
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.schema import Schema
 
-from ..evaluation.report.made import (
-    COLUMNS,
-    HOSTILE,
-    made_evaluation,
-    made_schema,
-    page_of,
-    queries,
-)
+from ..evaluation.made import COLUMNS, HOSTILE, made_evaluation, made_schema, page_of, queries
 from .seen import Seen
 
 REQUIRED = "ADAPTIVE_QS_BROWSER"

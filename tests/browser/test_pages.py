@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..evaluation.report.made import made_schema, tables
+from ..evaluation.made import made_schema, tables
 from .seen import Seen
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()

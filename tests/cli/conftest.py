@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from adaptive_qs.cli import main
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.cli.entry import main
+from adaptive_qs.generate.rows import SynthesisSettings
 
 SCHEMA = {
     "version": 1,

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.encode import encode_file
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.ledger.outputs import COUNTS, from_bytes
+from adaptive_qs.ledger.entries import COUNTS, from_bytes
+from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.schema import Schema
 
 CANARY = "CANARY-7f3a"
 CANARY_NUMBER = 830475619283746501

@@ -22,7 +22,7 @@ def no_budget(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
 
 
 def refused(run, arguments, code, *hints):
@@ -184,7 +184,7 @@ def test_budget_refusals_have_exit_code_3(run, monkeypatch):
     def refuse(*_):
         raise BudgetExceeded("total: cost rho 2 exceeds the remaining 1: raise the budget")
 
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
     refused(run, GOOD, 3, "exceeds")
 
 
@@ -192,7 +192,7 @@ def test_bugs_show_a_place_but_no_message(run, monkeypatch):
     def crash(*_):
         raise ValueError(CANARY)
 
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", crash)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", crash)
     refused(run, GOOD, 1, "internal error (ValueError at job.py", entry.DEBUG_VARIABLE)
     monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
     assert CANARY in run(*GOOD).err
@@ -202,7 +202,7 @@ def test_lack_of_memory_is_a_resource(run, monkeypatch):
     def exhaust(*_):
         raise MemoryError
 
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", exhaust)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", exhaust)
     refused(run, GOOD, 4, "out of memory")
 
 
@@ -211,5 +211,5 @@ def test_interrupts_write_nothing(error, run, monkeypatch):
     def interrupt(*_):
         raise error()
 
-    monkeypatch.setattr("adaptive_qs.synthesizer.job.Mechanisms", interrupt)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", interrupt)
     refused(run, GOOD, 130 if error is KeyboardInterrupt else 143, "stopped before the end")

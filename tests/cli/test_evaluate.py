@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adaptive_qs.evaluation.pair import OWNER_ONLY
+from adaptive_qs.evaluation.tables import OWNER_ONLY
 
 from .conftest import HEADER, SCHEMA
 

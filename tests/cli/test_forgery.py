@@ -13,17 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adaptive_qs import Schema, Synthesizer, answer
-from adaptive_qs.cli import main
+from adaptive_qs.answering.api import answer
+from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.chain import START
+from adaptive_qs.ledger.entries import START
 from adaptive_qs.ledger.run import release_hash
 from adaptive_qs.privacy.accounting import epsilon_of
 from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
 from adaptive_qs.release.bundle import MEMBERS, Bundle
 from adaptive_qs.release.facts import TABLES, facts_of
-from adaptive_qs.release.manifest import Manifest
+from adaptive_qs.release.statement import Manifest
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.schema import Schema
 
 from .conftest import working_in
 

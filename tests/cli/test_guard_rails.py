@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import adaptive_qs
-from adaptive_qs import Synthesizer
 from adaptive_qs.errors import GuardRailWarning, InputError
-from adaptive_qs.privacy.guard_rails import guard_rails, weaknesses
+from adaptive_qs.privacy.budget import guard_rails, weaknesses
 from adaptive_qs.release.release import UNCOUNTED_ROWS, Release
+from adaptive_qs.synthesizer import Synthesizer
 
 SYNTHESIZE = ["synthesize", "t.csv", "--schema", "s.json", "--out", "o.csv", "--force"]
 ANSWER = ["answer", "t.csv", "--schema", "s.json", "--out", "a.csv", "--force"]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs import Schema, Synthesizer, answer
-from adaptive_qs.data.review import TAKEN_FROM_DATA, UNREVIEWED
+from adaptive_qs.answering.api import answer
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, UNREVIEWED, Schema
 
 from .conftest import SCHEMA
 

@@ -40,11 +40,11 @@ from unittest import mock
 
 import numpy as np
 
-from adaptive_qs.cli import main
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.privacy.entropy import SystemEntropy, Words
-from adaptive_qs.strategy.integers.rounding import round_matrix
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.cli.entry import main
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.privacy.noise import SystemEntropy, Words
+from adaptive_qs.strategy.integer import round_matrix
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -253,7 +253,7 @@ def quick_tables() -> Iterator[None]:
         return integers.copy(), balanced
 
     tables = mock.patch("adaptive_qs.release.release.SynthesisSettings", quick)
-    with tables, mock.patch("adaptive_qs.strategy.integers.grid.round_matrix", rounded):
+    with tables, mock.patch("adaptive_qs.strategy.integer.round_matrix", rounded):
         yield
 
 

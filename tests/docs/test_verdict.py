@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_qs.evaluation.verdict import thresholds as limit
+from adaptive_qs.evaluation import scale as limit
 
 from .snippets import ROOT
 

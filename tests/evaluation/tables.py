@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation.contingency import JointCodes
-from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.table.coded import CodedTable
 
 
 def table(domain, rows, seed):

@@ -1,51 +1,261 @@
-"""All parts together, as Python users call them, and as JSON."""
+"""`adaptive_qs.evaluate` takes what `plan`, `answer` and `fit` take."""
 
+from __future__ import annotations
+
+import gzip
 import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import adaptive_qs
-from adaptive_qs.data.schema import Schema
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.as_json import evaluation_json
-from adaptive_qs.evaluation.contingency import BATCH, in_batches
-from adaptive_qs.evaluation.evaluation import compare
+from adaptive_qs.evaluation.evaluation import compare, evaluation_json, find_promise, limitations_of
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.evaluation.pair import TablePair
-from adaptive_qs.evaluation.utility.settings import UtilitySettings
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.evaluation.pairs import association_of, count_pairs
+from adaptive_qs.evaluation.results import Promise, UtilitySettings
+from adaptive_qs.evaluation.rules import row_checks
+from adaptive_qs.evaluation.tables import BATCH, JointCodes, TablePair, in_batches
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.sidecar import manifest_path, write_manifest
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import encode_table
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
+from adaptive_qs.workload.file import all_ways_queries
+from adaptive_qs.workload.workload import QueryWorkload, Workload
 
 from .tables import table
 
+# `adaptive_qs.evaluate` takes what `plan`, `answer` and `fit` take.
+
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": "job", "type": "categorical", "values": ["cook", "nurse", "judge"]},
+        {"name": "age", "type": "integer", "min": 0, "max": 9, "missing": ["?"]},
+        {"name": "flag", "type": "boolean"},
+    ],
+}
+PARSED = Schema.parse(SCHEMA)
+DOMAIN = PARSED.domain()
+
+
+def frame(seed, rows=400):
+    rng = np.random.default_rng(seed)
+    job = rng.choice(["cook", "nurse", "judge"], rows, p=[0.5, 0.3, 0.2])
+    age = rng.integers(0, 10, rows) // (1 + (job == "cook"))
+    return pd.DataFrame({"job": job, "age": age, "flag": age > rng.integers(0, 10, rows)})
+
+
+TRUE, MADE, HELD = frame(1), frame(2), frame(3)
+EXPECTED = adaptive_qs.evaluate(TRUE, MADE, SCHEMA, workers=1)
+
+
+def as_kind(kind, table, folder, name):
+    match kind:
+        case "polars":
+            return pl.from_pandas(table)
+        case "pyarrow":
+            return pa.Table.from_pandas(table)
+        case "codes":
+            return encode_table(table, PARSED)
+        case "csv":
+            table.to_csv(folder / f"{name}.csv", index=False)
+            return folder / f"{name}.csv"
+        case "gzip":
+            path = folder / f"{name}.csv.gz"
+            path.write_bytes(gzip.compress(table.to_csv(index=False).encode()))
+            return str(path)
+        case "parquet":
+            table.to_parquet(folder / f"{name}.parquet")
+            return folder / f"{name}.parquet"
+    return table
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "codes", "csv", "gzip", "parquet"])
+def test_tables_of_every_kind_are_compared(kind, tmp_path):
+    tables = [as_kind(kind, t, tmp_path, n) for t, n in ((TRUE, "t"), (MADE, "m"), (HELD, "c"))]
+    found = adaptive_qs.evaluate(*tables[:2], schema=SCHEMA, control=tables[2], workers=1)
+    assert found.workload == EXPECTED.workload
+    assert found.rows == EXPECTED.rows
+    assert found.membership.members == len(TRUE) // 2
+
+
+@pytest.mark.parametrize("kind", ["schema", "dict", "path", "text", "coded", "release"])
+def test_schemas_of_every_kind_are_taken(kind, tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(SCHEMA))
+    given = {"schema": PARSED, "dict": SCHEMA, "path": path, "text": str(path)}.get(kind)
+    if kind == "coded":
+        domain = Domain.from_sizes({"a": 3, "b": 2})
+        coded = CodedTable.from_codes(domain, [np.arange(60) % 3, np.arange(60) % 2])
+        assert adaptive_qs.evaluate(coded, coded).workload.mean_l1 == 0
+    elif kind == "release":
+        model = Synthesizer(rho=1, workers=1).fit(TRUE, schema=SCHEMA)
+        found = adaptive_qs.evaluate(TRUE, MADE, release=model.release_)
+        assert found.workload == EXPECTED.workload
+        model.save(tmp_path / "r.zip")
+        found = adaptive_qs.evaluate(TRUE, MADE, release=tmp_path / "r.zip")
+        assert found.workload == EXPECTED.workload
+    else:
+        assert adaptive_qs.evaluate(TRUE, MADE, given).workload == EXPECTED.workload
+
+
+RANGES = {"version": 1, "parts": [{"attributes": [["age"]], "queries": "range", "weight": 2}]}
+MARGINALS = {"version": 1, "parts": [{"ways": [1]}]}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [1, [1], np.int64(1), Workload.all_ways(DOMAIN, 1), MARGINALS, all_ways_queries(DOMAIN, 1)],
+    ids=["number", "list", "numpy", "Workload", "content", "QueryWorkload"],
+)
+def test_workloads_of_every_kind_are_taken(workload, tmp_path):
+    found = adaptive_qs.evaluate(TRUE, MADE, SCHEMA, workload)
+    assert found.queries is None
+    assert [clique.attributes for clique in found.workload.per_clique] == [
+        ("job",),
+        ("age",),
+        ("flag",),
+    ]
+
+
+def test_workloads_of_queries_are_taken_as_files_content_and_values(tmp_path):
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(RANGES))
+    asked = adaptive_qs.plan(SCHEMA, RANGES).workload
+    assert isinstance(asked, QueryWorkload)
+    errors = {
+        adaptive_qs.evaluate(TRUE, MADE, SCHEMA, w).queries.rmse for w in (path, RANGES, asked)
+    }
+    assert len(errors) == 1
+    assert errors.pop() > 0
+
+
+def test_a_release_gives_the_promise(tmp_path):
+    model = Synthesizer(epsilon=1, workers=1).fit(TRUE, schema=SCHEMA)
+    model.save(tmp_path / "r.zip")
+    for release, name in ((model.release_, "the release"), (tmp_path / "r.zip", "r.zip")):
+        found = adaptive_qs.evaluate(TRUE, MADE, SCHEMA, control=HELD, release=release)
+        spent = model.rho_spent_
+        assert found.membership.promise == Promise(spent, 1.0, 1e-9, name)
+    found = adaptive_qs.evaluate(TRUE, MADE, SCHEMA, control=HELD)
+    assert any("privacy promise is not known" in text for text in found.limitations)
+    other = {
+        "version": 1,
+        "columns": [*SCHEMA["columns"][:2], {"name": "flag", "type": "boolean", "ordered": True}],
+    }
+    with pytest.raises(InputError, match=r"^the release: was made with another schema"):
+        adaptive_qs.evaluate(TRUE, MADE, other, release=model.release_)
+
+
+def test_models_and_rules_are_asked_for_by_name():
+    found = adaptive_qs.evaluate(
+        TRUE, MADE, SCHEMA, rules="job determines flag", target="flag", repeats=np.int64(1)
+    )
+    assert found.utility.target == "flag"
+    assert found.rules[0].rule == "job determines flag"
+    assert adaptive_qs.evaluate(TRUE, MADE, SCHEMA, models=True, repeats=1).utility.proposed
+
+
+def test_the_number_of_threads_changes_nothing():
+    for workers in (None, np.int64(2)):
+        found = adaptive_qs.evaluate(TRUE, MADE, SCHEMA, workers=workers)
+        assert found.workload == EXPECTED.workload
+
+
+CANARY = "canary-7719"
+REFUSED = {
+    "no schema": ((TRUE, MADE), {}, "no schema was given"),
+    "frame as schema": ((TRUE, MADE, TRUE), {}, "schema"),
+    "true": (
+        (TRUE.assign(job=CANARY), MADE, SCHEMA),
+        {},
+        "^the true table: column 'job' has a value",
+    ),
+    "synthetic": (
+        (TRUE, MADE.assign(job=CANARY), SCHEMA),
+        {},
+        "^the synthetic table: column 'job'",
+    ),
+    "fractions": ((TRUE, MADE.assign(age=0.5), SCHEMA), {}, "round its numbers"),
+    "control": (
+        (TRUE, MADE, SCHEMA),
+        {"control": HELD.assign(job=CANARY)},
+        "^the control table: col",
+    ),
+    "coded": ((encode_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
+    "no table": ((TRUE, 7, SCHEMA), {}, "^the synthetic table is not an eager pandas"),
+    "no file": (("none.csv", MADE, SCHEMA), {}, "^none.csv: "),
+    "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table: no rows"),
+    "column": ((TRUE.drop(columns="age"), MADE, SCHEMA), {}, "^the true table: column 'age'"),
+    "workload": ((TRUE, MADE, SCHEMA, 7), {}, "ways is 7"),
+    "frame as workload": ((TRUE, MADE, SCHEMA, TRUE), {}, "workload is a DataFrame"),
+    "rule": ((TRUE, MADE, SCHEMA), {"rules": ["age ? job"]}, "rule"),
+    "target": ((TRUE, MADE, SCHEMA), {"target": "none"}, "none"),
+    "repeats": ((TRUE, MADE, SCHEMA), {"models": True, "repeats": "3"}, "repeats is '3'"),
+    "seed": ((TRUE, MADE, SCHEMA), {"seed": True}, "seed is True"),
+    "workers": ((TRUE, MADE, SCHEMA), {"workers": 0}, "workers is 0"),
+    "release": ((TRUE, MADE, SCHEMA), {"release": 3}, "release is no release"),
+    "missing release": ((TRUE, MADE, SCHEMA), {"release": "none.zip"}, "^none.zip: "),
+    "true as control": ((TRUE, MADE, SCHEMA), {"control": TRUE}, "held out"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_mistakes_are_refused_in_one_line_without_a_cell(case):
+    tables, options, words = REFUSED[case]
+    with pytest.raises(InputError, match=words) as caught:
+        adaptive_qs.evaluate(*tables, **options)
+    assert "\n" not in str(caught.value)
+    assert CANARY not in str(caught.value)
+    assert "cook" not in str(caught.value)
+
+
+# All parts together, as Python users call them, and as JSON.
+
 SIZES = {"a": 4, "b": 3, "c": 6, "d": 2}
-SCHEMA = Schema.parse(SIZES)
-DOMAIN = SCHEMA.domain()
-PAIR = TablePair(table(DOMAIN, 300, 1), table(DOMAIN, 200, 2))
+EVALUATION_SCHEMA = Schema.parse(SIZES)
+EVALUATION_DOMAIN = EVALUATION_SCHEMA.domain()
+PAIR = TablePair(table(EVALUATION_DOMAIN, 300, 1), table(EVALUATION_DOMAIN, 200, 2))
 
 
-def frame(rows, seed):
+def evaluation_frame(rows, seed):
     return pd.DataFrame(
-        {name: codes.astype(int) for name, codes in zip(SIZES, table(DOMAIN, rows, seed).columns)}
+        {
+            name: codes.astype(int)
+            for name, codes in zip(SIZES, table(EVALUATION_DOMAIN, rows, seed).columns)
+        }
     )
 
 
 def test_data_frames_are_compared_in_one_line():
-    workload = Workload.all_ways(DOMAIN, 2)
-    found = adaptive_qs.evaluate(frame(300, 1), frame(200, 2), SCHEMA, workload, rules=["a <= c"])
+    workload = Workload.all_ways(EVALUATION_DOMAIN, 2)
+    found = adaptive_qs.evaluate(
+        evaluation_frame(300, 1),
+        evaluation_frame(200, 2),
+        EVALUATION_SCHEMA,
+        workload,
+        rules=["a <= c"],
+    )
     assert isinstance(found, adaptive_qs.Evaluation)
-    expected = workload_error(PAIR.true, PAIR.synthetic, Workload.all_ways(DOMAIN, 2))
+    expected = workload_error(PAIR.true, PAIR.synthetic, Workload.all_ways(EVALUATION_DOMAIN, 2))
     assert found.workload == expected
     assert [check.rule for check in found.rules] == ["a <= c"]
 
 
 @pytest.mark.parametrize("ways", [1, 2, 3])
 def test_marginals_that_are_also_in_the_workload_give_the_same_total_variation(ways):
-    alone, shared = (compare(PAIR, SCHEMA, Workload.all_ways(DOMAIN, k)) for k in (4, ways))
+    alone, shared = (
+        compare(PAIR, EVALUATION_SCHEMA, Workload.all_ways(EVALUATION_DOMAIN, k)) for k in (4, ways)
+    )
     assert alone.total_variation == shared.total_variation
     assert shared.total_variation[ways - 1].mean == pytest.approx(shared.workload.mean_l1 / 2)
 
@@ -54,8 +264,8 @@ def test_every_marginal_is_counted_once():
     steps = []
     compare(
         PAIR,
-        SCHEMA,
-        Workload.all_ways(DOMAIN, [2, 4]),
+        EVALUATION_SCHEMA,
+        Workload.all_ways(EVALUATION_DOMAIN, [2, 4]),
         progress=lambda phase, done, total: steps.append((phase, done, total)),
     )
     assert steps == [("evaluate", 15, 15), ("pairs", 6, 6)]
@@ -63,7 +273,7 @@ def test_every_marginal_is_counted_once():
 
 def test_equal_tables_differ_in_nothing():
     pair = TablePair(PAIR.true, PAIR.true)
-    found = compare(pair, SCHEMA, Workload.all_ways(DOMAIN, 3))
+    found = compare(pair, EVALUATION_SCHEMA, Workload.all_ways(EVALUATION_DOMAIN, 3))
     assert (found.workload.max_l1, found.workload.rmse) == (0, 0)
     assert {part.max for part in found.total_variation} == {0}
     assert not found.association.cramers_v_difference.any()
@@ -73,9 +283,9 @@ def test_equal_tables_differ_in_nothing():
 def test_other_columns_are_refused():
     other = Schema.parse({"a": 4, "b": 3})
     with pytest.raises(DataError, match="different attributes"):
-        compare(PAIR, other, Workload.all_ways(DOMAIN, 1))
+        compare(PAIR, other, Workload.all_ways(EVALUATION_DOMAIN, 1))
     with pytest.raises(DataError, match="different attributes"):
-        compare(PAIR, SCHEMA, Workload.all_ways(other.domain(), 1))
+        compare(PAIR, EVALUATION_SCHEMA, Workload.all_ways(other.domain(), 1))
     with pytest.raises(DataError, match="different attributes"):
         TablePair(PAIR.true, table(Domain.from_sizes({"a": 4}), 5, 1))
 
@@ -92,15 +302,21 @@ def test_a_target_that_cannot_be_predicted_is_an_error_only_where_it_was_asked_f
 
 
 def test_models_are_tested_on_the_control_table():
-    control = table(DOMAIN, 90, 3)
+    control = table(EVALUATION_DOMAIN, 90, 3)
     settings = UtilitySettings(target="d", repeats=1)
-    found = compare(PAIR, SCHEMA, Workload.all_ways(DOMAIN, 1), utility=settings, control=control)
+    found = compare(
+        PAIR,
+        EVALUATION_SCHEMA,
+        Workload.all_ways(EVALUATION_DOMAIN, 1),
+        utility=settings,
+        control=control,
+    )
     assert found.utility.test_rows == 90
     assert found.membership.promise is None
 
 
 def test_the_json_form_has_plain_finite_values():
-    found = compare(PAIR, SCHEMA, Workload.all_ways(DOMAIN, 1))
+    found = compare(PAIR, EVALUATION_SCHEMA, Workload.all_ways(EVALUATION_DOMAIN, 1))
     rows = replace(found.rows, exact_matches=math.nan, repeated=np.float64(math.inf))
     content = evaluation_json(replace(found, rows=rows), ["close"])
     assert (content["verdict"], content["query_parts"]) == (["close"], [])
@@ -120,3 +336,119 @@ def test_work_ends_as_soon_as_its_progress_is_interrupted():
     with pytest.raises(Stop):
         in_batches(lambda batch: [done.append(i) for i in batch], range(BATCH * 400), 1, stop)
     assert len(done) < BATCH * 400
+
+
+# Limitations are named where they hold, and not elsewhere.
+
+
+def drawn(rows, codes, seed):
+    domain = Domain.from_sizes({"a": codes, "b": codes, "c": 2})
+    rng = np.random.default_rng(seed)
+    return CodedTable.from_codes(domain, [rng.integers(0, n, rows) for n in domain.sizes])
+
+
+def said(true, synthetic):
+    joint = JointCodes(TablePair(true, synthetic))
+    counts = count_pairs(joint)
+    return counts, " ".join(limitations_of(counts, (), row_checks(joint)))
+
+
+def test_the_same_rows_are_named():
+    true = drawn(2_000, 9, 1)
+    assert "the synthetic rows are the true rows" in said(true, true)[1]
+    assert "the synthetic rows are the true rows" not in said(true, drawn(2_000, 9, 2))[1]
+
+
+@pytest.mark.parametrize(("codes", "named"), [(300, True), (9, False)])
+def test_mutual_information_of_wide_columns_and_few_rows_is_not_to_be_read(codes, named):
+    """Independent columns: whatever mutual information there is, is bias."""
+    counts, text = said(drawn(1_000, codes, 1), drawn(1_000, codes, 2))
+    information = association_of(counts).mutual_information[0]
+    assert (information[0, 1] > 0.5) == named
+    assert (information[0, 2] > 0.05) == named
+    assert ("mutual information may be too large for 3 of 3 pairs, a x b most" in text) == named
+
+
+# Where the promise of a synthetic table is found, and what of it holds.
+
+FRAME = pd.DataFrame({"a": ["x", "y", "y"] * 200, "b": [1, 2, 3] * 200})
+
+
+def schema_of(description="", **column):
+    a = {"name": "a", "type": "categorical", **column}
+    b = {"name": "b", "type": "integer", "min": 0, "max": 4}
+    return Schema.parse({"version": 1, "description": description, "columns": [a, b]})
+
+
+PROMISED_SCHEMA = schema_of(values=["x", "y"])
+OTHER = schema_of(values=["x", "y", "z"])
+
+
+def saved(folder, schema=PROMISED_SCHEMA, **options):
+    """A small release."""
+    path = folder / "r.zip"
+    model = Synthesizer(epsilon=1.0, delta=1e-6, workload=1, **options)
+    model.fit(FRAME, schema=schema).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("declared"))
+
+
+def test_the_promise_of_a_bundle_is_what_was_spent(release, tmp_path):
+    manifest = Bundle.load(release).manifest
+    found = find_promise(release, tmp_path / "o.csv", PROMISED_SCHEMA)
+    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "r.zip")
+    assert isinstance(found.release, Bundle)
+    assert found.limitation is None
+
+
+def test_the_statement_beside_a_table_promises_the_same(release, tmp_path):
+    table = tmp_path / "o.csv"
+    manifest = Bundle.load(release).manifest
+    write_manifest(manifest, table, sampling={"seed": 1, "rows": 5}, charges=[])
+    found = find_promise(None, table, PROMISED_SCHEMA)
+    assert found.release == manifest
+    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "o.csv.manifest.json")
+
+
+def test_a_release_goes_before_the_statement_beside_the_table(release, tmp_path):
+    manifest_path(tmp_path / "o.csv").write_text("no json")
+    assert find_promise(release, tmp_path / "o.csv", PROMISED_SCHEMA).promise is not None
+    assert find_promise(None, tmp_path / "o.csv", PROMISED_SCHEMA).promise is None
+
+
+def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
+    path = saved(tmp_path, schema_of(private_values=3, catch_all="other"))
+    assert Bundle.load(path).manifest.delta_spent > 0
+    promise = find_promise(path, tmp_path / "o.csv", Bundle.load(path).schema).promise
+    assert (promise.rho, promise.epsilon, promise.delta) == (None, 1.0, 1e-6)
+
+
+def test_what_is_no_release_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(InputError, match=r"t\.csv: is not a readable release"):
+        find_promise(tmp_path / "t.csv", tmp_path / "o.csv", PROMISED_SCHEMA)
+
+
+def test_a_release_of_another_schema_is_not_that_of_the_table(release, tmp_path):
+    table = tmp_path / "o.csv"
+    with pytest.raises(InputError, match=r"r\.zip: was made with another schema") as caught:
+        find_promise(release, table, OTHER)
+    assert "\n" not in str(caught.value)
+    write_manifest(Bundle.load(release).manifest, table, sampling={}, charges=[])
+    found = find_promise(None, table, OTHER)
+    assert (found.release, found.promise) == (None, None)
+    assert "o.csv.manifest.json is of a release with another schema" in found.limitation
+
+
+def test_nothing_is_promised_about_what_a_schema_taken_from_the_data_tells(tmp_path):
+    schema = schema_of(TAKEN_FROM_DATA, values=["x", "y"])
+    with pytest.warns(UserWarning, match="taken from the data"):
+        path = saved(tmp_path, schema, unreviewed_schema=True)
+    found = find_promise(path, tmp_path / "o.csv", schema)
+    assert found.promise is None
+    assert found.limitation.startswith("no bound: r.zip says that the schema was taken from")
+    assert isinstance(found.release, Bundle)

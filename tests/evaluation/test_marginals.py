@@ -1,21 +1,31 @@
 """Workload error against a brute-force count of cells."""
 
+from __future__ import annotations
+
 from collections import Counter
 from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
-from adaptive_qs.domain import Domain
+from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation import contingency, marginals
-from adaptive_qs.evaluation.contingency import JointCodes
-from adaptive_qs.evaluation.distances import marginal_distances
-from adaptive_qs.evaluation.marginals import drawn_cliques, total_variation, workload_error
-from adaptive_qs.evaluation.pair import TablePair
+from adaptive_qs.evaluation import marginals, tables
+from adaptive_qs.evaluation.marginals import (
+    drawn_cliques,
+    marginal_distances,
+    ordered_errors,
+    total_variation,
+    workload_error,
+)
+from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 
 from .tables import table
+
+# Workload error against a brute-force count of cells.
 
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "one": 1})
 
@@ -34,10 +44,10 @@ WORKLOAD = Workload(DOMAIN, {(0,): 1.0, (0, 1): 2.0, (0, 2, 3): 3.0, (3,): 1.0})
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("most_cells", [contingency.MAX_DENSE_CELLS, 200, 0])
+@pytest.mark.parametrize("most_cells", [tables.MAX_DENSE_CELLS, 200, 0])
 def test_error_is_the_brute_force_distance(workers, most_cells, monkeypatch):
-    monkeypatch.setattr(contingency, "MAX_DENSE_CELLS", most_cells)
-    monkeypatch.setattr(contingency, "BATCH", 3)
+    monkeypatch.setattr(tables, "MAX_DENSE_CELLS", most_cells)
+    monkeypatch.setattr(tables, "BATCH", 3)
     seen = []
     result = workload_error(
         TRUE, SYNTHETIC, WORKLOAD, workers, lambda done, total: seen.append((done, total))
@@ -112,3 +122,65 @@ def test_tables_of_different_domains_are_refused():
 def test_tables_without_rows_are_refused():
     with pytest.raises(DataError, match="no rows"):
         workload_error(TRUE, table(DOMAIN, 0, 1), WORKLOAD)
+
+
+# Prefix and range errors against all prefixes and ranges, one by one.
+
+ORDERED_DOMAIN = Domain(
+    (Attribute("a", 7), Attribute("loose", 5, ordered=False), Attribute("b", 40), Attribute("c", 1))
+)
+PAIR = TablePair(table(ORDERED_DOMAIN, 30, 1), table(ORDERED_DOMAIN, 17, 2))
+
+
+def shares(coded, i):
+    return np.bincount(coded.columns[i], minlength=ORDERED_DOMAIN.sizes[i]) / coded.num_rows
+
+
+def test_errors_are_those_of_every_prefix_and_range():
+    found = ordered_errors(PAIR)
+    assert [error.attribute for error in found] == ["a", "b", "c"]
+    for error, i in zip(found, (0, 2, 3)):
+        n = ORDERED_DOMAIN.sizes[i]
+        difference = shares(PAIR.synthetic, i) - shares(PAIR.true, i)
+        prefixes = np.array([difference[: k + 1].sum() for k in range(n)])
+        ranges = np.array([difference[k : m + 1].sum() for k in range(n) for m in range(k, n)])
+        assert error.prefix_rmse == pytest.approx(np.sqrt(np.square(prefixes).mean()), abs=1e-9)
+        assert error.prefix_max == pytest.approx(np.abs(prefixes).max(), abs=1e-12)
+        assert error.range_rmse == pytest.approx(np.sqrt(np.square(ranges).mean()), abs=1e-9)
+        assert error.range_max == pytest.approx(np.abs(ranges).max(), abs=1e-12)
+        ks = ks_2samp(PAIR.true.columns[i], PAIR.synthetic.columns[i]).statistic
+        assert error.prefix_max == pytest.approx(ks, abs=1e-12)
+
+
+def test_the_shift_is_in_standard_deviations_and_leaves_missing_values_out():
+    (error, *_) = ordered_errors(PAIR, {"a": 6, "b": 40, "c": 1})
+    true, made = (t.columns[0][t.columns[0] < 6].astype(float) for t in (PAIR.true, PAIR.synthetic))
+    assert error.mean_shift == pytest.approx((made.mean() - true.mean()) / true.std())
+
+
+def pair_of(true, synthetic, size):
+    domain = Domain.from_sizes({"a": size})
+    return TablePair(*(CodedTable.from_codes(domain, [np.array(c)]) for c in (true, synthetic)))
+
+
+def test_the_shift_is_a_number_where_the_true_column_is_constant_or_missing():
+    assert ordered_errors(pair_of([3, 3], [5], 9))[0].mean_shift == 2
+    assert ordered_errors(pair_of([8, 8], [5], 9), {"a": 8})[0].mean_shift == 0
+
+
+def test_equal_tables_have_no_error_of_ordered():
+    for error in ordered_errors(TablePair(PAIR.true, PAIR.true)):
+        assert (error.prefix_max, error.range_max, error.range_rmse, error.mean_shift) == (
+            0,
+            0,
+            0,
+            0,
+        )
+
+
+def test_an_attribute_of_more_codes_than_fit_memory():
+    n = 2**31
+    (error,) = ordered_errors(pair_of([0], [n - 1], n))
+    # every prefix but the last is wrong by 1, and so is every range with one of the two ends
+    assert error.prefix_rmse == pytest.approx(np.sqrt((n - 1) / n))
+    assert error.range_rmse == pytest.approx(np.sqrt(2 * (n - 1) / (n * (n + 1) / 2)))

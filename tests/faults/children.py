@@ -103,14 +103,14 @@ def _work(
 def quick_tables() -> None:
     """Fit tables with few rows: these tests are not about their quality."""
     import adaptive_qs.release.release as release
-    from adaptive_qs.synthesis.rows import SynthesisSettings
+    from adaptive_qs.generate.rows import SynthesisSettings
 
     release.SynthesisSettings = partial(SynthesisSettings, fewest_rows=200)
 
 
 def small_groups() -> None:
     """Answer in several releases also where one would do."""
-    import adaptive_qs.answering.run as run
+    import adaptive_qs.answering.measure as run
 
     run.GROUP_MEASUREMENTS = 2
 
@@ -124,9 +124,9 @@ def stopped_clock() -> None:
 
 def noting(journal: Path) -> None:
     """Note in a file each fault reached, each draw, and each release that the program sees."""
-    from adaptive_qs.faults import on_reach
-    from adaptive_qs.ledger.outputs import digests_of, to_bytes
+    from adaptive_qs.ledger.entries import digests_of, to_bytes
     from adaptive_qs.ledger.run import LedgerRun
+    from adaptive_qs.machine import on_reach
 
     handle = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     release = LedgerRun.release
@@ -151,7 +151,7 @@ def noting(journal: Path) -> None:
 
 def waiting(fault: str, file: Path) -> None:
     """Stop at a fault until there is this file."""
-    from adaptive_qs.faults import on_reach
+    from adaptive_qs.machine import on_reach
 
     def wait(reached: str) -> None:
         while reached == fault and not file.exists():
@@ -162,7 +162,7 @@ def waiting(fault: str, file: Path) -> None:
 
 def at(fault: str, nth: int, number: int = signal.SIGKILL) -> None:
     """Send this signal to itself where it reaches a fault for the n-th time."""
-    from adaptive_qs.faults import on_reach
+    from adaptive_qs.machine import on_reach
 
     left = nth
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from adaptive_qs.cli import main
-from adaptive_qs.data.sample import sample_dataset
+from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.ledger.session import Session
+from adaptive_qs.run.session import Session
+from adaptive_qs.table.files import sample_dataset
 
 LEDGER_STEPS = ("__init__", "recognise", "begin", "finish")
 """Steps of a session, beside the releases."""

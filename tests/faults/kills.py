@@ -13,9 +13,8 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from adaptive_qs.faults import FAULTS
-from adaptive_qs.ledger.chain import Row
-from adaptive_qs.ledger.entries import Closed, Released, Reserved, parse_body
+from adaptive_qs.ledger.entries import Closed, Released, Reserved, Row, parse_body
+from adaptive_qs.machine import FAULTS
 from adaptive_qs.release.release import Release
 
 from .children import Child, at

@@ -17,7 +17,7 @@ def full(size: int) -> None:
 
 def full_from(fault: str, size: int) -> None:
     """The same from a fault on."""
-    from adaptive_qs.faults import on_reach
+    from adaptive_qs.machine import on_reach
 
     on_reach(lambda reached: full(size) if reached == fault else None)
 
@@ -39,7 +39,7 @@ def read_only(folder: Path) -> None:
 
 def read_only_from(fault: str, folder: Path) -> None:
     """The same from a fault on."""
-    from adaptive_qs.faults import on_reach
+    from adaptive_qs.machine import on_reach
 
     on_reach(lambda reached: read_only(folder) if reached == fault else None)
 
@@ -58,8 +58,8 @@ def reader_gone() -> None:
 
 def locked_from(fault: str, ledger: str, seconds: float) -> None:
     """From a fault on, another connection keeps the ledger locked; wait so long for it."""
-    import adaptive_qs.ledger.database as database
-    from adaptive_qs.faults import on_reach
+    import adaptive_qs.ledger.store as database
+    from adaptive_qs.machine import on_reach
 
     database.BUSY_SECONDS = seconds
 

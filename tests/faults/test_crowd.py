@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from adaptive_qs.faults import CHARGED, COMMITTED
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.machine import CHARGED, COMMITTED
 from adaptive_qs.privacy.events import Cost
 
 from .children import Child, at, small_groups, waiting

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.faults import (
+from adaptive_qs.machine import (
     CHARGED,
     CLOSED,
     COMMITTED,

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from adaptive_qs.faults import CHARGED, CLOSED, COMMITTED, DELIVERED, DRAWN, FAULTS, RESERVED
-from adaptive_qs.ledger.outputs import from_bytes
+from adaptive_qs.ledger.entries import from_bytes
+from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DELIVERED, DRAWN, FAULTS, RESERVED
 
 from .children import at
 from .jobs import JOBS, Stage

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.data.files import atomic_writer, check_writable
-from adaptive_qs.data.partial import create_partial, remove_stale
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.key import keyed_hash
+from adaptive_qs.ledger.files import keyed_hash
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.table.files import atomic_writer, check_writable, create_partial, remove_stale
 
 TARGETS = ("o.csv", "x" * 250, "ü" * 120, "a*[b]?.csv", ".hidden", "-")
 
@@ -101,7 +100,7 @@ def test_locks_of_the_dead_are_removed_and_those_of_others_stay(tmp_path):
 
 WRITER = """
 import sys
-from adaptive_qs.data.files import atomic_writer
+from adaptive_qs.table.files import atomic_writer
 with atomic_writer("o.csv") as file:
     file.write(b"half" * 10_000)
     file.flush()

@@ -7,8 +7,8 @@ import sys
 import time
 from contextlib import closing
 
-from adaptive_qs.data.sample import sample_dataset
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.table.files import sample_dataset
 
 from .children import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.faults import COMMITTED
+from adaptive_qs.machine import COMMITTED
 
 from .children import Child, Ended, at, small_groups
 from .jobs import JOBS, LEDGER, Scene, Stage
@@ -116,8 +116,8 @@ def test_a_run_of_another_version_is_refused(stage, job):
 
 
 def newer():
-    import adaptive_qs.answering.request as answers
-    import adaptive_qs.synthesizer.request as tables
+    import adaptive_qs.answering.api as answers
+    import adaptive_qs.run.request as tables
 
     for module in (answers, tables):
         module.package_version = lambda: "99.0"

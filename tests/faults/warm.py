@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 
 def _warm() -> None:
-    from adaptive_qs.cli import main
+    from adaptive_qs.cli.entry import main
 
     with (
         TemporaryDirectory() as name,

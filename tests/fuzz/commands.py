@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cli.app import app
 from adaptive_qs.cli.entry import main
-from adaptive_qs.data.sample import SampleDataset
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.table.files import SampleDataset
 
 from .releases import release_bytes
 from .tables import CANARY, CANARY_NUMBER, DOCUMENT, HEADER, ROW
@@ -143,7 +143,7 @@ def check_command(words: list[str]) -> None:
             Path(name).write_bytes(content)
         demo = SampleDataset(Path("t.csv"), Path("s.json"))
         with (
-            mock.patch("adaptive_qs.data.sample.sample_dataset", return_value=demo),
+            mock.patch("adaptive_qs.table.files.sample_dataset", return_value=demo),
             mock.patch("adaptive_qs.release.release.SynthesisSettings", quick),
             contextlib.redirect_stdout(io.StringIO()) as out,
             contextlib.redirect_stderr(io.StringIO()) as err,

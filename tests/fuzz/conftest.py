@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from adaptive_qs.cli.entry import main
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.generate.rows import SynthesisSettings
 
 from .tables import DOCUMENT
 

@@ -20,14 +20,12 @@ import pyarrow.parquet as pq
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.data.importers import Kind, import_schema
-from adaptive_qs.data.inputs import read_table
-from adaptive_qs.data.labels import column_labels
-from adaptive_qs.data.propose import propose_schema
-from adaptive_qs.data.review import check_schema
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import column_labels, read_table
+from adaptive_qs.table.importers import Kind, import_schema
+from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.schema import Schema, check_schema
 from adaptive_qs.workload.file import WorkloadFile, load_query_workload, load_workload
 
 from .commands import argument_lists, check_command

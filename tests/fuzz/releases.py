@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from adaptive_qs import Synthesizer
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.release import Release
+from adaptive_qs.synthesizer import Synthesizer
 
 from .tables import GOOD, SCHEMA, edited
 

@@ -6,7 +6,7 @@ import gzip
 
 from hypothesis import strategies as st
 
-from adaptive_qs.data.schema import Schema
+from adaptive_qs.table.schema import Schema
 
 CANARY = "CANARY-7f3a"
 CANARY_NUMBER = "83047561"

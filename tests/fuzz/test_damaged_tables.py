@@ -182,7 +182,7 @@ def test_parquet(case, run):
 
 def test_empty_stretches_of_a_file_end_nothing(run):
     """A block of blank lines, and a row group without rows."""
-    from adaptive_qs.data.encode import encode_file
+    from adaptive_qs.table.encode import encode_file
 
     from .tables import SCHEMA
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.answering import api
-from adaptive_qs.data.propose import propose
 from adaptive_qs.errors import DataError
-from adaptive_qs.synthesizer.estimator import Synthesizer
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.propose import propose
 
 from .conftest import VERBS
 from .tables import CANARY, CANARY_NUMBER, COLUMNS, GOOD, HEADER, ROW, SCHEMA
@@ -159,8 +159,8 @@ def test_what_is_written_holds_no_metadata_of_the_private_file(run):
 
 
 def test_a_private_file_given_as_a_schema_is_not_quoted(run, caplog):
-    from adaptive_qs.data.schema import Schema
     from adaptive_qs.errors import SchemaError
+    from adaptive_qs.table.schema import Schema
 
     Path("t.csv").write_bytes(table(CANARY.encode(), 2, 9))
     with pytest.raises(SchemaError) as caught:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.mark import mark_path
+from adaptive_qs.ledger.files import mark_path
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, SelectionEvent
 

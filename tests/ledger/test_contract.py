@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_qs.errors import BudgetExceeded, InputError
-from adaptive_qs.ledger.outputs import digests_of, from_bytes, to_bytes
+from adaptive_qs.ledger.entries import digests_of, from_bytes, to_bytes
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     UNITS_PER_DELTA,

@@ -6,16 +6,16 @@ import sqlite3
 
 import pytest
 
-from adaptive_qs.cli import main
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import LedgerError
-from adaptive_qs.ledger import database
+from adaptive_qs.ledger import store
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.chain import START, chained, last_sound
-from adaptive_qs.ledger.mark import mark_path
+from adaptive_qs.ledger.entries import START, chained, last_sound
+from adaptive_qs.ledger.files import mark_path
 
 from .helpers import INPUTS, REQUEST, copied, crash, filled, new_book, released, reserve, rows_of
 
-TRIGGERS = re.findall(r"CREATE TRIGGER.*?END;", database._TABLES, re.DOTALL)
+TRIGGERS = re.findall(r"CREATE TRIGGER.*?END;", store._TABLES, re.DOTALL)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import LedgerError
-from adaptive_qs.ledger import database, store
+from adaptive_qs.ledger import store
+from adaptive_qs.ledger import store as database
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.chain import last_sound
-from adaptive_qs.ledger.key import key_path, keyed_hash
+from adaptive_qs.ledger.entries import last_sound
+from adaptive_qs.ledger.files import key_path, keyed_hash
 from adaptive_qs.privacy.events import Cost
 
 from .helpers import INPUTS, REQUEST, costing, crash, filled, new_book, released, reserve, rows_of

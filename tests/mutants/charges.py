@@ -5,13 +5,13 @@ from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
-from adaptive_qs.adaptive import loop, select
-from adaptive_qs.adaptive.measure import measure_residual
 from adaptive_qs.ledger.run import LedgerRun
+from adaptive_qs.loop import loop, select
+from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
+from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
 
 from . import checks

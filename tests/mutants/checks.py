@@ -19,27 +19,24 @@ from unittest import mock
 
 import numpy as np
 
-from adaptive_qs.adaptive.loop import run_loop
-from adaptive_qs.answering.workloads import resolve_queries
-from adaptive_qs.audit.compare import Check, Tally
+from adaptive_qs.answering.plan import resolve_queries
+from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Tally, audit
 from adaptive_qs.audit.jobs import Synthesis, marginals_of
-from adaptive_qs.audit.replay import Recorder
-from adaptive_qs.audit.run import AuditReport, audit
 from adaptive_qs.audit.tables import KINDS
-from adaptive_qs.cli import main
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import BudgetExceeded, LedgerError, SpentNote
+from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.session import Session
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.partitions import least_threshold
-from adaptive_qs.synthesis.rows import SynthesisSettings
+from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.selection import least_threshold
+from adaptive_qs.run.session import Session
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.schema import Schema
 
 from ..audit import game, recompute
 from ..privacy import noise_paths
@@ -90,7 +87,7 @@ class audited:  # noqa: N801  (a decorator)
 
     def finds(self) -> bool:
         """Whether anything is; it stops at the first, which most bugs show in the first pairs."""
-        with mock.patch("adaptive_qs.audit.run.Tally", _FirstFinding):
+        with mock.patch("adaptive_qs.audit.audit.Tally", _FirstFinding):
             try:
                 self._run()
             except _Found:

@@ -6,13 +6,13 @@ from unittest import mock
 
 import numpy as np
 
-from adaptive_qs.adaptive import loop
-from adaptive_qs.adaptive.select import Selector
-from adaptive_qs.data import encode
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.ranges import IntegerColumn
 from adaptive_qs.errors import DataError
+from adaptive_qs.loop import loop
+from adaptive_qs.loop.select import Selector
 from adaptive_qs.release.release import Release
+from adaptive_qs.table import encode
+from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.columns.numeric import IntegerColumn
 
 from . import checks
 from .mutant import mutant, watched_counter

@@ -20,15 +20,15 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from adaptive_qs import Synthesizer, answer
-from adaptive_qs.audit.replay import Recorder, Replayer
-from adaptive_qs.cli import main
+from adaptive_qs.answering.api import answer
+from adaptive_qs.audit.audit import Recorder, Replayer
+from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.key import key_path
-from adaptive_qs.ledger.mark import mark_path
-from adaptive_qs.privacy.entropy import EntropySource
+from adaptive_qs.ledger.files import key_path, mark_path
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent
 from adaptive_qs.privacy.mechanisms import PrimitiveCall
+from adaptive_qs.privacy.noise import EntropySource
+from adaptive_qs.synthesizer import Synthesizer
 
 RHO = 0.25
 """Of every run, unless it is said otherwise: a number that floats hold exactly."""
@@ -201,8 +201,8 @@ def watch(
             raise Interrupted
 
     with (
-        mock.patch("adaptive_qs.synthesizer.job.Mechanisms", make),
-        mock.patch("adaptive_qs.answering.job.Mechanisms", make),
+        mock.patch("adaptive_qs.run.job.Mechanisms", make),
+        mock.patch("adaptive_qs.answering.api.Mechanisms", make),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

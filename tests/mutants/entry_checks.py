@@ -22,20 +22,18 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.answering import job as batches
-from adaptive_qs.audit.compare import squared_distance
+from adaptive_qs.answering import api as batches
+from adaptive_qs.audit.audit import Replayer, squared_distance
 from adaptive_qs.audit.jobs import Batch, Synthesis
-from adaptive_qs.audit.replay import Replayer
 from adaptive_qs.audit.tables import FORMS, Types
-from adaptive_qs.data.schema import Schema
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded
+from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.events import Cost, GaussianEvent
-from adaptive_qs.privacy.labels import SEPARATOR, Purpose, read_label
+from adaptive_qs.privacy.events import SEPARATOR, Cost, GaussianEvent, Purpose, read_label
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer import job as tables
+from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.run import job as tables
+from adaptive_qs.table.schema import Schema
 
 from .checks import quick_tables
 from .entries import (
@@ -233,8 +231,8 @@ def resumed_as_begun(folder: Folders) -> Iterator[str]:
     The table is recognised block by block.
     """
     with (
-        mock.patch("adaptive_qs.data.fingerprint.CHUNK_BYTES", 64),
-        mock.patch("adaptive_qs.data.fingerprint.SLICE_ROWS", 16),
+        mock.patch("adaptive_qs.table.encode.CHUNK_BYTES", 64),
+        mock.patch("adaptive_qs.table.encode.SLICE_ROWS", 16),
     ):
         yield from _resumed_otherwise(folder)
 
@@ -334,12 +332,12 @@ def _run_wide(
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
     few = partial(SynthesisSettings, fewest_rows=1)
-    users = ("adaptive.resources", "answering.forecast", "answering.resources")
+    users = ("loop.forecast", "answering.plan")
     with ExitStack() as stack:
         for user in users:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))
-        stack.enter_context(mock.patch("adaptive_qs.answering.forecast.TABLE_BYTES", 0))
-        stack.enter_context(mock.patch("adaptive_qs.adaptive.resources.SynthesisSettings", few))
+        stack.enter_context(mock.patch("adaptive_qs.answering.plan.TABLE_BYTES", 0))
+        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.SynthesisSettings", few))
         yield
 
 
@@ -573,16 +571,16 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
 
 
 BLOCKS = {
-    "adaptive_qs.data.readers.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
-    "adaptive_qs.data.readers.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
-    "adaptive_qs.adaptive.preprocessing.ranges._BLOCK": ((1, 2, 3), "answer", ("frame",)),
-    "adaptive_qs.adaptive.preprocessing.texts._BLOCK": ((1, 2, 3), "answer", ("frame",)),
-    "adaptive_qs.adaptive.preprocessing.texts._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
-    "adaptive_qs.answering.tables.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
+    "adaptive_qs.table.read.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
+    "adaptive_qs.table.read.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
+    "adaptive_qs.learn.ranges._BLOCK": ((1, 2, 3), "answer", ("frame",)),
+    "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
+    "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
+    "adaptive_qs.answering.table.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
 }
 """Sizes of blocks between a private table and what is published: tiny ones, and where they count.
 
-Blocks of noise, of releases and of synthetic tables: tests/data/test_blocks.py.
+Blocks of noise, of releases and of synthetic tables: tests/table/test_blocks.py.
 """
 LEARNING = {
     "version": 1,

@@ -7,8 +7,7 @@ from unittest import mock
 import numpy as np
 
 from adaptive_qs.privacy import mechanisms
-from adaptive_qs.privacy.entropy import InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.noise import discrete_gaussian
+from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy, discrete_gaussian
 
 from . import checks
 from .mutant import mutant

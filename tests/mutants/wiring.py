@@ -9,27 +9,26 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from adaptive_qs.adaptive.preprocessing import gather, ranges
-from adaptive_qs.adaptive.resources import plan_memory
 from adaptive_qs.answering import answers
-from adaptive_qs.answering import job as batches
+from adaptive_qs.answering import api as batches
 from adaptive_qs.answering.answers import Answers
-from adaptive_qs.answering.job import BatchJob
+from adaptive_qs.answering.api import BatchJob
 from adaptive_qs.answering.measure import grid_bits
-from adaptive_qs.answering.planning import Planner
-from adaptive_qs.data import encode
-from adaptive_qs.data.categories import CategoricalColumn
-from adaptive_qs.ledger import session
+from adaptive_qs.answering.plan import Planner
+from adaptive_qs.learn import gather, ranges
 from adaptive_qs.ledger.run import LedgerRun, close_run
-from adaptive_qs.ledger.session import Session
+from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
-from adaptive_qs.synthesizer import job as tables
-from adaptive_qs.synthesizer.estimator import Synthesizer
-from adaptive_qs.synthesizer.job import Job
-from adaptive_qs.synthesizer.pipeline import RunSettings
+from adaptive_qs.run import job as tables
+from adaptive_qs.run import session
+from adaptive_qs.run.job import Job, RunSettings
+from adaptive_qs.run.session import Session
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table import encode
+from adaptive_qs.table.columns.category import CategoricalColumn
 
 from . import entry_checks
 from .mutant import mutant

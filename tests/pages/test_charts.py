@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from adaptive_qs.pages import palette
+from adaptive_qs.pages import charts
 from adaptive_qs.pages.charts import (
     HEIGHT,
     Bar,
@@ -18,32 +18,32 @@ from adaptive_qs.pages.charts import (
     diverging_cell,
     sequential_cell,
 )
-from adaptive_qs.pages.rendering import _environment, render
+from adaptive_qs.pages.words import _environment, render
 
 SHARES = st.floats(0, 1)
 
 
 def test_contrast_is_that_of_the_standard():
-    assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert palette.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert charts.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert charts.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
 def test_text_is_legible_on_every_shade():
-    shades = [*palette.sequential(), *palette.diverging()]
+    shades = [*charts.sequential(), *charts.diverging()]
     assert len({shade.name for shade in shades}) == len(shades) == 21
-    assert all(palette.contrast(s.background, s.text) >= 4.5 for s in shades)
+    assert all(charts.contrast(s.background, s.text) >= 4.5 for s in shades)
 
 
 def test_more_is_darker():
-    light = [palette.contrast(s.background, "#000000") for s in palette.sequential()]
+    light = [charts.contrast(s.background, "#000000") for s in charts.sequential()]
     assert all(a > b for a, b in itertools.pairwise(light))
 
 
 @given(st.floats(), st.floats())
 def test_every_value_has_a_shade(value, top):
-    names = {s.name for s in (*palette.sequential(), *palette.diverging())}
-    assert palette.sequential_class(value, top) in names
-    assert palette.diverging_class(value, top) in names
+    names = {s.name for s in (*charts.sequential(), *charts.diverging())}
+    assert charts.sequential_class(value, top) in names
+    assert charts.diverging_class(value, top) in names
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_marks_on_a_line():
 
 def test_an_undefined_name_is_an_error():
     with pytest.raises(UndefinedError):
-        render("release.html", ("adaptive_qs.release",))
+        render("release.html", ("adaptive_qs.release.release",))
 
 
 def test_base_page_is_closed_to_the_network_and_marked_up():

@@ -6,15 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.pages.names import LONGEST, combination, joints, listed, short
-from adaptive_qs.pages.numbers import (
+from adaptive_qs.pages.words import (
+    LONGEST,
     UNKNOWN,
+    combination,
     count,
     counted,
     decimals,
     grouped,
+    joints,
+    listed,
     plain,
     share,
+    short,
     signed,
     significant,
 )

@@ -7,16 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from adaptive_qs.adaptive.preprocessing.gather import Gathered
-from adaptive_qs.adaptive.preprocessing.magnitudes import Magnitudes
-from adaptive_qs.adaptive.preprocessing.resolve import learn_schema
-from adaptive_qs.adaptive.preprocessing.texts import Texts
-from adaptive_qs.adaptive.preprocessing.tree import Tree
-from adaptive_qs.data.schema import Schema
+from adaptive_qs.learn.gather import Gathered, Texts
+from adaptive_qs.learn.ranges import Magnitudes, Tree
+from adaptive_qs.learn.schema import learn_schema
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
+from adaptive_qs.privacy.noise import SystemEntropy
+from adaptive_qs.table.schema import Schema
 
 from . import oracles
 from .recorded_noise import MEASUREMENTS, Discoveries, Noise

@@ -13,23 +13,21 @@ from functools import partial
 
 import numpy as np
 
-from adaptive_qs.adaptive.measure import measure_residual
-from adaptive_qs.adaptive.select import Selector
 from adaptive_qs.answering.measure import measure
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
+from adaptive_qs.loop.measure import measure_residual
+from adaptive_qs.loop.select import Selector
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual.model import ReferenceModel, uniform_reference
-from adaptive_qs.strategy.integers.grid import on_grid
-from adaptive_qs.strategy.integers.integer_queries import answer_scale
-from adaptive_qs.strategy.matrix import DenseFactor, IdentityFactor, Strategy
-from adaptive_qs.strategy.mechanisms.mechanism import QueryMeasurement, StrategyMeasurement
-from adaptive_qs.workload.axis_queries import Prefix
-from adaptive_qs.workload.matrix_queries import CustomAxis
+from adaptive_qs.strategy.integer import answer_scale, on_grid
+from adaptive_qs.strategy.mechanism import QueryMeasurement, StrategyMeasurement
+from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.workload.axes import Prefix
+from adaptive_qs.workload.matrices import CustomAxis
 
 from . import oracles
 from .learning_paths import discovered, magnitudes, trees

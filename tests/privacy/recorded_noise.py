@@ -11,8 +11,8 @@ import numpy as np
 from scipy import stats
 
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import SystemEntropy
 
 from . import oracles
 

@@ -19,9 +19,8 @@ from adaptive_qs.privacy.accounting import (
     gaussian_mu_of,
     rho_of,
 )
-from adaptive_qs.privacy.entropy import SystemEntropy
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
-from adaptive_qs.privacy.noise import discrete_gaussian
+from adaptive_qs.privacy.noise import SystemEntropy, discrete_gaussian
 
 from . import oracles
 

@@ -7,9 +7,9 @@ import pytest
 
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall, audited, auditing
+from adaptive_qs.privacy.noise import InsecureSeed
 
 
 class Journal:

@@ -1,4 +1,10 @@
+""""""
+
+from __future__ import annotations
+
+import dataclasses
 import math
+import os
 from fractions import Fraction
 from random import Random
 
@@ -9,11 +15,17 @@ from scipy import stats
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy import noise
-from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.privacy.exact import LazyUniform, exp_bounds
-from adaptive_qs.privacy.noise import discrete_gaussian
+from adaptive_qs.privacy.noise import (
+    InsecureSeed,
+    LazyUniform,
+    SystemEntropy,
+    discrete_gaussian,
+    exp_bounds,
+)
 
 from . import oracles
+from .noise_paths import paths
+from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Selections, faults
 
 FALSE_ALARM = 1e-6  # per test; every seed is fixed, so a pass is a pass for good
 Z = 4.9  # two-sided normal quantile of FALSE_ALARM
@@ -176,3 +188,159 @@ def test_a_word_on_a_block_s_edge_is_decided_by_more_bits(step, draw):
     first, second = words_of_inverse_e()
     entropy = oracles.Scripted(0, first, *[2, 2**63] * 17, second + step)
     assert discrete_gaussian(1, 1, entropy) == [draw]
+
+
+def test_only_the_seed_is_marked_insecure():
+    assert InsecureSeed(0).insecure
+    assert not SystemEntropy().insecure
+
+
+@pytest.mark.parametrize("source", [SystemEntropy(), InsecureSeed(1)])
+def test_words_are_uniform_and_fresh(source):
+    words = np.concatenate([source.words(20_000), source.words(1), source.words(0)])
+    assert words.dtype == np.uint64
+    assert np.unique(words).size == 20_001
+    cells = np.bincount(words.view(np.uint8), minlength=256)
+    assert stats.chisquare(cells).pvalue > 1e-6  # false alarm; the system's words have no seed
+
+
+def test_a_seed_gives_one_stream_however_it_is_cut():
+    whole, cut = InsecureSeed(2), InsecureSeed(2)
+    parts = np.concatenate([cut.words(n) for n in (1, 6, 93)])
+    assert np.array_equal(whole.words(100), parts)
+    assert not np.array_equal(InsecureSeed(3).words(100), parts)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_bad_seeds_are_refused(seed):
+    with pytest.raises(InputError, match="seed"):
+        InsecureSeed(seed)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_draws_other_words():
+    source = SystemEntropy()
+    seen = source.words(3)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, source.words(16).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = np.frombuffer(os.read(reader, 128), dtype=np.uint64)
+    os.close(reader)
+    os.close(writer)
+    assert theirs.size == 16
+    assert np.unique(np.concatenate([seen, theirs, source.words(16)])).size == 35
+
+
+# Noise as users get it: its law, its width and its independence, path by path.
+#
+# Each path is tested once with fresh entropy: at most five figures with the false alarms that
+# ``recorded_noise`` states, so that the whole file fails by chance less than once in 10⁸ runs.
+
+DRAWS = 200_000
+SELECTIONS = 60_000  # of both paths, which take 40 microseconds each
+
+
+@pytest.mark.parametrize("name", paths())
+def test_noise_has_its_declared_law(name):
+    count = SELECTIONS if name.startswith("selection") else DRAWS
+    figures = paths()[name](count).figures()
+    assert figures["draws"] >= count
+    assert faults(figures) == []
+
+
+def honest(variance=Fraction(400)):
+    drawn = discrete_gaussian(variance, DRAWS, InsecureSeed(1)).reshape(MEASUREMENTS, -1)
+    return Noise(drawn, variance, drawn / oracles.gaussian_std(variance))
+
+
+def test_honest_noise_has_no_faults():
+    assert faults(honest().figures()) == []
+
+
+def reused(noise):
+    drawn = noise.drawn.copy()
+    drawn[1] = drawn[0]
+    return dataclasses.replace(noise, drawn=drawn)
+
+
+def repeated(noise):
+    return dataclasses.replace(noise, drawn=np.repeat(noise.drawn[:, ::2], 2, axis=1))
+
+
+def declared_wider(noise):
+    return dataclasses.replace(noise, variance=noise.variance * Fraction(103, 100))
+
+
+def declared_double(noise):
+    return dataclasses.replace(noise, variance=noise.variance * 2)
+
+
+def returned_narrower(noise):
+    return dataclasses.replace(noise, returned=noise.returned / 2**0.5)
+
+
+def coarse(noise):
+    return dataclasses.replace(noise, drawn=noise.drawn // 2 * 2)
+
+
+def cut_off(noise):
+    return dataclasses.replace(noise, drawn=np.clip(noise.drawn, -60, 60))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (reused, "correlation"),
+        (repeated, "correlation"),
+        (declared_wider, "std_error"),
+        (declared_double, "p_value"),
+        (returned_narrower, "returned_std_error"),
+        (coarse, "low_digits_p_value"),
+        (cut_off, "p_value"),
+    ],
+)
+def test_spoilt_noise_is_found_out(spoil, fault):
+    assert fault in faults(spoil(honest()).figures())
+
+
+def test_continuous_noise_that_was_rounded_is_found_out():
+    drawn = np.rint(np.random.default_rng(2).normal(size=(MEASUREMENTS, DRAWS // MEASUREMENTS)))
+    noise = Noise(drawn.astype(np.int64), Fraction(1), drawn / drawn.std())
+    assert "p_value" in faults(noise.figures())
+
+
+def test_a_selection_of_another_epsilon_is_found_out():
+    probabilities = np.array([0.5, 0.3, 0.2])
+    chosen = np.random.default_rng(3).choice(3, DRAWS, p=probabilities)
+    assert faults(Selections(chosen, probabilities).figures()) == []
+    sharper = probabilities**1.05
+    assert faults(Selections(chosen, sharper / sharper.sum()).figures()) == ["p_value"]
+
+
+def passing(sigma, threshold=0.0):
+    """Values of counts -20 .. 20 around a threshold, with normal noise of this width."""
+    counts = np.arange(DRAWS // MEASUREMENTS) % 41 - 20
+    noise = np.random.default_rng(4).normal(size=(MEASUREMENTS, counts.size)) * sigma
+    return counts + noise >= threshold, stats.norm.cdf(counts / 10)
+
+
+def test_values_that_pass_another_threshold_are_found_out():
+    assert faults(Discoveries(*passing(10)).figures()) == []
+    assert "p_value" in faults(Discoveries(*passing(10 / 2**0.5)).figures())
+    assert "p_value" in faults(Discoveries(*passing(10, threshold=-1)).figures())
+    passed, probabilities = passing(10)
+    passed[1] = passed[0]
+    assert "correlation" in faults(Discoveries(passed, probabilities).figures())
+
+
+@pytest.mark.parametrize("variance", [Fraction(16, 25), Fraction(10**8), Fraction(2**31)])
+def test_cells_hold_the_exact_probabilities(variance):
+    """The sum of the pmf and the midpoint rule agree where both are possible."""
+    edges, probabilities = oracles.gaussian_cells(variance, 50)
+    reach = int(12 * float(variance) ** 0.5) + 2
+    below = np.r_[0.0, np.cumsum(oracles.gaussian_pmf(float(variance), reach))]
+    exact = np.diff(np.r_[0.0, below[edges + reach], 1.0])
+    assert abs(probabilities - exact).max() < 2.0**-33

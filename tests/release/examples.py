@@ -4,10 +4,17 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from adaptive_qs.data.review import TAKEN_FROM_DATA
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.privacy.events import GaussianEvent, PartitionEvent, SelectionEvent
-from adaptive_qs.privacy.labels import SELECTION, TOTAL, Purpose, column_label, measurement_label
+from adaptive_qs.privacy.events import (
+    SELECTION,
+    TOTAL,
+    GaussianEvent,
+    PartitionEvent,
+    Purpose,
+    SelectionEvent,
+    column_label,
+    measurement_label,
+)
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6

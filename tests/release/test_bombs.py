@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs import Schema, Synthesizer
-from adaptive_qs.cli import main
-from adaptive_qs.data import archive as archives
+from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import MOST_ELEMENTS, MOST_OBJECTS, MOST_TEXT_BYTES
 from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table import archive as archives
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import MAX_CLIQUES, Workload
 

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.clock import PhaseClock
-from adaptive_qs.data.encode import encode_table
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE, STAMP_KEY
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.prose import statement_page
 from adaptive_qs.release.release import Release
-from adaptive_qs.synthesis.rows import SynthesisSettings
-from adaptive_qs.synthesizer.pipeline import RunSettings, measure
-from adaptive_qs.synthesizer.resources import plan_run
-from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.release.statement import statement_page
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.job import RunSettings, measure
+from adaptive_qs.run.limits import plan_run
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import encode_table
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 SCHEMA = Schema.parse(

@@ -8,12 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs.data.review import TAKEN_FROM_DATA
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
-from adaptive_qs.privacy.labels import SELECTION, TOTAL, Purpose, column_label, measurement_label
-from adaptive_qs.release.fact import Fact, total_cost
-from adaptive_qs.release.facts import ANSWERS, TABLES, facts_of
+from adaptive_qs.privacy.events import (
+    SELECTION,
+    TOTAL,
+    Cost,
+    GaussianEvent,
+    Purpose,
+    SelectionEvent,
+    column_label,
+    measurement_label,
+)
+from adaptive_qs.release.facts import ANSWERS, TABLES, Fact, facts_of, total_cost
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 from .examples import charges, schemas
 

@@ -9,23 +9,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs import Schema, Synthesizer
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.release.alone import alone_columns
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import COLUMNS_SHOWN, MARGINALS_SHOWN, release_page
-from adaptive_qs.release.page.axes import MOST_LINES, MOST_STEPS, axis_of
-from adaptive_qs.release.page.budget import budget_parts
-from adaptive_qs.release.page.noise import (
+from adaptive_qs.release.page import (
+    COLUMNS_SHOWN,
+    MARGINALS_SHOWN,
+    MOST_LINES,
+    MOST_STEPS,
+    axis_of,
+    budget_parts,
     expected_l1,
     group_variance,
     is_measured,
     known_noise_l1,
     measured_variance,
+    release_page,
 )
-from adaptive_qs.residual.arrays import decompose
+from adaptive_qs.release.statement import alone_columns
 from adaptive_qs.residual.basis import CenteredBasis
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, decompose
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e😀" + "x" * 500

@@ -11,23 +11,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs import Synthesizer
-from adaptive_qs.data.review import TAKEN_FROM_DATA
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.stamps import NOT_PRIVATE, PRIVATE
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
-from adaptive_qs.release.beside import manifest_path, with_manifest, write_manifest
-from adaptive_qs.release.environment import package_version
-from adaptive_qs.release.facts import TABLES, facts_of
-from adaptive_qs.release.manifest import Manifest
-from adaptive_qs.release.paid import mechanisms_of
-from adaptive_qs.release.prose import statement_page
+from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
 from adaptive_qs.release.release import Release
-from adaptive_qs.release.statement import LedgerEntry
-from adaptive_qs.synthesizer.target import PrivacyTarget
+from adaptive_qs.release.sidecar import manifest_path, with_manifest, write_manifest
+from adaptive_qs.release.statement import LedgerEntry, Manifest, package_version, statement_page
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 from .examples import charges, schemas
 

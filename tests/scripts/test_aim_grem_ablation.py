@@ -15,12 +15,11 @@ from aim_grem_ablation import (
     run_trials,
 )
 
-from adaptive_qs.data.counts import MarginalCounter
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.entropy import InsecureSeed
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
 SIZES = (2, 3, 4, 5, 2)
 

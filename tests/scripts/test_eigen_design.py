@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from eigen_design import COLUMNS, main, marginals, random_ranges, range_marginals, shuffled
 
-from adaptive_qs.workload.axis_queries import Range
+from adaptive_qs.workload.axes import Range
 
 
 def indicator(shape, wanted):

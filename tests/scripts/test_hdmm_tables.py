@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from hdmm_tables import Case, main, multi_dimensional, noise_scale, one_dimensional
 
-from adaptive_qs.strategy.hdmm.axis import identity_strategy
-from adaptive_qs.strategy.hdmm.noise import Noise
-from adaptive_qs.strategy.hdmm.product import ProductStrategy
+from adaptive_qs.strategy.hdmm_products import Noise, ProductStrategy, identity_strategy
 
 IDENTITY_1D = {  # workload, cells: (table 4, table 5)
     ("all-range", 256): (13.11, 39.18),

@@ -15,8 +15,8 @@ from querysmasher_tables import here, is_quick, judge_error, judge_time, main, r
 from typer.testing import CliRunner
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.privacy.entropy import InsecureSeed
-from adaptive_qs.workload.building import all_ways_queries
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.workload.file import all_ways_queries
 
 app = typer.Typer()
 app.command()(main)

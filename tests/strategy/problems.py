@@ -6,12 +6,10 @@ from itertools import combinations
 import numpy as np
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.centered import CenteredAxis, CenteredJoint
-from adaptive_qs.workload.joint_queries import AbsDiff, Affine
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
-from adaptive_qs.workload.query_workload import QueryPart, QueryWorkload
-from adaptive_qs.workload.subworkload import Subworkload, Term
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.matrices import Custom, CustomAxis
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredJoint, Subworkload, Term
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 
 def axis(family, size):

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from adaptive_qs.strategy import bounds
-from adaptive_qs.strategy.bounds import svd_bound
-from adaptive_qs.strategy.objective import gram_trace
-from adaptive_qs.strategy.spectra import (
+from adaptive_qs.strategy.bounds import (
+    gram_trace,
     known_eigenvalues,
     known_fourier_diagonal,
     known_gram_eigenvalues,
+    svd_bound,
 )
-from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.subworkload import Subworkload, Term
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.residuals import Subworkload, Term
 
 from .problems import ALL, JOINTS, PRODUCTS, added, axis, product
 

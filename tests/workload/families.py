@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from adaptive_qs.workload.axis_queries import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.joint_queries import AbsDiff, Affine
-from adaptive_qs.workload.matrix_queries import Custom, CustomAxis
-from adaptive_qs.workload.random_queries import Random
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.matrices import Custom, CustomAxis
 
 SIZES = (1, 2, 3, 7)
 PAIRS = ((1, 1), (1, 4), (3, 1), (2, 5), (4, 3))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adaptive_qs.data.table import CodedTable
 from adaptive_qs.errors import DataError
+from adaptive_qs.table.coded import CodedTable
 from comparison.tables import adult, kdd_census, ma2019
 
 _LOADERS = {"adult": adult.load, "ma2019": ma2019.load, "kdd-census": kdd_census.load}

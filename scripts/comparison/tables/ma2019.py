@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adaptive_qs.data.encode import encode_file
-from adaptive_qs.data.schema import Schema
-from adaptive_qs.data.table import CodedTable
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.schema import Schema
 from comparison.tables.files import needed
 
 SCHEMA = Path(__file__).with_name("ma2019.schema.json")

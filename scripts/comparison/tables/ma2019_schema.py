@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from adaptive_qs.data.schema import Schema
+from adaptive_qs.table.schema import Schema
 
 TARGET = Path(__file__).with_name("ma2019.schema.json")
 STATE = "25-"

@@ -1,1 +1,0 @@
-"""The select-measure-reconstruct loop: the only callers of private counts and of noise."""

@@ -1,0 +1,432 @@
+"""The replay audit: `fit` and `answer` on generated neighbours in every form, the same noise."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from adaptive_qs.answering.plan import QuerySource
+from adaptive_qs.audit.jobs import MAX_MEMORY, Batch, Publisher, Source, Synthesis
+from adaptive_qs.audit.tables import (
+    FORMS,
+    KINDS,
+    Pair,
+    Rows,
+    Types,
+    neighbour_pairs,
+    no_rows,
+    stand_in,
+    write_rows,
+)
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.privacy.budget import Budget, Ledger, Output
+from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
+from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall
+from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.schema import Schema
+
+# Mechanisms that record what passes them, and ones that hand the recorded outputs out again.
+
+Job = Callable[[Mechanisms], Mapping[str, bytes]]
+"""Code under audit: it draws from the mechanisms only, and returns all that it would publish."""
+
+
+class Diverged(Exception):
+    """A replayed run asked for something else than the recorded one.
+
+    Attributes:
+        event: what it asked for.
+    """
+
+    def __init__(self, event: Event) -> None:
+        super().__init__("the run on the neighbour took another course")
+        self.event = event
+
+
+class Recorder(Mechanisms):
+    """Charges and draws as usual, and keeps every call.
+
+    Attributes:
+        calls: one for each draw, in order, with its private inputs.
+    """
+
+    def __init__(self, ledger: Ledger, entropy: EntropySource) -> None:
+        """Record what is drawn from ``entropy`` after a charge to ``ledger``."""
+        self.calls: list[PrimitiveCall] = []
+        super().__init__(ledger, entropy, self.calls.append)
+
+
+class Replayer(Recorder):
+    """Charges as usual, but hands out what another run drew, as long as it asks for the same."""
+
+    def __init__(
+        self, ledger: Ledger, entropy: EntropySource, recorded: Sequence[PrimitiveCall]
+    ) -> None:
+        """Replay ``recorded``; ``entropy`` only tells whether it is insecure."""
+        super().__init__(ledger, entropy)
+        self._recorded = iter(recorded)
+
+    def _next_output(self, event: Event) -> Output:
+        """The recorded output.
+
+        Raises:
+            Diverged: the event is not the recorded one.
+        """
+        call = next(self._recorded, None)
+        if call is None or call.event != event:
+            raise Diverged(event)
+        return call.output
+
+    def _draw_counts(self, event: GaussianEvent, values: Counts) -> Counts:
+        return self._next_output(event)  # type: ignore[return-value]
+
+    def _draw_selection(self, event: SelectionEvent, scores: Counts, sensitivity: int) -> int:
+        return self._next_output(event)  # type: ignore[return-value]
+
+    def _draw_values(
+        self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
+    ) -> tuple[str, ...]:
+        return self._next_output(event)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run did, private inputs included.
+
+    Attributes:
+        calls: every draw.
+        charged: every event in the ledger.
+        artefacts: what it would publish, by name.
+        stopped_at: label of the event at which a replay left the recorded course.
+        failure: type of the error that ended a replay.
+    """
+
+    calls: tuple[PrimitiveCall, ...]
+    charged: tuple[Event, ...]
+    artefacts: Mapping[str, bytes]
+    stopped_at: str | None = None
+    failure: str | None = None
+
+
+def record(job: Job, ledger: Ledger, entropy: EntropySource) -> Run:
+    """Run a job and keep all that it drew."""
+    mechanisms = Recorder(ledger, entropy)
+    artefacts = job(mechanisms)
+    return Run(tuple(mechanisms.calls), tuple(ledger.events), artefacts)
+
+
+def replay(job: Job, ledger: Ledger, entropy: EntropySource, recorded: Run) -> Run:
+    """Run a job on a neighbour with the outputs frozen to the recorded ones.
+
+    Args:
+        job: the same code on a neighbouring table.
+        ledger: an unspent one of the same budget.
+        entropy: of the same kind; nothing is drawn from it.
+        recorded: the run on the other table.
+    """
+    mechanisms = Replayer(ledger, entropy, recorded.calls)
+    stopped_at = failure = None
+    artefacts: Mapping[str, bytes] = {}
+    try:
+        artefacts = job(mechanisms)
+    except Diverged as error:
+        stopped_at = error.event.label
+    except Exception as error:  # noqa: BLE001  (whatever it is, the recorded run met no error)
+        failure = type(error).__name__
+    return Run(tuple(mechanisms.calls), tuple(ledger.events), artefacts, stopped_at, failure)
+
+
+# What two runs on neighbouring tables may differ in, and findings where they differ in more.
+
+
+class Check(StrEnum):
+    """What is compared."""
+
+    COURSE = "the same draws in the same order, with the same parameters"
+    CHARGED = "every draw charged"
+    COUNTS = "counts differ by at most the sensitivity charged"
+    SCORES = "scores differ by at most the sensitivity declared"
+    OUTPUTS = "outputs equal to the last byte"
+    SEEN = "the row that differs is seen"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check that failed; holds no private value.
+
+    Attributes:
+        check: which one.
+        where: the run.
+        label: the event or artefact.
+    """
+
+    check: Check
+    where: str
+    label: str
+
+
+@dataclass
+class Tally:
+    """How often each check was made, and what was found.
+
+    Attributes:
+        made: comparisons by check.
+        findings: those that failed, in order.
+    """
+
+    made: Counter[Check] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(self, check: Check, passed: bool, where: str, label: str) -> None:
+        """Count a check; keep it where it failed."""
+        self.made[check] += 1
+        if not passed:
+            self.findings.append(Finding(check, where, label))
+
+
+def compare(recorded: Run, replayed: Run, where: str, tally: Tally) -> int:
+    """Compare a run with its replay on a neighbour.
+
+    Args:
+        recorded: the run whose outputs were frozen.
+        replayed: the run that got them.
+        where: names the two in findings.
+        tally: receives the checks.
+
+    Returns:
+        How many draws had inputs that differed.
+    """
+    for run in (recorded, replayed):
+        drawn = tuple(call.event for call in run.calls)
+        # An event at which a replay stops is charged and not drawn.
+        same = drawn == run.charged[: len(drawn)]
+        complete = len(drawn) == len(run.charged) or (run is replayed and not _finished(run))
+        tally.note(Check.CHARGED, same and complete, where, _first_difference(run))
+    moved = 0
+    for one, other in zip(recorded.calls, replayed.calls):
+        tally.note(Check.COURSE, _same_request(one, other), where, other.event.label)
+        moved += not (np.array_equal(one.inputs, other.inputs) and one.values == other.values)
+        _compare_inputs(one, other, where, tally)
+    if replayed.stopped_at is not None:
+        tally.note(Check.COURSE, False, where, replayed.stopped_at)
+    elif replayed.failure is not None:
+        tally.note(Check.COURSE, False, where, f"stopped by {replayed.failure}")
+    else:
+        as_long = len(recorded.calls) == len(replayed.calls)
+        tally.note(Check.COURSE, as_long, where, "number of draws")
+        for name in sorted({*recorded.artefacts, *replayed.artefacts}):
+            equal = recorded.artefacts.get(name) == replayed.artefacts.get(name)
+            tally.note(Check.OUTPUTS, equal, where, name)
+    return moved
+
+
+def squared_distance(one: Counts, other: Counts) -> int:
+    """Squared L2 distance of two integer arrays of one shape, exactly."""
+    difference = one.ravel() - other.ravel()  # both below 2**62
+    if difference.size and int(abs(difference).max()) ** 2 * difference.size >= 2**62:
+        difference = difference.astype(object)
+    return int((difference * difference).sum())
+
+
+def _compare_inputs(one: PrimitiveCall, other: PrimitiveCall, where: str, tally: Tally) -> None:
+    label = one.event.label
+    if isinstance(one.event, PartitionEvent):
+        here, there = (dict(zip(c.values, c.inputs.tolist())) for c in (one, other))
+        changes = [here.get(v, 0) - there.get(v, 0) for v in {**here, **there}]
+        tally.note(Check.COUNTS, sum(map(abs, changes)) <= 1, where, label)
+    elif one.inputs.shape != other.inputs.shape:
+        return
+    elif isinstance(one.event, GaussianEvent):
+        distance = squared_distance(one.inputs, other.inputs)
+        tally.note(Check.COUNTS, distance <= one.event.squared_sensitivity, where, label)
+    elif isinstance(one.event, SelectionEvent) and one.score_sensitivity is not None:
+        largest = max((abs(d) for d in _differences(one.inputs, other.inputs)), default=0)
+        tally.note(Check.SCORES, largest <= one.score_sensitivity, where, label)
+    else:
+        tally.note(Check.COUNTS, False, where, f"{label}: no rule for {type(one.event).__name__}")
+
+
+def _differences(one: Counts, other: Counts) -> Iterator[int]:
+    return (a - b for a, b in zip(one.tolist(), other.tolist()))
+
+
+def _same_request(one: PrimitiveCall, other: PrimitiveCall) -> bool:
+    """Whether all but the private inputs is the same; which values occur is one of them."""
+    shapes = one.inputs.shape == other.inputs.shape or isinstance(one.event, PartitionEvent)
+    return (
+        one.event == other.event
+        and one.score_sensitivity == other.score_sensitivity
+        and shapes
+        and np.array_equal(one.output, other.output)
+    )
+
+
+def _finished(run: Run) -> bool:
+    return run.stopped_at is None and run.failure is None
+
+
+def _first_difference(run: Run) -> str:
+    """Label of the first draw that was not charged, or of the first charge without a draw."""
+    for call, event in zip(run.calls, run.charged):
+        if call.event != event:
+            return call.event.label
+    longer = [*(c.event for c in run.calls[len(run.charged) :]), *run.charged[len(run.calls) :]]
+    return longer[0].label if longer else "all draws"
+
+
+# The replay audit: `fit` and `answer`, generated neighbours in every form, the same noise.
+
+RHOS = (0.02, 5.0)
+"""Budgets that leave mostly noise, and hardly any: the loop takes few rounds and many."""
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit did and found; nothing in it is private.
+
+    Attributes:
+        pairs: pairs of neighbouring tables.
+        runs: runs that were replayed.
+        draws: noisy releases and selections that were compared.
+        moved: those whose private inputs differed between the neighbours.
+        made: comparisons by check.
+        findings: comparisons that failed.
+    """
+
+    pairs: int
+    runs: int
+    draws: int
+    moved: int
+    made: dict[Check, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+
+def audit(
+    schema: Schema,
+    queries: QuerySource,
+    pairs: int = 20,
+    seed: int = 0,
+    rhos: Sequence[float] = RHOS,
+    progress: StepProgress | None = None,
+    sample_every: int = 10,
+    mechanism: str = "auto",
+    max_memory: int | str = MAX_MEMORY,
+) -> AuditReport:
+    """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
+
+    A run on one table is recorded. The run on its neighbour gets the recorded noisy outputs, so
+    all that may differ are the exact inputs of the draws, and those by no more than was charged.
+    The tables come in turn as CSV files, plain and compressed, as Parquet, and as data frames of
+    every kind. Every second table is synthesized with the least memory that it can be planned for,
+    where the ceilings decide what is measured.
+
+    Args:
+        schema: the tables follow it.
+        queries: what is answered; `synthesize` takes the marginals of its attribute sets.
+            Where the schema leaves bins or values open, sets of attributes and families.
+        pairs: pairs of neighbouring tables.
+        seed: decides tables and noise.
+        rhos: budgets (zCDP) at which each pair is run.
+        progress: told pairs done and in all.
+        sample_every: one pair in so many has a sampled table compared too.
+        mechanism: of the batch answers.
+        max_memory: ceiling of the memory planned for, in bytes or as "3GB".
+
+    Raises:
+        InputError: the workload does not fit a budget or the mechanism.
+        ResourceExceeded: it does not fit the memory.
+    """
+    rng = np.random.default_rng(seed)
+    roomy: list[tuple[Publisher, float]] = []
+    tight: list[tuple[Publisher, float]] = []
+    for rho in rhos:
+        synthesis = Synthesis.of(schema, queries, rho, max_memory)
+        batch = Batch.of(schema, queries, rho, mechanism, max_memory)
+        roomy += [(synthesis, rho), (batch, rho)]
+        tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
+    tally = Tally()
+    draws = moved = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for done, pair in enumerate(islice(_pairs(schema, folder, rng), pairs)):
+            seen = 0
+            # Not in step with the kinds of tables and rows: each comes in every form, in time.
+            form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
+            tables = _in_form(pair, form, schema, folder)
+            for publisher, rho in tight if done % 2 else roomy:
+                where = f"{publisher.name} at rho {rho:g}: {pair.name}, as {form}"
+                sampled = (done + 1) % sample_every == 0
+                found, differ = _replayed(
+                    publisher, tables, folder, int(rng.integers(2**32)), sampled, where, tally
+                )
+                draws += found
+                seen += differ
+            tally.note(Check.SEEN, seen > 0, pair.name, "all draws")
+            moved += seen
+            if progress is not None:
+                progress(done + 1, pairs)
+    runs = pairs * len(roomy)
+    return AuditReport(pairs, runs, draws, moved, dict(tally.made), tuple(tally.findings))
+
+
+def _in_form(
+    pair: Pair, form: str, schema: Schema, folder: Path
+) -> tuple[Callable[[], Source], Callable[[], Source]]:
+    """Makers of the two tables; of their codes, where one of them has no rows."""
+    if not (pair.here and pair.there):
+        return (
+            partial(_codes, pair.here, schema, folder),
+            partial(_codes, pair.there, schema, folder),
+        )
+    types, make = Types(schema, pair.here, pair.there), FORMS[form]
+    return partial(make, pair.here, types, folder), partial(make, pair.there, types, folder)
+
+
+def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
+    return encode_file(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
+
+
+def _replayed(
+    publisher: Publisher,
+    tables: tuple[Callable[[], Source], Callable[[], Source]],
+    folder: Path,
+    seed: int,
+    sampled: bool,
+    where: str,
+    tally: Tally,
+) -> tuple[int, int]:
+    """Compare one run on both tables; how many draws it made, and how many inputs differed."""
+
+    def job(make: Callable[[], Source]) -> Job:
+        source = make()
+        return lambda mechanisms: publisher.publish(source, mechanisms, folder, sampled)
+
+    def budget() -> Budget:
+        return Budget(publisher.cost.rho, publisher.cost.delta)
+
+    here, there = tables
+    recorded = record(job(here), budget(), InsecureSeed(seed))
+    replayed = replay(job(there), budget(), InsecureSeed(seed), recorded)
+    return len(recorded.calls), compare(recorded, replayed, where, tally)
+
+
+def _pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
+    """Neighbours that the schema can take: where something is to be learnt there must be rows."""
+    for pair in neighbour_pairs(stand_in(schema), folder, rng):
+        if not schema.private_columns or (pair.here and pair.there):
+            yield pair

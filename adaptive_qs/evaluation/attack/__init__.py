@@ -1,1 +1,0 @@
-"""A membership-inference attack on the released table, beside the bound that was promised."""

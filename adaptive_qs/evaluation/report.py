@@ -1,0 +1,325 @@
+"""The owner's report: one self-contained HTML file that shows an evaluation, verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation.marginals import CliqueError
+from adaptive_qs.evaluation.pairs import Association
+from adaptive_qs.evaluation.results import (
+    AttackScore,
+    Membership,
+    ModelScores,
+    Spread,
+    Utility,
+    kept_part,
+)
+from adaptive_qs.evaluation.scale import DEFINITIONS
+from adaptive_qs.evaluation.tables import OWNER_ONLY
+from adaptive_qs.evaluation.verdict import (
+    ColumnPair,
+    Findings,
+    next_sentence,
+    verdict,
+    why_no_promise,
+)
+from adaptive_qs.pages.charts import (
+    Bar,
+    BarChart,
+    Cell,
+    HeatMap,
+    Line,
+    Mark,
+    diverging_cell,
+    sequential_cell,
+)
+from adaptive_qs.pages.words import decimals, render, significant
+from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.page import BudgetPart, Group, RoundRow, axis_of, budget_parts, round_rows
+from adaptive_qs.release.statement import Statement, alone_columns, versions
+from adaptive_qs.table.schema import Schema
+
+# Single columns of both tables, side by side.
+
+
+def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
+    """Shares of both tables; values are put together by their larger share."""
+    true, made = column.shares
+
+    def bar(group: Group) -> Bar:
+        codes = list(group.codes)
+        values = (float(true[codes].sum()), float(made[codes].sum()))
+        return Bar(group.label, values, ends=group.ends)
+
+    weights = np.maximum(true, made).tolist()
+    return axis_of(schema.column(column.name), weights).chart(bar)
+
+
+# Heat maps: association of both tables, and errors of pairs.
+
+Matrix = NDArray[np.float64]
+MOST_COLUMNS = 24
+"""Rows and columns of a heat map."""
+LEAST_TOP = 0.2
+"""The darkest colour of a map of differences stands for at least this, so that noise is pale."""
+
+
+def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
+    """The attributes with the largest values beside another one, in the schema's order."""
+    absolute = np.nan_to_num(np.abs(difference))
+    np.fill_diagonal(absolute, 0)
+    worst = absolute.max(axis=1) if len(absolute) else absolute
+    return sorted(np.argsort(-worst, kind="stable")[:most].tolist())
+
+
+def association_maps(
+    association: Association, matrices: tuple[Matrix, Matrix], measure: str, chosen: Sequence[int]
+) -> list[HeatMap]:
+    """True, synthetic, and the difference, for some attributes."""
+    true, made = matrices
+    difference = made - true
+    off = ~np.eye(len(true), dtype=bool)
+    top = max(LEAST_TOP, float(np.nanmax(np.abs(difference), where=off, initial=0)))
+    return [
+        _heat(f"{measure}, true table", true, association.names, chosen, 1.0),
+        _heat(f"{measure}, synthetic table", made, association.names, chosen, 1.0),
+        _heat(
+            f"{measure}, synthetic less true",
+            difference,
+            association.names,
+            chosen,
+            top,
+            signed=True,
+        ),
+    ]
+
+
+def pair_errors(domain: Domain, cliques: Sequence[CliqueError]) -> Matrix:
+    """For each two attributes the mean L1 error of the marginals that hold both; NaN if none."""
+    total, number = np.zeros((2, len(domain), len(domain)))
+    for clique in cliques:
+        for i, j in combinations(domain.clique(clique.attributes), 2):
+            total[i, j] += clique.l1
+            number[i, j] += 1
+    total, number = total + total.T, number + number.T
+    return np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
+
+
+def error_map(domain: Domain, errors: Matrix, chosen: Sequence[int], caption: str) -> HeatMap:
+    """Errors of pairs of some attributes."""
+    shown = errors[np.ix_(chosen, chosen)]
+    top = float(np.nanmax(shown)) if np.isfinite(shown).any() else 1.0
+    return _heat(caption, errors, domain.names, chosen, top)
+
+
+def _heat(
+    caption: str,
+    matrix: Matrix,
+    names: Sequence[str],
+    chosen: Sequence[int],
+    top: float,
+    signed: bool = False,
+) -> HeatMap:
+    cell_of = diverging_cell if signed else sequential_cell
+    return HeatMap(
+        caption,
+        tuple(i + 1 for i in chosen),
+        tuple(names[i] for i in chosen),
+        tuple(
+            tuple(Cell("") if i == j else cell_of(float(matrix[i, j]), top) for j in chosen)
+            for i in chosen
+        ),
+    )
+
+
+# Models and the attack as marks on a line.
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One model by one measure.
+
+    Attributes:
+        model: its name.
+        measure: of its predictions.
+        real: trained on true rows.
+        synthetic: trained on synthetic rows.
+        chance: of a guess; None where it is not known.
+        kept: part of the gain over chance that is left; None where there is none to keep.
+        line: the same as a picture.
+    """
+
+    model: str
+    measure: str
+    real: Spread
+    synthetic: Spread
+    chance: Spread | None
+    kept: float | None
+    line: Line
+
+
+def score_rows(utility: Utility) -> list[ScoreRow]:
+    """Every model by every measure."""
+    return [_row(model, measure) for model in utility.models for measure in model.real]
+
+
+def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
+    """Each attack's advantage with its interval, and the bound, on one axis."""
+    bound = membership.bound
+    values = [v for s in membership.scores for v in (s.lower, s.upper)] + [0.0]
+    low, high = min(values), max(*values, bound or 0.0) or 1.0
+    margin = 0.04 * (high - low)
+    lines = []
+    for score in membership.scores:
+        marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
+        label = (
+            f"advantage {decimals(score.advantage)}, interval {decimals(score.lower)} to "
+            f"{decimals(score.upper)}"
+        )
+        if bound is not None:
+            marks.insert(1, Mark("limit", bound))
+            label += f", bound {significant(bound)}"
+        lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
+    return lines
+
+
+def _row(model: ModelScores, measure: str) -> ScoreRow:
+    real, synthetic = model.real[measure], model.synthetic[measure]  # type: ignore[index]
+    chance = model.chance.get(measure)  # type: ignore[call-overload]
+    marks = [] if chance is None else [Mark("chance", chance.mean)]
+    for kind, spread in (("a", real), ("b", synthetic)):
+        marks.append(Mark(kind, spread.mean, spread.mean - spread.std, spread.mean + spread.std))
+    label = (
+        f"{measure} of {model.model}: true {significant(real.mean)}, "
+        f"synthetic {significant(synthetic.mean)}"
+    )
+    if chance is not None:
+        label += f", chance {significant(chance.mean)}"
+    kept = kept_part(real.mean, synthetic.mean, None if chance is None else chance.mean)
+    return ScoreRow(
+        model.model, measure, real, synthetic, chance, kept, Line(0.0, 1.0, tuple(marks), label)
+    )
+
+
+# What the owner's report shows of the release behind a table.
+
+
+@dataclass(frozen=True)
+class ReleaseView:
+    """Budget and rounds.
+
+    Attributes:
+        statement: what was promised and spent.
+        parts: of the budget.
+        rounds: that measured combinations; None where only the statement is known.
+        alone: columns of which no combination was measured.
+    """
+
+    statement: Statement
+    parts: list[BudgetPart]
+    rounds: list[RoundRow] | None
+    alone: tuple[str, ...]
+
+
+def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
+    """The view of a bundle, or of the statement beside a table; None without either."""
+    if release is None:
+        return None
+    if not isinstance(release, Bundle):
+        return ReleaseView(release, budget_parts(release), None, ())
+    rounds = round_rows(release)
+    return ReleaseView(
+        release.manifest, budget_parts(release.manifest), rounds, alone_columns(release)
+    )
+
+
+COLUMNS_SHOWN = 24
+CLIQUES_SHOWN = 25
+IMPORTANCES_SHOWN = 20
+LONG_TABLE = 200
+"""Rows of the long tables that are folded away."""
+
+
+def report_page(
+    found: Findings,
+    schema: Schema,
+    names: tuple[str, str],
+    release: Bundle | Statement | None,
+) -> str:
+    """One HTML file for the owner of the data alone; the same input gives the same text.
+
+    Args:
+        found: the evaluation of the two tables, and what its numbers mean.
+        schema: of both, for the names of their values.
+        names: of the true and of the synthetic table, as they are shown.
+        release: what the synthetic table came from, or the statement beside it, if known.
+    """
+    evaluation, scale, columns, fates = found.evaluation, found.scale, found.columns, found.fates
+    view = release_view(release)
+    judged = verdict(found, view.statement if view else None)
+    following = next_sentence(found, judged, view.alone if view else ())
+    association = evaluation.association
+    chosen = most_different(fates.told)
+    domain = evaluation.pair.domain
+    cliques = evaluation.workload.per_clique
+    errors = pair_errors(domain, cliques)
+    in_map = most_different(errors)
+    joint = any(len(c.attributes) > 1 for c in cliques)
+    widest = max(len(c.attributes) for c in cliques)
+    caption = (
+        "L1 error of every pair"
+        if widest == 2
+        else ("Mean L1 error of the workload's marginals that hold both columns")
+    )
+    return render(
+        "report.html",
+        ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
+        names=names,
+        notice=OWNER_ONLY,
+        evaluation=evaluation,
+        schema=schema,
+        sentences=[*judged.sentences, following],
+        scale=scale,
+        fates=fates,
+        release=view,
+        no_promise=why_no_promise(view.statement if view else None),
+        columns=columns,
+        cards=[(c, column_chart(c, schema)) for c in columns[:COLUMNS_SHOWN]],
+        chosen=len(chosen),
+        cramers_v=association_maps(association, association.cramers_v, "Cramér's V", chosen),
+        information=association_maps(
+            association, association.mutual_information, "Mutual information", chosen
+        ),
+        error_map=error_map(domain, errors, in_map, caption) if joint and len(in_map) > 1 else None,
+        worst=sorted(cliques, key=lambda c: (-c.l1, c.attributes))[:LONG_TABLE],
+        ordered=sorted(evaluation.ordered, key=lambda o: -o.range_max)[:LONG_TABLE],
+        scores=score_rows(evaluation.utility) if evaluation.utility else [],
+        attacks=attack_lines(evaluation.membership) if evaluation.membership else [],
+        definitions=DEFINITIONS,
+        versions=versions(),
+        sections=_sections(view),
+        most_cliques=CLIQUES_SHOWN,
+        most_importances=IMPORTANCES_SHOWN,
+        long_table=LONG_TABLE,
+    )
+
+
+def _sections(view: ReleaseView | None) -> list[tuple[str, str]]:
+    return [
+        ("verdict", "Verdict"),
+        *([("budget", "Budget and rounds")] if view else []),
+        ("columns", "Single columns, side by side"),
+        ("association", "How columns depend on each other"),
+        ("errors", "Where the errors are"),
+        ("rows", "Rows and rules"),
+        ("models", "What models lose"),
+        ("attack", "Membership attack"),
+        ("limitations", "Limitations"),
+        ("reading", "How to read this report"),
+    ]

@@ -1,0 +1,330 @@
+"""The tables that are compared, side by side, in memory linear in their rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.stats import fisher_exact
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import DataError
+from adaptive_qs.machine import PhaseProgress, StepProgress
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.schema import Schema
+
+# The two tables that are compared.
+
+Margins = tuple[NDArray[np.int64], ...]
+"""The rows of every code, one array for each attribute."""
+OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
+
+
+@dataclass(frozen=True, eq=False)
+class TablePair:
+    """A true and a synthetic table over one domain; owner only.
+
+    Attributes:
+        true: the private rows.
+        synthetic: the rows that stand for them.
+
+    Raises:
+        DataError: the domains differ, or a table has no rows.
+    """
+
+    true: CodedTable
+    synthetic: CodedTable
+
+    def __post_init__(self) -> None:
+        if self.true.domain != self.synthetic.domain:
+            raise DataError("the tables have different attributes: encode both with one schema")
+        if not (self.true.num_rows and self.synthetic.num_rows):
+            raise DataError("a table has no rows: give two with at least one")
+
+    @classmethod
+    def of(
+        cls, true: Any, synthetic: Any, schema: Schema, progress: PhaseProgress | None = None
+    ) -> Self:
+        """The pair of two files (CSV or Parquet), data frames (pandas, polars, pyarrow) or coded
+        tables.
+
+        Raises:
+            DataError: one of them is missing, has no rows, or does not fit the schema.
+        """
+        return cls(
+            read_compared(true, schema, "true", progress),
+            read_compared(synthetic, schema, "synthetic", progress),
+        )
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes of both."""
+        return self.true.domain
+
+    @cached_property
+    def margins(self) -> tuple[Margins, Margins]:
+        """The rows of every code of every attribute, of the true and of the synthetic table."""
+        return _margins(self.true), _margins(self.synthetic)
+
+
+def read_compared(
+    table: Any, schema: Schema, role: str, progress: PhaseProgress | None = None
+) -> CodedTable:
+    """The codes of one of the tables that are compared.
+
+    Args:
+        table: a path, a data frame or a coded table.
+        schema: of it.
+        role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
+        progress: told about the phase "read".
+
+    Raises:
+        DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
+            may come from another tool: the message then says how to bring it to the schema.
+    """
+    steps = None if progress is None else partial(progress, "read")
+    try:
+        return read_table(table, schema, steps)
+    except DataError as error:
+        said = str(error)
+        if not isinstance(table, str | Path):
+            said = re.sub(r"^(the )?((coded )?table)", rf"the {role} \2", said)
+        if role == "synthetic" and any(refusal in said for refusal in _OF_ANOTHER_TOOL):
+            said += (
+                "; a table of another tool must be brought to the schema first: round its numbers, "
+                "and clip them to the declared range"
+            )
+        raise DataError(said) from None
+
+
+_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
+"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
+
+
+def _margins(table: CodedTable) -> Margins:
+    return tuple(
+        np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)
+    )
+
+
+# Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
+
+MAX_DENSE_CELLS = 2**22
+"""Cells of larger marginals are numbered by those that are occupied."""
+BATCH = 32
+"""Items that a thread takes at once."""
+
+_MAX_NUMBERS = 2**62
+
+Cells = NDArray[np.int64]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class JointCodes:
+    """The codes of both tables, the true rows first.
+
+    The codes of an attribute with more than ``MAX_DENSE_CELLS`` of them are replaced by their ranks
+    among those that occur.
+
+    Attributes:
+        pair: the tables.
+        true_rows: rows of the true table.
+        rows: of both tables.
+        codes: shape (attributes, rows).
+        sizes: bound of the codes of every attribute.
+    """
+
+    def __init__(self, pair: TablePair) -> None:
+        self.pair = pair
+        self.true_rows = pair.true.num_rows
+        self.rows = pair.true.num_rows + pair.synthetic.num_rows
+        dtype = np.uint16 if max(pair.domain.sizes) <= 2**16 else np.uint32
+        self.codes: NDArray[np.unsignedinteger] = np.empty((len(pair.domain), self.rows), dtype)
+        sizes = list(pair.domain.sizes)
+        for i, (true, synthetic) in enumerate(zip(pair.true.columns, pair.synthetic.columns)):
+            self.codes[i, : self.true_rows] = true
+            self.codes[i, self.true_rows :] = synthetic
+            if sizes[i] > MAX_DENSE_CELLS:
+                self.codes[i], sizes[i] = ranked(self.codes[i])
+        self.sizes = tuple(sizes)
+
+    def cells(self, clique: Clique) -> tuple[Cells, int]:
+        """The cell of every row in a marginal, as a number, and the bound of the numbers."""
+        shape = [self.sizes[i] for i in clique]
+        size = math.prod(shape)
+        if size > MAX_DENSE_CELLS:
+            return self.ranks(clique)
+        cells = np.empty(self.rows, dtype=np.int64)
+        _number(self.codes, np.array(clique), np.array(shape), cells)
+        return cells, size
+
+    def ranks(self, clique: Clique) -> tuple[Cells, int]:
+        """The same with the occupied cells alone, in the order of their codes."""
+        return ranked(
+            row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
+        )
+
+
+def row_numbers(
+    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = _MAX_NUMBERS
+) -> tuple[Cells, int]:
+    """A number for each row, in the order of its codes, and the bound of the numbers.
+
+    Args:
+        columns: the codes, one array for each attribute.
+        sizes: bounds of the codes.
+        most: where the bound would pass it, numbers are replaced by their ranks.
+    """
+    numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
+    bound = 1
+    for codes, size in zip(columns, sizes):
+        if bound * size > most:
+            numbers, bound = ranked(numbers)
+        numbers = numbers * size + codes
+        bound *= size
+    return numbers, bound
+
+
+def in_batches(
+    task: Callable[[Sequence[Item]], Sequence[Result]],
+    items: Sequence[Item],
+    workers: int,
+    progress: StepProgress | None,
+) -> list[Result]:
+    """The results of all items, in their order, computed by threads that take some at a time.
+
+    Args:
+        task: gives one result for each item of a batch.
+        items: what to compute.
+        workers: threads.
+        progress: called with the items done and in all.
+    """
+    results: list[Result] = []
+    pool = ThreadPoolExecutor(workers)
+    try:
+        batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+        for found in pool.map(task, batches):
+            results.extend(found)
+            if progress is not None:
+                progress(len(results), len(items))
+    finally:  # whoever stops the command need not wait for the rest
+        pool.shutdown(cancel_futures=True)
+    return results
+
+
+def ranked(numbers: NDArray[np.integer]) -> tuple[Cells, int]:
+    """The ranks of numbers among the distinct ones, and how many those are."""
+    distinct, ranks = np.unique(numbers, return_inverse=True)
+    return ranks.astype(np.int64, copy=False), len(distinct)
+
+
+@njit(cache=True, nogil=True)
+def _number(codes, clique, shape, out):  # type: ignore[no-untyped-def]
+    for row in range(codes.shape[1]):
+        cell = np.int64(0)
+        for axis in range(clique.size):
+            cell = cell * shape[axis] + np.int64(codes[clique[axis], row])
+        out[row] = cell
+
+
+# Are control rows held out, or do they occur in the true table more than fresh ones would?
+
+MIN_ROWS = 16
+"""True rows, and control rows, without which there is no game."""
+FALSE_ALARM = 1e-3
+"""Probability at most that rows which were really held out are taken for overlapping."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many control rows equal one of the base rows, beside as many true rows.
+
+    Attributes:
+        control: share of the control rows that equal a base row.
+        true: the same for true rows that are not in the base.
+        found: whether the first is larger than chance explains.
+        complete: whether every control row equals some true row, one of the base or not.
+    """
+
+    control: float
+    true: float
+    found: bool
+    complete: bool
+
+
+def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
+    """The overlap of a control table that can serve.
+
+    Raises:
+        DataError: the domains differ, a table has too few rows, or the control rows were not held
+            out: they are the true rows, or all of them are among those more often than by chance.
+    """
+    TablePair(true, control)
+    if min(true.num_rows, control.num_rows) < MIN_ROWS:
+        raise DataError(
+            f"the true and the control table need at least {MIN_ROWS} rows each for an attack: "
+            "hold out more"
+        )
+    if _same_rows(true, control):
+        raise DataError(
+            "the control table has the very rows of the true table: give rows that were held out "
+            "of it"
+        )
+    overlap = find_overlap(true, control, seed)
+    if overlap.found and overlap.complete:
+        raise DataError(
+            "every control row is a row of the true table: give rows that were held out of it"
+        )
+    return overlap
+
+
+def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
+    """Compare control rows with as many true rows, drawn at random, against the other true rows.
+
+    If the control rows were held out, they and the drawn rows are independent draws from one
+    population, whatever the base is, so that both numbers of matches are binomial with one
+    probability, and Fisher's exact one-sided test is wrong with probability 0.001 at most. Rows
+    that occur often by themselves do so in both.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(true.num_rows)
+    drawn = min(control.num_rows, true.num_rows // 2)
+    keys = _keys([column[order] for column in true.columns], control)
+    in_base = np.isin(keys, keys[drawn : true.num_rows])
+    true_matches, control_matches = in_base[:drawn], in_base[true.num_rows :]
+    matches = [
+        [int(part.sum()), int(len(part) - part.sum())] for part in (control_matches, true_matches)
+    ]
+    chance = float(fisher_exact(matches, alternative="greater").pvalue)
+    return Overlap(
+        control=float(control_matches.mean()),
+        true=float(true_matches.mean()),
+        found=chance <= FALSE_ALARM,
+        complete=bool(np.isin(keys[true.num_rows :], keys[: true.num_rows]).all()),
+    )
+
+
+def _same_rows(true: CodedTable, control: CodedTable) -> bool:
+    """Whether both tables have the same rows equally often."""
+    if true.num_rows != control.num_rows:
+        return False
+    keys = _keys(true.columns, control)
+    first, second = (np.bincount(part, minlength=keys.max() + 1) for part in np.split(keys, 2))
+    return bool((first == second).all())
+
+
+def _keys(true_columns: Sequence[NDArray[np.integer]], control: CodedTable) -> NDArray[np.int64]:
+    """A number for each row, those of the true table first, equal where rows are."""
+    columns = [np.concatenate(pair) for pair in zip(true_columns, control.columns)]
+    return ranked(row_numbers(columns, control.domain.sizes)[0])[0]

@@ -1,1 +1,0 @@
-"""What a model learns from the synthetic table, judged on true rows."""

@@ -1,0 +1,257 @@
+"""The strongest tree of measured pairs: rows drawn from it exactly, and moves of whole branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
+
+# The strongest tree of measured pairs, and rows drawn from it exactly.
+#
+# Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
+# spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can
+# be sampled exactly: rows start from it, and whole branches are proposed from it later.
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One attribute of a tree.
+
+    Attributes:
+        attribute: its position in the domain.
+        parent: the attribute it hangs on; None for a root.
+        end: the node's branch is ``nodes[its own position : end]``.
+        table: non-negative joint counts, shape (parent size, size); (1, size) for a root.
+        source: the target the pair was read from; None for a root.
+    """
+
+    attribute: int
+    parent: int | None
+    end: int
+    table: Array
+    source: Target | None
+
+
+def dependence_tree(
+    domain: Domain, targets: Sequence[Target], singles: Sequence[Array]
+) -> tuple[Node, ...]:
+    """The maximum spanning forest of the measured pairs, every branch contiguous.
+
+    Args:
+        domain: the attributes.
+        targets: measured cliques of two or more attributes.
+        singles: counts of each attribute (rows).
+    """
+    pairs = pair_marginals(targets)
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(domain)))
+    for (a, b), (_, joint) in pairs.items():
+        graph.add_edge(a, b, weight=mutual_information(joint))
+    forest = nx.maximum_spanning_tree(graph)
+    nodes: list[Node] = []
+    for component in nx.connected_components(forest):
+        root = min(component)
+        parents = dict(nx.dfs_predecessors(forest, root))
+        order = list(nx.dfs_preorder_nodes(forest, root))
+        end = {v: len(nodes) + k + 1 for k, v in enumerate(order)}
+        for v in reversed(order[1:]):
+            end[parents[v]] = max(end[parents[v]], end[v])
+        nodes.append(Node(root, None, end[root], singles[root][None, :], None))
+        for v in order[1:]:
+            nodes.append(_child(v, parents[v], end[v], pairs))
+    return tuple(nodes)
+
+
+def _child(
+    attribute: int, parent: int, end: int, pairs: Mapping[Clique, tuple[Target, Array]]
+) -> Node:
+    source, joint = pairs[min(attribute, parent), max(attribute, parent)]
+    return Node(attribute, parent, end, joint if parent < attribute else joint.T, source)
+
+
+def pair_marginals(targets: Sequence[Target]) -> dict[Clique, tuple[Target, Array]]:
+    """Every pair inside a target, with its least noisy source and its counts (rows)."""
+    pairs: dict[Clique, tuple[Target, Array]] = {}
+    for target in sorted(targets, key=lambda t: t.noise_std):
+        for axes in combinations(range(len(target.clique)), 2):
+            pair = (target.clique[axes[0]], target.clique[axes[1]])
+            if pair not in pairs:
+                rest = tuple(k for k in range(len(target.clique)) if k not in axes)
+                pairs[pair] = (target, target.counts.sum(axis=rest))
+    return pairs
+
+
+def mutual_information(joint: Array) -> float:
+    """Mutual information in nats of a table of non-negative counts."""
+    p = joint / joint.sum()
+    independent = np.outer(p.sum(axis=1), p.sum(axis=0))
+    seen = p > 0
+    return float((p[seen] * np.log(p[seen] / independent[seen])).sum())
+
+
+def draw_from_tree(
+    nodes: Sequence[Node], singles: Sequence[Array], num_rows: int, rng: np.random.Generator
+) -> Rows:
+    """Independent rows from the tree's distribution.
+
+    Args:
+        nodes: the tree.
+        singles: counts of each attribute (rows), used where a parent's value has no counts.
+        num_rows: how many rows to draw.
+        rng: their randomness.
+    """
+    rows = np.empty((num_rows, len(nodes)), dtype=np.int32)
+    nobody = np.zeros(num_rows, dtype=np.int32)
+    for node in nodes:
+        parent = nobody if node.parent is None else rows[:, node.parent]
+        conditional = conditionals(node, singles[node.attribute], 0.0)
+        rows[:, node.attribute] = _invert(parent, conditional, rng.random(num_rows))
+    return rows
+
+
+def conditionals(node: Node, single: Array, mix: float) -> Array:
+    """P(child | parent), each row a distribution, with ``mix`` of the child's own distribution.
+
+    Args:
+        node: a node of the tree.
+        single: counts of the node's attribute (rows).
+        mix: weight of the child's own distribution, in [0, 1].
+    """
+    prior = np.maximum(single, 1e-9)
+    prior = prior / prior.sum()
+    table = node.table + 1e-9 * prior
+    return (1 - mix) * table / table.sum(axis=1, keepdims=True) + mix * prior
+
+
+def _invert(parent: NDArray[np.int32], conditional: Array, uniforms: Array) -> NDArray[np.int32]:
+    """One value per row by inversion of its parent's conditional."""
+    child = np.empty(parent.size, dtype=np.int32)
+    order = np.argsort(parent, kind="stable")
+    bounds = np.searchsorted(parent[order], np.arange(conditional.shape[0] + 1))
+    for value in range(conditional.shape[0]):
+        members = order[bounds[value] : bounds[value + 1]]
+        cdf = np.cumsum(conditional[value])
+        drawn = np.searchsorted(cdf, uniforms[members] * cdf[-1], side="right")
+        child[members] = np.minimum(drawn, cdf.size - 1)
+    return child
+
+
+# Metropolis-Hastings moves that redraw a whole branch of the dependence tree at once.
+#
+# A random node's branch is proposed from the tree given the branch's parent, and accepted with
+# the ratio of model to tree probability. Where attributes determine each other (codes that refine
+# each other, sequences) this changes in one step what single-site Gibbs sampling cannot.
+
+MIX = 0.02
+"""Weight of each attribute's own distribution in the proposals, so that they reach everything."""
+
+
+class BranchMoves:
+    """Proposals from a tree for a model.
+
+    Args:
+        model: the target distribution.
+        nodes: the tree.
+        singles: counts of each attribute (rows).
+        workers: threads; the result does not depend on it.
+    """
+
+    def __init__(
+        self,
+        model: LogLinearModel,
+        nodes: Sequence[Node],
+        singles: Sequence[NDArray[np.float64]],
+        workers: int,
+    ) -> None:
+        self._model = model
+        self._workers = workers
+        tables = [conditionals(node, singles[node.attribute], MIX) for node in nodes]
+        self._attribute = np.array([node.attribute for node in nodes])
+        self._parent = np.array([-1 if n.parent is None else n.parent for n in nodes])
+        self._end = np.array([node.end for node in nodes])
+        self._start = np.cumsum([0, *(t.size for t in tables)])
+        self._probability = np.concatenate([t.ravel() for t in tables])
+        self._cumulative = np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables])
+
+    def __call__(self, rows: Rows, key: int) -> None:
+        """Propose one branch for every row, in place; randomness is a function of ``key``."""
+        model = self._model
+        a = model.adjacency
+
+        def block(start: int, stop: int) -> None:
+            _move_branches(
+                rows, start, stop, self._attribute, self._parent, self._end, self._start,
+                self._probability, self._cumulative, model.sizes, model.singles,
+                model.single_start, model.packed, a.start, a.offset, a.other, a.stride,
+                np.uint64(key),
+            )  # fmt: skip
+
+        over_rows(self._workers, len(rows), block)
+
+
+@njit(cache=True, nogil=True)
+def _move_branches(  # type: ignore[no-untyped-def]
+    rows, begin, end, node_attribute, node_parent, node_end, table_start, probability, cumulative,
+    sizes, singles, single_start, packed, start, offset, other, stride, key,
+):  # fmt: skip
+    d = node_attribute.size
+    new = np.empty(d, np.int32)
+    for r in range(begin, end):
+        first = int(uniform(key, r, 0) * d)
+        for i in range(d):
+            new[i] = rows[r, i]
+        ratio, log_ratio = 1.0, 0.0
+        for k in range(first, node_end[first]):
+            i, parent = node_attribute[k], node_parent[k]
+            new_table, old_table = table_start[k], table_start[k]
+            if parent >= 0:
+                new_table += new[parent] * sizes[i]
+                old_table += rows[r, parent] * sizes[i]
+            u = uniform(key, r, k + 1)
+            low, high = 0, sizes[i] - 1
+            while low < high:
+                middle = (low + high) // 2
+                if cumulative[new_table + middle] > u:
+                    high = middle
+                else:
+                    low = middle + 1
+            new[i] = low
+            old = rows[r, i]
+            ratio *= probability[old_table + old] / probability[new_table + low]
+            ratio *= singles[single_start[i] + low] / singles[single_start[i] + old]
+            if not 1e-100 < ratio < 1e100:
+                log_ratio += np.log(max(ratio, 1e-300))
+                ratio = 1.0
+        for k in range(first, node_end[first]):
+            i = node_attribute[k]
+            if new[i] == rows[r, i]:
+                continue
+            for e in range(start[i], start[i + 1]):
+                old_cell, new_cell = offset[e] + rows[r, i], offset[e] + new[i]
+                counted = False
+                for m in range(other.shape[1]):
+                    j = other[e, m]
+                    # A clique that several changed attributes share counts at the first of them.
+                    if stride[e, m] > 0 and j < i and new[j] != rows[r, j]:
+                        counted = True
+                        break
+                    old_cell += rows[r, j] * stride[e, m]
+                    new_cell += new[j] * stride[e, m]
+                if not counted:
+                    ratio *= np.float64(packed[new_cell]) / packed[old_cell]
+                    if not 1e-100 < ratio < 1e100:
+                        log_ratio += np.log(max(ratio, 1e-300))
+                        ratio = 1.0
+        if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
+            for i in range(d):
+                rows[r, i] = new[i]

@@ -1,0 +1,230 @@
+"""The private values of columns that are still to be learnt, gathered in one pass over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.table import cells
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.private import (
+    PrivateCategoricalColumn,
+    PrivateColumn,
+    PrivateIntegerColumn,
+    PrivateNumericColumn,
+)
+from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk
+from adaptive_qs.table.read import Cells, Source, check_names, frame_source, open_file
+from adaptive_qs.table.schema import Schema
+
+# Distinct texts of a column and how many rows have each, in memory of the distinct ones.
+
+Counts = NDArray[np.int64]
+
+MERGING_BYTES = 200
+"""Hash table and copies of one text while counts are merged and sorted, as measured."""
+
+_WAITING_ROWS = 1 << 17
+_BLOCK = 1 << 16
+
+
+class Texts(Sequence[str]):
+    """Texts in an Arrow array as a sequence of str, made one block at a time."""
+
+    def __init__(self, array: pa.StringArray) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Texts: ...
+    def __getitem__(self, index: int | slice) -> str | Texts:
+        if isinstance(index, slice):
+            return Texts(self._array[index])
+        return str(self._array[index].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self._array.slice(start, _BLOCK).to_pylist()
+
+
+class TextCounter:
+    """Adds up counts of texts.
+
+    Blank texts and those with a NUL character, which a schema cannot list, are left out.
+    """
+
+    def __init__(self) -> None:
+        self._merged = _table(pa.array([], pa.string()), np.zeros(0, np.int64))
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+
+    def add(self, texts: pa.StringArray, counts: Counts) -> None:
+        """Add the counts of some texts, which may repeat; null is left out."""
+        listable = pc.and_(pc.not_equal(texts, ""), pc.invert(pc.match_substring(texts, "\0")))
+        kept = pc.and_(listable, pa.array(counts > 0)).fill_null(False)
+        table = _table(texts, counts).filter(kept)
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        if self._waiting_rows > max(_WAITING_ROWS, self._merged.num_rows):
+            self._merge()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what has been added, and of merging it."""
+        tables = (self._merged, *self._waiting)
+        return sum(table.nbytes + MERGING_BYTES * table.num_rows for table in tables)
+
+    def sorted(self) -> tuple[Texts, Counts]:
+        """The distinct texts in ascending order, and their counts."""
+        self._merge()
+        table = self._merged.sort_by("text")
+        return Texts(_whole(table["text"])), _whole(table["count"]).to_numpy()
+
+    def _merge(self) -> None:
+        table = pa.concat_tables([self._merged, *self._waiting])
+        summed = table.group_by("text", use_threads=False).aggregate([("count", "sum")])
+        self._merged = pa.table({"text": summed["text"], "count": summed["count_sum"]})
+        self._waiting.clear()
+        self._waiting_rows = 0
+
+
+def _table(texts: pa.StringArray, counts: Counts) -> pa.Table:
+    return pa.table({"text": texts, "count": pa.array(counts, pa.int64())})
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+# The private values of columns that are still to be learnt, read in one pass.
+#
+# Everything else about the table is checked on the way: what the run could refuse later, it refuses
+# here, before anything is paid for.
+
+Numbers = NDArray[Any]
+"""Of int64 or float64."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Private values by column, without the missing ones; never to be shown.
+
+    Attributes:
+        numbers: shape (rows with a value,), inside the declared ends.
+        texts: distinct texts in ascending order and the rows with each.
+    """
+
+    numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
+    texts: dict[str, tuple[Texts, Counts]] = field(default_factory=dict, repr=False)
+
+
+def gather(
+    source: Any,
+    schema: Schema,
+    most_bytes: int,
+    progress: StepProgress | None = None,
+    check_rows: CheckRows | None = None,
+) -> Gathered:
+    """Read the columns that are to be learnt and check that all others can be encoded.
+
+    Args:
+        source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
+        schema: with private columns.
+        most_bytes: ceiling of what is kept of the private columns.
+        progress: counts as in :func:`adaptive_qs.table.encode.read_table`.
+        check_rows: told how many rows have come; it raises where they are too many.
+
+    Raises:
+        DataError: the table does not fit the schema; no cell is quoted.
+        ResourceExceeded: the private columns do not fit the ceiling; it does not tell how large
+            they are.
+    """
+    collectors = {c.name: _Collector(c) for c in schema.columns if isinstance(c, PrivateColumn)}
+    rows = 0
+    with _opened(source) as opened:
+        check_names(opened, schema.names, schema.ignore)
+        for chunk in opened.read(schema.names):
+            rows += len(chunk.columns[0])
+            if check_rows is not None:
+                check_rows(rows)
+            for column, values in zip(schema.columns, chunk.columns):
+                if column.name not in collectors:
+                    encode_chunk(column, values, opened.label)
+                    continue
+                collectors[column.name].add(values, opened.label)
+                if sum(c.num_bytes for c in collectors.values()) > most_bytes:
+                    raise ResourceExceeded(
+                        f"{opened.label}: column {column.name!r} has more to learn from than fits "
+                        f"{most_bytes / 2**20:,.0f} MB: raise --max-memory, or declare it"
+                    )
+            if progress is not None:
+                progress(chunk.done, chunk.total)
+        if not rows:
+            raise DataError(f"{opened.label}: no rows: give a table with at least one")
+    gathered = Gathered()
+    for name, collector in collectors.items():
+        if isinstance(collector.column, PrivateCategoricalColumn):
+            gathered.texts[name] = collector.texts.sorted()
+        else:
+            gathered.numbers[name] = np.concatenate(collector.numbers)
+            collector.numbers.clear()
+    return gathered
+
+
+class _Collector:
+    """The values of one private column."""
+
+    def __init__(self, column: PrivateColumn) -> None:
+        self.column = column
+        self._probe = column.probe
+        self.numbers: list[Numbers] = []
+        self.texts = TextCounter()
+        self._number_bytes = 0
+
+    @property
+    def num_bytes(self) -> int:
+        return self._number_bytes + self.texts.num_bytes
+
+    def add(self, values: Cells, label: str) -> None:
+        """Take the values of a chunk that are not missing, or refuse one as encoding would."""
+        for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+            (codes,) = encode_chunk(self._probe, part, label)
+            parts, indices = distinct_cells(self.column, part, label)
+            self._take(parts, indices[codes == 0])
+
+    def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
+        if isinstance(self.column, PrivateIntegerColumn | PrivateNumericColumn):
+            whole = isinstance(self.column, PrivateIntegerColumn)
+            read = cells.as_integers if whole else cells.as_numbers
+            distinct = np.concatenate([read(part)[0] for part in parts])
+            numbers = np.clip(distinct[indices], *self.column.span)
+            self.numbers.append(numbers)
+            self._number_bytes += numbers.nbytes
+        else:
+            distinct = pa.concat_arrays([cells.as_text(part) for part in parts])
+            self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))
+
+
+@contextmanager
+def _opened(source: Any) -> Iterator[Source]:
+    if isinstance(source, CodedTable):
+        raise DataError("a coded table has no bins or values to learn: give the raw table")
+    if isinstance(source, str | Path):
+        with open_file(source) as opened:
+            yield opened
+    else:
+        yield frame_source(source)

@@ -1,0 +1,576 @@
+"""Bounds and bins of integer and numeric columns, learnt with noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from adaptive_qs.learn.gather import Numbers
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, Purpose, column_label
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.columns.private import PrivateIntegerColumn, PrivateNumericColumn
+
+# Private bounds of a column: between which magnitudes its values lie.
+#
+# The public grid holds 0 and ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals
+# between neighbouring numbers, each with its outer end; the outermost take everything beyond them.
+# One histogram over the cells, of squared sensitivity 1, is measured with noise of standard
+# deviation σ.
+#
+# The line has three parts: the negative numbers, 0, and the positive ones. In each of them the run
+# of cells that maximises Σ (noisy count − 1.5 σ) is found, and it stands out if that sum is above 4
+# σ. Bounds are the outermost ends of the runs that stand out, so that the many empty cells near 0
+# cost nothing, and a declared end, which only limits the grid, need not be reached.
+#
+# An end of a run lies m empty cells too far out with probability at most Φ(−1.5 √m), in all below
+# 0.1, and m cells at an end are lost only if they hold fewer than about 1.5 σ m rows. A run of pure
+# noise anywhere on the grid of c cells sums to more than x with probability at most about
+# c·exp(−3x/σ), below 0.002 for 4 σ, so a column that spans m cells of a part needs about
+# (1.5 m + 4) σ rows there. Where nothing stands out the bounds are public: see
+# :meth:`Magnitudes.default`.
+
+RangeColumn = PrivateIntegerColumn | PrivateNumericColumn
+Number = int | float
+
+PENALTY = 1.5
+"""Rows that a cell has to hold to belong to the range, in standard deviations of the noise."""
+LEAST_SUM = 4.0
+"""Sum above which a run of cells stands out, in standard deviations of the noise."""
+DEFAULT_REACH = 100
+"""Bounds on either side of 0 of a column where nothing stands out."""
+
+_DIGITS = (1, 2, 5)
+_NUMERIC_EXPONENTS = range(-12, 18)
+_EXACT_DIGITS = 15
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """The part of the public grid that a column's declared ends leave.
+
+    Attributes:
+        steps: the positive numbers of the grid, ascending.
+        low: declared smallest value, or None.
+        high: declared largest value, or None.
+    """
+
+    steps: tuple[Number, ...]
+    low: Number | None
+    high: Number | None
+
+    @classmethod
+    def of(cls, column: RangeColumn) -> Magnitudes:
+        """The grid for values of this column."""
+        if isinstance(column, PrivateIntegerColumn):
+            whole = tuple(digit * 10**e for e in range(18) for digit in _DIGITS)
+            return cls(whole, column.min, column.max)
+        exponents = _NUMERIC_EXPONENTS
+        if column.decimals is not None:
+            exponents = range(-column.decimals, _EXACT_DIGITS + 1 - column.decimals)
+        steps = tuple(float(f"{digit}e{e}") for e in exponents for digit in _DIGITS)
+        return cls(steps, column.min, column.max)
+
+    @property
+    def cells(self) -> range:
+        """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
+        first = -len(self.steps) if self.low is None else self._cell(self.low)
+        last = len(self.steps) if self.high is None else self._cell(self.high)
+        return range(first, last + 1)
+
+    def counts(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
+        """Values in each of the cells; all of them lie between the declared ends."""
+        steps = np.array(self.steps, dtype=values.dtype)
+        places = np.minimum(np.searchsorted(steps, np.abs(values)), len(steps) - 1) + 1
+        cells = np.sign(values).astype(np.int64) * places
+        return np.bincount(cells - self.cells.start, minlength=len(self.cells))
+
+    def bounds(
+        self, noisy: NDArray[np.int64], noise_variance: Fraction | int
+    ) -> tuple[Number, Number]:
+        """Ends of the cells with more rows than noise, between the declared ends."""
+        sigma = math.sqrt(noise_variance)
+        gain = np.asarray(noisy - PENALTY * sigma, dtype=np.float64)
+        cells = np.array(self.cells)
+        ends: list[Number] = []
+        for sign in (-1, 0, 1):
+            part = np.flatnonzero(np.sign(cells) == sign)
+            total, first, last = _best_run(gain[part])
+            if total > LEAST_SUM * sigma:
+                ends += self._ends(int(cells[part[first]]))
+                ends += self._ends(int(cells[part[last]]))
+        if not ends:
+            return self.default
+        return self._between(min(ends)), self._between(max(ends))
+
+    @property
+    def default(self) -> tuple[Number, Number]:
+        """Public bounds for a column with too few rows: around 0, or next to its declared end."""
+        low, high = self._between(-DEFAULT_REACH), self._between(DEFAULT_REACH)
+        if low < high:
+            return low, high
+        reach = min(max(DEFAULT_REACH, abs(low)), self.steps[-1])
+        return (low, low + reach) if low > 0 else (high - reach, high)
+
+    def _between(self, value: Number) -> Number:
+        value = value if self.low is None else max(value, self.low)
+        return value if self.high is None else min(value, self.high)
+
+    def _cell(self, value: Number) -> int:
+        place = min(int(np.searchsorted(self.steps, abs(value))), len(self.steps) - 1) + 1
+        return place * ((value > 0) - (value < 0))
+
+    def _ends(self, cell: int) -> tuple[Number, Number]:
+        if cell == 0:
+            return 0, 0
+        outer = self.steps[abs(cell) - 1]
+        inner = self.steps[abs(cell) - 2] if abs(cell) > 1 else 0
+        return (inner, outer) if cell > 0 else (-outer, -inner)
+
+
+def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:
+    """The largest sum of neighbouring gains, and the positions of its first and last."""
+    best, total, first = (-math.inf, 0, 0), 0.0, 0
+    for position, value in enumerate(gain.tolist()):
+        if total <= 0:
+            total, first = 0.0, position
+        total += value
+        best = max(best, (total, first, position), key=lambda run: run[0])
+    return best
+
+
+# The public grid of round numbers between two bounds, from which the edges of bins are taken.
+
+UNIFORM_CELLS = 4096
+"""Cells of equal width at most."""
+_DIGITS_BELOW = 12
+"""Digits between the largest value and the unit of a numeric column without decimals."""
+_DECADES = 6
+"""Decades below the largest value that such a column resolves to two digits."""
+
+Points = NDArray[np.int64] | NDArray[np.float64]
+
+
+def grid_points(column: RangeColumn, low: Number, high: Number) -> Points:
+    """Ends of the cells [point, next point) that hold low .. high, ascending.
+
+    The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells;
+    where that is coarser, also the numbers with two digits; and 0 with the unit of the column, so
+    that 0 has a cell of its own. The unit is 1 for integers, 10^-decimals for numbers with
+    decimals, and twelve digits below the largest magnitude for others. So a range of few integers
+    has a cell for each.
+
+    Returns:
+        For integers the last point is high + 1. For numbers it is high, in the last cell; where low
+        and high are equal it is a unit more, half a unit for numbers with decimals.
+    """
+    if isinstance(column, PrivateIntegerColumn):
+        start, stop = int(low), int(high) + 1
+        inner = _inner(start, stop, 0)
+        return np.array([start, *inner, stop], dtype=np.int64)
+    exponent = _unit_exponent(column, low, high)
+    unit = Fraction(10) ** exponent
+    if low == high:
+        width = float(unit) if column.decimals is None else 0.5 * float(unit)
+        return np.array([low, max(low + width, math.nextafter(low, math.inf))], dtype=np.float64)
+    least = _DIGITS_BELOW - _DECADES - 1 if column.decimals is None else 0
+    inner = _inner(Fraction(low) / unit, Fraction(high) / unit, least)
+    # A quotient of integers is rounded once, as a fraction is, and has no common factor to find.
+    points = [point * unit.numerator / unit.denominator for point in inner]
+    return np.unique([float(low), *(p for p in points if low < p < high), float(high)])
+
+
+def declared_points(column: RangeColumn, low: Number, high: Number) -> Points:
+    """The grid of low .. high, and the ends of the cells between it and the declared ends.
+
+    On either side that is one cell, or one for 0 with one on either side of it.
+
+    Args:
+        column: with or without declared ends.
+        low: at least the declared smallest value.
+        high: at most the declared largest value.
+    """
+    points = grid_points(column, low, high)
+    whole = isinstance(column, PrivateIntegerColumn)
+    first = points[0] if column.min is None else column.min
+    last = points[-1] if column.max is None else column.max + whole
+    unit = 1 if whole else 10.0 ** _unit_exponent(column, low, high)
+    zero = np.array([0, unit], dtype=points.dtype)
+    zero = zero[(zero < points[0]) | (zero > points[-1])]
+    inner = np.concatenate([points, zero])
+    ends = np.array([first, last], dtype=points.dtype)
+    return np.unique(np.concatenate([ends, inner[(first < inner) & (inner < last)]]))
+
+
+def _unit_exponent(column: RangeColumn, low: Number, high: Number) -> int:
+    """Decimal exponent of the unit of a numeric column."""
+    if isinstance(column, PrivateNumericColumn) and column.decimals is not None:
+        return -column.decimals
+    top = max(abs(low), abs(high)) or 1.0
+    return math.floor(math.log10(top)) + 1 - _DIGITS_BELOW
+
+
+def _inner(start: Fraction | int, stop: Fraction | int, least: int) -> list[int]:
+    """Round numbers of units strictly between two ends, ascending.
+
+    Args:
+        start: lower end, in units.
+        stop: upper end, in units.
+        least: exponent of the smallest step of two-digit numbers.
+    """
+    step = next(s for s in _steps() if (stop - start) / s <= UNIFORM_CELLS)
+    first, last = math.floor(start) + 1, math.ceil(stop) - 1
+    if step == 1:
+        return list(range(first, last + 1))
+    points = set(range(-(-first // step) * step, last + 1, step)) | {0, 1}
+    exponent = least
+    while 10**exponent < step:
+        two_digits = range(1 if exponent == least else 10, 100)
+        points.update(sign * digits * 10**exponent for digits in two_digits for sign in (-1, 1))
+        exponent += 1
+    return sorted(point for point in points if first <= point <= last)
+
+
+def _steps() -> Iterator[int]:
+    exponent = 0
+    while True:
+        yield from (10**exponent, 2 * 10**exponent, 5 * 10**exponent)
+        exponent += 1
+
+
+# Edges of bins with about equally many rows each, from noisy counts of cells: post-processing.
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
+LEAST_SHARE = 0.25
+"""Fewest rows that a bin aims for, as a part of an equal share of all rows."""
+HEAVY_DEVIATIONS = 3.0
+"""Fewest rows of a heavy cell, in standard deviations of the noise."""
+TAIL_SHARE = 0.1
+"""Most rows that are cut off a learnt end, as a part of an equal share."""
+TAIL_DEVIATIONS = 2.0
+"""And in standard deviations of the noise."""
+
+
+def quantile_edges(
+    counts: Floats,
+    prefix_std: float,
+    most_bins: int,
+    cut: tuple[bool, bool],
+    fixed: Sequence[int] = (),
+) -> Positions:
+    """Positions of the ends of the bins among the ends of the cells, ascending.
+
+    The sums of the first cells are made non-negative and monotone (isotonic regression, which
+    brings none of them further from the truth than the worst of them was). Heavy cells, with more
+    rows than the other bins get, are bins by themselves. The others have their edges next to the
+    quantiles of the rows in light cells.
+
+    Args:
+        counts: shape (cells,), noisy counts.
+        prefix_std: standard deviation of the noise of such a sum.
+        most_bins: number of bins at most, two or more.
+        cut: whether the lower and the upper end may be cut off where there is hardly a row.
+        fixed: positions that are edges in any case, if that leaves two bins for the rows.
+
+    Returns:
+        Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
+        are no more rows than noise.
+    """
+    sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
+    if sums[-1] <= prefix_std:
+        return np.array([0, counts.size])
+    fixed = fixed if most_bins - len(fixed) >= 2 else ()
+    most_bins -= len(fixed)
+    mass = np.diff(sums, prepend=0.0)
+    share = float(sums[-1]) / most_bins
+    few = min(TAIL_DEVIATIONS * prefix_std, TAIL_SHARE * share)
+    low, high = _ends(mass, few, cut)
+    heavy = _heavy_cells(mass, most_bins, HEAVY_DEVIATIONS * prefix_std)
+    light = mass.copy()
+    light[heavy] = 0.0
+    aim = max(LEAST_SHARE * share, prefix_std)
+    bins = min(most_bins - 2 * heavy.size, max(1, int(light.sum() / aim)))
+    inner = np.concatenate([heavy, heavy + 1, _quantiles(light, bins)])
+    return np.unique(np.concatenate([[low, *fixed, high], np.clip(inner, low, high)]))
+
+
+def _ends(mass: Floats, few: float, cut: tuple[bool, bool]) -> tuple[int, int]:
+    """Positions between which all but few rows lie, or the outermost ones."""
+    sums = np.concatenate([[0.0], np.cumsum(mass)])
+    low = int(np.searchsorted(sums, few, side="right")) - 1 if cut[0] else 0
+    high = int(np.searchsorted(sums, sums[-1] - few)) if cut[1] else mass.size
+    return low, high
+
+
+def _heavy_cells(mass: Floats, most_bins: int, least: float) -> Positions:
+    """Cells with at least an equal share of what all heavier cells leave; two edges each."""
+    heaviest_first = np.argsort(-mass, kind="stable")
+    left = float(mass.sum())
+    for found, cell in enumerate(heaviest_first.tolist()):
+        bins = most_bins - 2 * found
+        if bins <= 2 or mass[cell] < max(left / bins, least):
+            return heaviest_first[:found]
+        left -= float(mass[cell])
+    return heaviest_first
+
+
+def _quantiles(mass: Floats, bins: int) -> Positions:
+    """Ends of cells next to the quantiles that make so many bins."""
+    sums = np.concatenate([[0.0], np.cumsum(mass)])
+    targets = sums[-1] * np.arange(1, bins) / bins
+    above = np.searchsorted(sums, targets)
+    below = np.searchsorted(sums, targets, side="right") - 1
+    return np.where(targets - sums[below] < sums[above] - targets, below, above)
+
+
+# A tree of counts over the cells of a grid: noisy once, then consistent by least squares.
+#
+# A tree of branching b and height h has levels 1 .. h, level h being b^h cells. A row is in one
+# node of each level, so the squared sensitivity of all counts together is h, and at zCDP ρ every
+# count has noise of variance h/(2ρ). With A the matrix of all nodes, least squares estimates a sum
+# p over cells with variance p (AᵀA)⁻¹ pᵀ · h/(2ρ). The eigenspaces of AᵀA are the functions
+# constant on the blocks of level j with sum zero on those of level j−1, with eigenvalue (b^(h−j+1)
+# − 1)/(b − 1), and the constants, with that of j = 1. This gives the variance of every prefix in
+# closed form, by which the branching is chosen. (Hay, Rastogi, Miklau, Suciu 2010; Qardaji, Yang,
+# Li 2013.)
+
+MAX_BRANCHING = 64
+MAX_SPREAD = 8
+"""Leaves of a tree for each of its cells, at most."""
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The shape of a tree, public.
+
+    Attributes:
+        branching: b, children of each node.
+        height: h, levels below the root, which is not measured.
+    """
+
+    branching: int
+    height: int
+
+    @classmethod
+    def best(cls, cells: int) -> Tree:
+        """The tree over at least so many cells whose prefixes have the least mean variance.
+
+        A level more than the cells need can pay: it measures all of them together.
+        """
+        shapes = [
+            cls(branching, height)
+            for branching in range(2, MAX_BRANCHING + 1)
+            for height in range(_height(branching, cells), _height(branching, cells) + 2)
+            if branching**height <= MAX_SPREAD * cells
+        ]
+        return min(shapes, key=lambda tree: float(tree.prefix_variances(cells).mean()))
+
+    @property
+    def leaves(self) -> int:
+        """Cells of the last level."""
+        return self.branching**self.height
+
+    def counts(self, leaves: Counts) -> Counts:
+        """Counts of all nodes, level by level from the top; missing cells at the end are empty."""
+        padded = np.zeros(self.leaves, dtype=np.int64)
+        padded[: leaves.size] = leaves
+        levels = [
+            padded.reshape(self.branching**level, -1).sum(axis=1)
+            for level in range(1, self.height + 1)
+        ]
+        return np.concatenate(levels)
+
+    def consistent(self, noisy: Counts) -> Floats:
+        """Least-squares estimates of the leaves from noisy counts of all nodes."""
+        b, h = self.branching, self.height
+        levels: list[Floats] = []
+        start = 0
+        for level in range(1, h + 1):
+            levels.append(noisy[start : start + b**level].astype(np.float64))
+            start += b**level
+        for level in range(h - 1, 0, -1):  # from what lies below
+            size = b ** (h - level + 1)
+            own = (size - size // b) / (size - 1)
+            below = levels[level].reshape(-1, b).sum(axis=1)
+            levels[level - 1] = own * levels[level - 1] + (1 - own) * below
+        for level in range(1, h):  # from what lies above
+            children = levels[level].reshape(-1, b)
+            gap = levels[level - 1] - children.sum(axis=1)
+            levels[level] = (children + gap[:, None] / b).ravel()
+        return levels[-1]
+
+    def prefix_variances(self, cells: int) -> Floats:
+        """Variance of the estimated sum of the first 1 .. cells leaves, for ρ = 1/2."""
+        b, h = self.branching, self.height
+        length = np.arange(1, cells + 1, dtype=np.float64)
+        before = length**2 / b**h
+        total = before * (b - 1) / (b**h - 1)
+        for level in range(1, h + 1):
+            block = float(b ** (h - level))
+            full = np.floor(length / block)
+            energy = block * (full + (length / block - full) ** 2)
+            total += (energy - before) * (b - 1) / (b ** (h - level + 1) - 1)
+            before = energy
+        return h * total
+
+
+def _height(branching: int, cells: int) -> int:
+    height = 1
+    while branching**height < cells:
+        height += 1
+    return height
+
+
+# Bounds and bins of integer and numeric columns, learnt with noise.
+#
+# A column's part of ρ goes to one histogram of magnitudes where an end is not declared
+# (:mod:`.magnitudes`, squared sensitivity 1), and to one tree of counts over the grid between the
+# bounds (:mod:`.tree`, squared sensitivity its height). A row adds one to one cell of the histogram
+# and to one node of each level, or nothing where its value is missing or outside the bounds that
+# were found and counts as missing. Grid, tree and their noise follow from the schema and from
+# bounds already released; the edges follow from the noisy counts.
+
+BOUNDS_SHARE = Fraction(1, 4)
+"""Part of a column's ρ for the bounds, where an end is not declared."""
+
+
+def learn_ranges(
+    columns: list[RangeColumn],
+    numbers: Mapping[str, Numbers],
+    mechanisms: Mechanisms,
+    costs: Mapping[str, Cost],
+) -> dict[str, IntegerColumn | NumericColumn]:
+    """Columns with bins, by name.
+
+    Args:
+        columns: what is to be learnt.
+        numbers: the private values of each, inside its declared ends; missing ones left out.
+        mechanisms: charges ``costs``, then draws.
+        costs: most that each column may cost.
+
+    Raises:
+        BudgetExceeded: the ledger behind ``mechanisms`` holds less.
+    """
+    plans = [_Plan.of(column, costs[column.name].rho_units) for column in columns]
+    open_ended = [plan for plan in plans if plan.bounds_units]
+    histograms = _released(
+        mechanisms, [plan.magnitude_request(numbers[plan.column.name]) for plan in open_ended]
+    )
+    bounds = {plan.column.name: plan.declared for plan in plans if not plan.bounds_units}
+    for plan, noisy in zip(open_ended, histograms):
+        magnitudes = Magnitudes.of(plan.column)
+        bounds[plan.column.name] = magnitudes.bounds(noisy, _variance(1, plan.bounds_units))
+    grids = [_Grid.of(plan, *bounds[plan.column.name]) for plan in plans]
+    trees = _released(mechanisms, [grid.request(numbers[grid.plan.column.name]) for grid in grids])
+    return {grid.plan.column.name: grid.column(noisy) for grid, noisy in zip(grids, trees)}
+
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A column and the units of ρ for its bounds and its bins."""
+
+    column: RangeColumn
+    bounds_units: int
+    bins_units: int
+
+    @classmethod
+    def of(cls, column: RangeColumn, units: int) -> _Plan:
+        declared = column.min is not None and column.max is not None
+        for_bounds = 0 if declared else math.floor(units * BOUNDS_SHARE)
+        return cls(column, for_bounds, units - for_bounds)
+
+    @property
+    def label(self) -> str:
+        return column_label(Purpose.BINS, self.column.name)
+
+    @property
+    def declared(self) -> tuple[Number, Number]:
+        return self.column.span
+
+    def magnitude_request(self, values: Numbers) -> CountsRequest:
+        counts = _counted(Magnitudes.of(self.column).counts, values)
+        return CountsRequest(self.label, counts, 1, _variance(1, self.bounds_units))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The public cells between the ends of a column, and the tree over them.
+
+    Attributes:
+        fixed: positions of points that are edges in any case: a bound that was found, where it is
+            farther from the declared end than from the other bound.
+    """
+
+    plan: _Plan
+    points: Numbers
+    tree: Tree
+    fixed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, plan: _Plan, low: Number, high: Number) -> _Grid:
+        points = declared_points(plan.column, low, high)
+        past = high + isinstance(plan.column, PrivateIntegerColumn)
+        far = [low] if low - points[0] > past - low else []
+        far += [past] if points[-1] - past > past - low else []
+        fixed = tuple(np.searchsorted(points, far).tolist())
+        return cls(plan, points, Tree.best(points.size - 1), fixed)
+
+    def request(self, values: Numbers) -> CountsRequest:
+        counts = self.tree.counts(_counted(self._cell_counts, values))
+        height = self.tree.height
+        return CountsRequest(self.plan.label, counts, height, self._noise_variance)
+
+    def column(self, noisy: Counts) -> IntegerColumn | NumericColumn:
+        column, cells = self.plan.column, self.points.size - 1
+        unit = self.tree.prefix_variances(cells).mean() / self.tree.height
+        edges = quantile_edges(
+            self.tree.consistent(noisy)[:cells],
+            math.sqrt(unit * self._noise_variance),
+            column.private_bins,
+            (column.min is None, column.max is None),
+            self.fixed,
+        )
+        return column.resolved(self.points[edges].tolist())
+
+    @property
+    def _noise_variance(self) -> Fraction:
+        return _variance(self.tree.height, self.plan.bins_units)
+
+    def _cell_counts(self, values: Numbers) -> Counts:
+        first, last = self.points[0], self.points[-1]
+        if isinstance(self.plan.column, PrivateIntegerColumn):
+            last = last - 1
+        if self.plan.column.outside == "missing":
+            values = values[(first <= values) & (values <= last)]
+        cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
+        return np.bincount(cells, minlength=self.points.size - 1)
+
+
+def _counted(count: Callable[[Numbers], Counts], values: Numbers) -> Counts:
+    """Counts of all values, with temporary arrays of a block only."""
+    total = count(values[:_BLOCK])
+    for start in range(_BLOCK, values.size, _BLOCK):
+        total += count(values[start : start + _BLOCK])
+    return total
+
+
+def _released(mechanisms: Mechanisms, requests: list[CountsRequest]) -> list[Counts]:
+    return mechanisms.release_together(requests) if requests else []
+
+
+def _variance(squared_sensitivity: int, rho_units: int) -> Fraction:
+    """Noise with which counts of this sensitivity cost exactly so many units."""
+    return Fraction(squared_sensitivity * UNITS_PER_RHO, 2 * rho_units)

@@ -1,0 +1,201 @@
+"""From a schema with private columns to one that can be coded, and what that may cost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from adaptive_qs.arguments import as_number, shown
+from adaptive_qs.errors import InputError
+from adaptive_qs.learn.gather import Counts, Gathered, Texts, gather
+from adaptive_qs.learn.ranges import learn_ranges
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose, column_label
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.selection import least_threshold
+from adaptive_qs.table.columns.category import CategoricalColumn
+from adaptive_qs.table.columns.private import (
+    PrivateCategoricalColumn,
+    PrivateColumn,
+    PrivateIntegerColumn,
+    PrivateNumericColumn,
+)
+from adaptive_qs.table.encode import CheckRows
+from adaptive_qs.table.schema import AnyColumn, Schema
+
+# How much of a run's budget learning bins and values gets, and which column how much of it.
+
+DEFAULT_SHARE = 0.1
+"""Part of a run's ρ."""
+DELTA_SHARE = Fraction(1, 2)
+"""Part of a run's δ where values are discovered; ε hardly depends on the rest of it."""
+FEWEST_UNITS = 8
+"""Units of ρ without which a column's share cannot be divided."""
+
+
+def discovery_share(schema: Schema) -> Fraction:
+    """The part of δ that discovering values takes; the rest is for converting ρ to ε."""
+    discovers = any(isinstance(c, PrivateCategoricalColumn) for c in schema.columns)
+    return DELTA_SHARE if discovers else Fraction(0)
+
+
+def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHARE) -> Cost:
+    """What learning the private columns of a schema may cost; nothing if it has none.
+
+    Args:
+        schema: with or without private columns.
+        budget: of the whole run: ρ, computed from ε with the rest of δ, and the part of δ for
+            discovery.
+        share: part of ρ, above 0 and below 1.
+
+    Raises:
+        InputError: the share is out of range, or values are to be discovered with a δ of 0.
+    """
+    part = as_number(share)
+    if part is None or not 0 < part < 1:
+        raise InputError(
+            f"learning share is {shown(share)}: give a part of the budget above 0 and below 1"
+        )
+    if not schema.private_columns:
+        return Cost()
+    cost = Cost(int(budget.rho_units * Fraction(part)), budget.delta_units)
+    column_costs(schema, cost)
+    return cost
+
+
+def column_costs(schema: Schema, cost: Cost) -> dict[str, Cost]:
+    """Equal shares of ρ for all private columns, and of δ for those with private values.
+
+    Raises:
+        InputError: a share would be empty.
+    """
+    columns = [c for c in schema.columns if isinstance(c, PrivateColumn)]
+    discovered = [c.name for c in columns if isinstance(c, PrivateCategoricalColumn)]
+    if columns and cost.rho_units < FEWEST_UNITS * len(columns):
+        raise InputError(
+            f"rho {float(cost.rho):.3g} is too little to learn {len(columns)} columns: give more"
+        )
+    if discovered and cost.delta_units < len(discovered):
+        raise InputError(
+            f"learning the values of {discovered[0]!r} needs a share of delta: give a delta above "
+            "0, or declare the values"
+        )
+    return {
+        c.name: Cost(
+            cost.rho_units // len(columns),
+            cost.delta_units // len(discovered) if c.name in discovered else 0,
+        )
+        for c in columns
+    }
+
+
+# From a schema with private columns to one that can be coded.
+
+MOST_BYTES = 2**30
+"""Ceiling of the private values kept, where the caller gives none."""
+
+
+def gather_private(
+    source: Any,
+    schema: Schema,
+    cost: Cost,
+    *,
+    most_bytes: int = MOST_BYTES,
+    progress: StepProgress | None = None,
+    check_rows: CheckRows | None = None,
+) -> Gathered:
+    """The private values that a schema is learnt from; none, unread, if it left nothing open.
+
+    Every cell of the table fits the schema that :func:`learn_schema` makes of them: what encoding
+    would refuse is refused here. No budget is needed yet, and none is touched.
+
+    Args:
+        source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
+        schema: what is public about the table.
+        cost: most that all columns together may cost; see :func:`.shares.preprocessing_cost`.
+        most_bytes: ceiling of the private values kept while the columns are learnt.
+        progress: reports the reading.
+        check_rows: told how many rows have come; it raises where they are too many.
+
+    Raises:
+        InputError: the cost is too small to divide.
+        DataError: the table does not fit the schema, or is coded.
+        ResourceExceeded: the private columns do not fit ``most_bytes``.
+    """
+    if not schema.private_columns:
+        return Gathered()
+    column_costs(schema, cost)
+    return gather(source, schema, most_bytes, progress, check_rows)
+
+
+def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cost: Cost) -> Schema:
+    """The schema with bins and values in place of what it left open; itself if it left nothing.
+
+    What is released is fully determined by the schema, the cost and the outputs of the mechanisms:
+    a run that is resumed gets the same schema.
+
+    Args:
+        schema: what is public about the table.
+        gathered: what :func:`gather_private` found for this schema and cost.
+        mechanisms: every private value passes through it, charged before it is drawn.
+        cost: most that all columns together may cost.
+
+    Raises:
+        InputError: the cost is too small to divide; nothing is charged.
+        BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``cost``.
+    """
+    if not schema.private_columns:
+        return schema
+    costs = column_costs(schema, cost)
+    ranges = [
+        c for c in schema.columns if isinstance(c, PrivateIntegerColumn | PrivateNumericColumn)
+    ]
+    learnt: dict[str, AnyColumn] = {
+        **learn_ranges(ranges, gathered.numbers, mechanisms, costs),
+        **{
+            c.name: _learn_values(c, *gathered.texts[c.name], mechanisms, costs[c.name])
+            for c in schema.columns
+            if isinstance(c, PrivateCategoricalColumn)
+        },
+    }
+    return Schema(
+        version=schema.version,
+        description=schema.description,
+        columns=tuple(learnt.get(c.name, c) for c in schema.columns),
+        ignore=schema.ignore,
+    )
+
+
+def resolve_private(
+    source: Any,
+    schema: Schema,
+    mechanisms: Mechanisms,
+    cost: Cost,
+    *,
+    most_bytes: int = MOST_BYTES,
+    progress: StepProgress | None = None,
+    check_rows: CheckRows | None = None,
+) -> Schema:
+    """:func:`gather_private` and :func:`learn_schema` in a row, with their arguments and errors."""
+    gathered = gather_private(
+        source, schema, cost, most_bytes=most_bytes, progress=progress, check_rows=check_rows
+    )
+    return learn_schema(schema, gathered, mechanisms, cost)
+
+
+def _learn_values(
+    column: PrivateCategoricalColumn,
+    texts: Texts,
+    counts: Counts,
+    mechanisms: Mechanisms,
+    cost: Cost,
+) -> CategoricalColumn:
+    """The column with the values found; see :mod:`adaptive_qs.privacy.selection`."""
+    variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
+    event = PartitionEvent(
+        column_label(Purpose.VALUES, column.name),
+        variance,
+        least_threshold(variance, cost.delta),
+        cost.delta,
+    )
+    return column.resolved(mechanisms.discover_values(event, texts, counts, column.private_values))

@@ -1,0 +1,339 @@
+"""What is known of a run beforehand: memory, ceilings, columns it will leave unconnected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.loop.loop import (
+    TOTAL_SHARE,
+    LoopSettings,
+    Offer,
+    RoundBudget,
+    initial_share,
+    measurable_cliques,
+    one_way_plan,
+)
+from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.machine import PROCESS_BYTES
+from adaptive_qs.pages.words import first_of
+from adaptive_qs.workload.workload import Workload
+
+# What is known of a run beforehand: which columns it will likely leave unconnected, and how well
+# it will know the number of rows. Sizes, weights, the budget and a public number of rows decide; no
+# row is looked at.
+#
+# The loop is run without a table. Every noise level, every share of the budget and every rule is
+# that of :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one
+# assumption: each combination of columns differs from what is known of it by ``DEPENDENCE`` of the
+# rows (L1). A column is likely to stay unconnected where most of ``RUNS`` such loops, which differ
+# in the noise of the selection alone, end without a combination that holds it. Columns that depend
+# on others more strongly are connected with fewer rows, others need more.
+#
+# How often that comes true: ``results/unconnected.csv``, by ``scripts/unconnected.py``.
+
+Array = NDArray[np.float64]
+
+DEPENDENCE = 0.15
+"""Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
+RUNS, FEWER_RUNS = 5, 3
+"""Loops for one number of rows that is given, and for each of many that are tried."""
+MOST_CANDIDATES = 10_000
+"""Above it there is no forecast: it would take longer than the run."""
+MOST_ROUNDS = 2_000
+ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
+"""Numbers of rows among which the least is looked for."""
+FEW_ROWS = 1_000
+NAMED = 6
+"""Columns that a line names."""
+MEND = "use coarser bins, fewer values or columns, or more budget"
+
+
+def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
+    """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
+
+    Rounds make it smaller where combinations are worth measuring.
+
+    Args:
+        domain: the attributes.
+        rho: zCDP of the run.
+        rows: about how many rows there are; 0 where nobody knows, as if they were few.
+        combinations: whether the workload asks for any.
+    """
+    return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)
+
+
+@dataclass(frozen=True)
+class UnconnectedForecast:
+    """The columns that a run will likely leave independent of all others.
+
+    Args:
+        workload: what matters.
+        rho: zCDP of the run.
+        settings: of its loop.
+    """
+
+    workload: Workload
+    rho: float
+    settings: LoopSettings = field(default_factory=LoopSettings)
+
+    @property
+    def possible(self) -> bool:
+        """Whether there are combinations, and few enough for a forecast."""
+        return bool(self._asked) and len(self.workload.closure) <= MOST_CANDIDATES
+
+    def columns(self, rows: int) -> tuple[str, ...]:
+        """Those of a table of about so many rows, in the order of the schema."""
+        left = self._left_unconnected(rows, RUNS)
+        return tuple(name for i, name in enumerate(self.workload.domain.names) if i in left)
+
+    def least_rows(self) -> dict[str, int | None]:
+        """About how many rows each column takes to be connected; None where ``ROWS`` has no such.
+
+        Columns of which no combination with another one is asked for are left out.
+        """
+        left_at: dict[int, frozenset[int]] = {-1: self._asked}
+
+        def narrow(low: int, high: int) -> None:
+            if high - low > 1 and left_at[low] != left_at[high]:
+                middle = (low + high) // 2
+                left_at[middle] = self._left_unconnected(ROWS[middle], FEWER_RUNS) & left_at[low]
+                narrow(low, middle)
+                narrow(middle, high)
+
+        last = len(ROWS) - 1
+        left_at[last] = self._left_unconnected(ROWS[last], FEWER_RUNS)
+        narrow(-1, last)
+        known = sorted(left_at)
+        names = self.workload.domain.names
+        return {
+            names[i]: next((ROWS[k] for k in known if i not in left_at[k]), None)
+            for i in sorted(self._asked)
+        }
+
+    def doubts(self, rows: int) -> tuple[str, ...]:
+        """One line about the columns of a table of about so many rows, if there are any."""
+        columns = self.columns(rows) if self.possible else ()
+        if not columns:
+            return ()
+        size = len(self.workload.domain)
+        return (
+            f"{len(columns):,} of {size:,} column{'s' if size > 1 else ''} will likely be "
+            f"independent of all others at this budget, with {rows:,} rows: "
+            f"{first_of(columns, NAMED)}: {MEND}",
+        )
+
+    def note(self) -> str | None:
+        """One line about the rows that it takes, where nobody knows how many there are.
+
+        Columns that take no more than ``FEW_ROWS`` are not named.
+        """
+        least = self.least_rows() if self.possible else {}
+        wanted = [(rows or math.inf, name) for name, rows in least.items()]
+        wanted = [(rows, name) for rows, name in wanted if rows > FEW_ROWS]
+        if not wanted:
+            return None
+        columns = [
+            f"{name} {'any number' if rows == math.inf else format(rows, ',')}"
+            for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+        ]
+        return (
+            "at this budget a column will likely be independent of all others in a table of fewer "
+            f"rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
+        )
+
+    @cached_property
+    def _asked(self) -> frozenset[int]:
+        """Attributes of several values that the workload combines with another such."""
+        sizes = self.workload.domain.sizes
+        several = [{i for i in clique if sizes[i] > 1} for clique in self.workload.cliques]
+        return frozenset(i for clique in several if len(clique) > 1 for i in clique)
+
+    @cached_property
+    def _candidates(self) -> tuple[Clique, ...]:
+        return measurable_cliques(self.workload)
+
+    @cached_property
+    def _members(self) -> NDArray[np.bool_]:
+        members = np.zeros((len(self._candidates), len(self.workload.domain)), dtype=bool)
+        for row, clique in enumerate(self._candidates):
+            members[row, list(clique)] = True
+        return members
+
+    @cached_property
+    def _planner(self) -> ConditionalPlanner:
+        domain, closure = self.workload.domain, self.workload.closure
+        costs = [measurement_cost(domain, residual) for residual in closure]
+        return ConditionalPlanner(domain, closure, self._candidates, costs)
+
+    @cached_property
+    def _weights(self) -> Array:
+        weights = np.array([self.workload.relevance(c) for c in self._candidates])
+        return weights / weights.max()
+
+    def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
+        """Attributes that most of so many loops leave unconnected."""
+        missed = [self._asked - self._connected(rows, seed) for seed in range(runs)]
+        return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
+
+    def _connected(self, rows: int, seed: int) -> set[int]:
+        """Attributes that one loop without a table measures in some combination."""
+        rng = np.random.default_rng(seed)
+        domain, closure = self.workload.domain, self.workload.closure
+        position = {residual: k for k, residual in enumerate(closure)}
+        first, initial = _initial_precisions(domain, self.rho, rows, True)
+        precision = np.zeros(len(closure))
+        for residual, value in first.items():
+            if residual in position:
+                precision[position[residual]] = value
+        error = np.full(len(self._candidates), DEPENDENCE * rows)
+        single = self._members.sum(axis=1) == 1
+        error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
+        share, left = self.settings.selecting_share, self.rho * (1 - initial)
+        budget = RoundBudget.split(left / len(closure), share)
+        offer = Offer(domain, self._candidates, self.settings.measured_cells)
+        expected, planned = error, None
+        stale = np.ones(len(error), dtype=bool)
+        connected: set[int] = set()
+        for _ in range(MOST_ROUNDS):
+            if left <= 0 or connected == self._asked or not offer.open.any():
+                break
+            budget = budget.fitted(left, share)
+            if budget != planned:
+                stale[:] = True
+            fresh = self._planner.expected_errors(precision, 2 * budget.measuring, stale)
+            expected, planned = np.where(stale, fresh, expected), budget
+            noise = rng.gumbel(scale=2 / budget.epsilon, size=len(error))
+            score = self._weights * (error - expected) + noise
+            row = int(np.argmax(np.where(offer.open, score, -np.inf)))
+            clique = self._candidates[row]
+            offer.take(clique)
+            stale[:] = False
+            for residual, value in self._planner.allocate(
+                clique, precision, 2 * budget.measuring
+            ).items():
+                precision[position[residual]] += value
+                stale |= self._members[:, list(residual)].all(axis=1)
+            if len(clique) > 1:
+                connected.update(clique)
+            left -= budget.total
+            budget = budget.after(float(error[row]), float(expected[row]))
+            error[row] = min(error[row], expected[row])
+        return connected
+
+
+_NOTHING = 1e-300
+"""A budget that changes no precision."""
+
+
+def _initial_precisions(
+    domain: Domain, rho: float, rows: float, combinations: bool
+) -> tuple[dict[Clique, float], float]:
+    """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
+    share = 1.0
+    if combinations:
+        share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE)
+    precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
+    precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
+    return precisions, share
+
+
+# Memory planned before any budget is spent, and the ceilings that keep a run inside it.
+
+CLIQUE_BYTES = 1024
+"""Bookkeeping of one clique of the workload's closure."""
+SCORED_CELL_BYTES = 40
+"""Counts, estimate and intermediate arrays of one cell of a marginal while it is scored."""
+MEASURED_CELL_BYTES = 72
+"""Estimate, component, target, weights and their copies for one cell of a measured clique."""
+WATCHED_CELL_BYTES = 12
+"""Mean, difference and one temporary for one cell of a watched marginal."""
+CODE_BYTES = 8
+"""One private value: its code and the counter's copy."""
+SYNTHETIC_CODE_BYTES = 16
+"""One synthetic value: the chains, their proposals, the table and its copy."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Planned peak memory and the ceilings that hold a run to it.
+
+    Attributes:
+        fixed_bytes: what every run on this table needs.
+        total_bytes: planned peak at most.
+        measured_cells: for :class:`LoopSettings`.
+        watched_cells: for :class:`SynthesisSettings`.
+    """
+
+    fixed_bytes: int
+    total_bytes: int
+    measured_cells: int
+    watched_cells: int
+
+
+def plan_memory(
+    domain: Domain, workload: Workload, num_rows: int, max_memory_bytes: int, workers: int
+) -> MemoryPlan:
+    """Divide the memory ceiling, or refuse.
+
+    Args:
+        domain: the attributes.
+        workload: the marginals wanted.
+        num_rows: most rows of the private and of the synthetic table. This number must be
+            public: the ceilings it leaves steer what is measured.
+        max_memory_bytes: the ceiling.
+        workers: threads that score candidates, each with its own scratch memory.
+
+    Raises:
+        ResourceExceeded: the ceiling is too low; the message names the largest marginal.
+    """
+    candidates = measurable_cliques(workload)
+    largest = max(candidates, key=domain.size, default=())
+    cells = domain.size(largest)
+    defaults = SynthesisSettings()
+    fixed = (
+        PROCESS_BYTES
+        + len(workload.closure) * (CLIQUE_BYTES + len(domain))
+        + workers * cells * SCORED_CELL_BYTES
+        + num_rows * len(domain) * CODE_BYTES
+        + max(num_rows, defaults.fewest_rows) * len(domain) * SYNTHETIC_CODE_BYTES
+    )
+    if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
+        raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))
+    spare = max_memory_bytes - fixed
+    watched = min(defaults.watched_cells, spare // 4 // WATCHED_CELL_BYTES)
+    measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
+    # More cells than every candidate measured once are never needed.
+    measured = min(measured, sum(map(domain.size, candidates)))
+    total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
+    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched)
+
+
+def _refusal(
+    domain: Domain, largest: Clique, workers: int, fixed: int, max_memory_bytes: int
+) -> str:
+    cells = domain.size(largest)
+    marginal = cells * (MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES)
+    needed = fixed + cells * MEASURED_CELL_BYTES
+    message = (
+        f"the plan needs {_megabytes(needed)} and the ceiling is {_megabytes(max_memory_bytes)}: "
+        "raise --max-memory"
+    )
+    if 2 * marginal < needed:
+        return message
+    return (
+        f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
+        f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
+        f"{_megabytes(marginal)} of it"
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{-(-size // 2**20):,} MB"

@@ -1,0 +1,240 @@
+"""How precisely to measure each residual, and its noisy measurement, in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.privacy.events import Purpose, measurement_label
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.residual.basis import CenteredBasis
+from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
+from adaptive_qs.table.coded import MarginalCounter
+
+# Noisy measurement of residuals, in integers.
+#
+# Scaled form: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v is the integer
+# marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of squared length
+# Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
+# (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
+# released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
+#
+# Proof: docs/proofs.md, section 3.
+
+MAX_SCALE = 2**20
+"""Largest n = Πn_i for which Ξv is formed: |Ξv| ≤ n · rows stays inside 64 bits."""
+
+
+def is_scaled(domain: Domain, residual: Clique) -> bool:
+    """Whether the residual is released in scaled form; depends on public sizes only."""
+    return domain.size(residual) <= MAX_SCALE
+
+
+def measurement_cost(domain: Domain, residual: Clique) -> float:
+    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²)."""
+    if not is_scaled(domain, residual):
+        return 1.0
+    return privacy_cost(domain, residual)
+
+
+def measure_residual(
+    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
+) -> NDArray[np.float64]:
+    """One noisy residual; see :func:`measure_residuals`."""
+    return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
+
+
+def measure_residuals(
+    counter: MarginalCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+) -> dict[Clique, NDArray[np.float64]]:
+    """Noisy residuals in centered form (rows), each shaped like the marginal over it.
+
+    Args:
+        counter: the private counts.
+        mechanisms: charges :func:`measurement_cost` / (2 · noise variance) for each, all or none,
+            then draws.
+        noise_variances: for each residual τ the variance σ² of the equivalent noise on the
+            marginal's cells (rows²).
+
+    Returns:
+        ζ_τ + N(0, σ² ⊗Π_i) for each τ: zero-sum along every axis.
+    """
+    domain = counter.domain
+    requests = [_request(counter, *measured) for measured in noise_variances.items()]
+    outputs = mechanisms.release_together(requests)
+    return {
+        residual: decompose(
+            noisy / _scale(domain, residual),
+            residual,
+            residual,
+            [CenteredBasis(n) for n in domain.shape(residual)],
+        )
+        for residual, noisy in zip(noise_variances, outputs)
+    }
+
+
+def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
+    domain = counter.domain
+    values = counter.count(residual)
+    squared_sensitivity = Fraction(1)
+    if is_scaled(domain, residual):
+        for axis, n in enumerate(domain.shape(residual)):
+            values = n * values - values.sum(axis=axis, keepdims=True)
+            squared_sensitivity *= n * (n - 1)
+    label = measurement_label(Purpose.RESIDUAL, domain.clique_names(residual))
+    variance = Fraction(noise_variance) * _scale(domain, residual) ** 2
+    return CountsRequest(label, values, squared_sensitivity, variance)
+
+
+def _scale(domain: Domain, residual: Clique) -> int:
+    return domain.size(residual) if is_scaled(domain, residual) else 1
+
+
+# Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
+#
+# Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
+# where x_τ is the new precision, a_τ the precision already held, v_τ how strongly the variance of τ
+# enters the error and p_τ what a unit of precision costs. The optimum is a water-filling,
+#
+#     x_τ = max(0, √(v_τ / (ν p_τ)) − a_τ),
+#
+# whose active set is found by one sort: exact in O(m log m), no iterative solver.
+
+Array = NDArray[np.float64]
+
+
+def allocate_precision(
+    weight: ArrayLike, cost: ArrayLike, known: ArrayLike, budget: ArrayLike
+) -> Array:
+    """New precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
+
+    Args:
+        weight: v, shape (..., m), non-negative.
+        cost: p, shape (..., m), positive where weight is positive.
+        known: a, shape (..., m), non-negative precisions already held.
+        budget: c > 0, shape (...); for zCDP this is 2ρ.
+
+    Returns:
+        x, shape (..., m), with Σ cost·x = budget along the last axis (zero where weight is).
+        Leading axes are independent problems.
+    """
+    v, p, a = (np.asarray(array, dtype=np.float64) for array in (weight, cost, known))
+    v, p, a = np.broadcast_arrays(v, p, a)
+    c = np.asarray(budget, dtype=np.float64)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        level = np.where(v > 0, np.sqrt(v / p), 0.0)  # 1/√ν at which τ holds precision 1
+        threshold = np.where(v > 0, a / level, np.inf)  # τ is active once 1/√ν exceeds this
+    order = np.argsort(threshold, axis=-1, kind="stable")
+    held = np.cumsum(np.take_along_axis(np.where(v > 0, p * a, 0.0), order, axis=-1), axis=-1)
+    slope = np.cumsum(np.take_along_axis(p * level, order, axis=-1), axis=-1)
+    sorted_threshold = np.take_along_axis(threshold, order, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        water = (c + held) / slope  # 1/√ν if exactly the first k residuals are active
+    # The k-th set is right where water still covers its last member; that holds for a prefix.
+    active = (water > sorted_threshold) & np.isfinite(sorted_threshold)
+    count = np.maximum(active.sum(axis=-1, keepdims=True), 1)
+    final = np.take_along_axis(water, count - 1, axis=-1)
+    return np.where(v > 0, np.maximum(final * level - a, 0.0), 0.0)
+
+
+NEGLIGIBLE_SHARE = 1e-3
+"""Part of the budget below which a known residual is not measured again; less where a clique has
+more than eight residuals, so that some residual always gets more than that."""
+
+
+class ConditionalPlanner:
+    """Plans measurements of many candidate cliques at once.
+
+    Args:
+        domain: the attributes.
+        closure: every residual a candidate contains, the empty one included.
+        candidates: cliques that could be measured.
+        cost: p_τ for each residual of ``closure``: ρ of a measurement is p_τ · precision / 2.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        closure: Sequence[Clique],
+        candidates: Sequence[Clique],
+        cost: Sequence[float],
+    ) -> None:
+        self._row = {clique: row for row, clique in enumerate(candidates)}
+        position = {clique: k for k, clique in enumerate(closure)}
+        self._cells = np.array([float(domain.size(c)) for c in candidates])
+        self._groups: dict[int, _Group] = {}
+        for degree in sorted({len(c) for c in candidates}):
+            members = [c for c in candidates if len(c) == degree]
+            inside = [list(subsets(c)) for c in members]
+            weight = [[variance_weight(domain, t, c) for t in s] for c, s in zip(members, inside)]
+            self._groups[degree] = _Group(
+                rows=np.array([self._row[c] for c in members]),
+                residuals=np.array([[position[t] for t in s] for s in inside]),
+                weight=np.array(weight),
+            )
+        self._cost = np.asarray(cost, dtype=np.float64)
+
+    def expected_errors(
+        self, precision: Array, budget: float, only: NDArray[np.bool_] | None = None
+    ) -> Array:
+        """L1 error (rows) each candidate would have after its own best measurement.
+
+        √(2/π) n_γ times the standard deviation of a cell: the mean absolute Gaussian error.
+
+        Args:
+            precision: λ_τ held for each residual of the closure (1 / rows²).
+            budget: Σ p_τ x_τ available, 2ρ.
+            only: which candidates are asked for; None for all.
+
+        Returns:
+            One value per candidate, NaN for those not asked for.
+        """
+        expected = np.full(len(self._row), np.nan)
+        for group in self._groups.values():
+            rows, residuals, weight = group.rows, group.residuals, group.weight
+            if only is not None:
+                asked = only[rows]
+                rows, residuals, weight = rows[asked], residuals[asked], weight[asked]
+            known = precision[residuals]
+            new = self._allocate(weight, residuals, known, budget)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                variance = np.where(weight > 0, weight / (known + new), 0.0).sum(axis=1)
+            expected[rows] = np.sqrt(2 / np.pi * variance) * self._cells[rows]
+        return expected
+
+    def allocate(self, clique: Clique, precision: Array, budget: float) -> dict[Clique, float]:
+        """New precision for each residual of a candidate worth measuring (1 / rows²).
+
+        Residuals that would get a negligible part of the budget and are already known are left
+        out (Fuentes et al., Appendix D.2) and their share goes to the others.
+        """
+        group = self._groups[len(clique)]
+        at = int(np.flatnonzero(group.rows == self._row[clique])[0])
+        residuals, weight = group.residuals[at], group.weight[at]
+        known, cost = precision[residuals], self._cost[residuals]
+        new = self._allocate(weight, residuals, known, budget)
+        least = NEGLIGIBLE_SHARE * budget * min(1.0, 8 / new.size)
+        kept = (new > 0) & ((cost * new > least) | (known == 0))
+        new = np.where(kept, new, 0.0)
+        new *= budget / (cost * new).sum()
+        return {tau: float(x) for tau, x in zip(subsets(clique), new) if x > 0}
+
+    def _allocate(
+        self, weight: Array, residuals: NDArray[np.int64], known: Array, budget: float
+    ) -> Array:
+        share = np.full(weight.shape[:-1], budget)
+        return allocate_precision(weight, self._cost[residuals], known, share)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Candidates with equally many attributes: arrays of shape (candidates, 2**degree)."""
+
+    rows: NDArray[np.int64]
+    residuals: NDArray[np.int64]
+    weight: Array

@@ -1,0 +1,136 @@
+"""Private choice of the next marginal to measure.
+
+Score of candidate γ: w_γ (‖μ_γ − μ̂_γ‖₁ − expected L1 error once measured), Fuentes et al.,
+Appendix F.1. μ̂_γ is public, so adding or removing one row moves the score by at most w_γ and the
+sensitivity is the largest w_γ on offer. Estimates are rounded to a power-of-two grid and
+summed in integers, which makes that bound exact.
+
+Proof: docs/proofs.md, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique
+from adaptive_qs.generate.loglinear import over_items
+from adaptive_qs.privacy.events import SELECTION
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.table.coded import MarginalCounter
+
+CELL_BITS = 16
+"""Estimates are rounded to 2**-16 rows."""
+WEIGHT_BITS = 10
+"""Weights are rounded up to 2**-10 of the largest."""
+ERROR_LIMIT = 2**51
+"""Errors saturate at 2**35 rows, so that weight times error stays below the selection's 2**62.
+Saturation moves no score further than the error itself, so the sensitivity still holds."""
+CELL_LIMIT = 2.0**40
+"""Estimates saturate at this many rows, the most a table may have."""
+
+
+class Selector:
+    """Keeps the L1 error of every candidate, recomputing those whose estimate changed.
+
+    The errors are private: they leave this object only through the exponential mechanism.
+
+    Args:
+        counter: the private counts.
+        candidates: the cliques on offer.
+        weights: w_γ > 0 for each of them.
+        workers: threads that score candidates; the scores do not depend on it.
+    """
+
+    def __init__(
+        self,
+        counter: MarginalCounter,
+        candidates: Sequence[Clique],
+        weights: Sequence[float],
+        workers: int = 1,
+    ) -> None:
+        self.candidates = tuple(candidates)
+        scaled = np.ceil(np.asarray(weights) / max(weights) * 2**WEIGHT_BITS)
+        self._weights = scaled.astype(np.int64)
+        self._counter = counter
+        self._workers = workers
+        self._errors = np.zeros(len(self.candidates), dtype=np.int64)
+        self._members = np.zeros((len(self.candidates), len(counter.domain)), dtype=bool)
+        for row, clique in enumerate(self.candidates):
+            self._members[row, list(clique)] = True
+
+    def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
+        """Rescore the candidates whose estimate depends on a changed residual.
+
+        Args:
+            model: the current estimates.
+            changed: the residuals that changed; None rescores everything.
+
+        Returns:
+            How many candidates were rescored (a public number).
+        """
+        if changed is None:
+            rows = np.arange(len(self.candidates))
+        else:
+            hit = np.zeros(len(self.candidates), dtype=bool)
+            for residual in changed:
+                hit |= self._members[:, list(residual)].all(axis=1)
+            rows = np.flatnonzero(hit)
+
+        def rescore(row: int) -> None:
+            self._errors[row] = grid_l1(self._counter, model, self.candidates[row])
+
+        over_items(self._workers, rescore, rows.tolist())
+        return rows.size
+
+    def select(
+        self,
+        mechanisms: Mechanisms,
+        expected_error: NDArray[np.float64],
+        epsilon: float,
+        offered: NDArray[np.bool_],
+    ) -> Clique:
+        """Choose a candidate by the exponential mechanism; costs ε²/8.
+
+        Args:
+            mechanisms: charges, then draws.
+            expected_error: L1 error (rows) each candidate would have once measured; public.
+            epsilon: ε of the exponential mechanism.
+            offered: which candidates may be chosen; public.
+        """
+        limited = np.minimum(expected_error, ERROR_LIMIT / 2**CELL_BITS)
+        offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
+        scores = self._weights * (self._errors - offset)
+        sensitivity = int(self._weights[offered].max()) << CELL_BITS
+        row = mechanisms.select(SELECTION, scores[offered], sensitivity, Fraction(epsilon))
+        return self.candidates[np.flatnonzero(offered)[row]]
+
+
+def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:
+    """‖μ_γ − μ̂_γ‖₁ in units of 2**-CELL_BITS rows, with μ̂_γ clipped at zero and rounded."""
+    front, full = model.last_axis_form(clique)
+    counts = counter.count(clique)
+    q = model.reference[clique[-1]]
+    full = np.empty((0, 0)) if full is None else full.reshape(front.size, q.size)
+    return int(_grid_l1(front.ravel(), q, full, counts.reshape(front.size, q.size)))
+
+
+@njit(cache=True, nogil=True)
+def _grid_l1(front, q, full, counts):  # type: ignore[no-untyped-def]
+    unit = 2.0**CELL_BITS
+    total = 0
+    has_full = full.size > 0
+    for i in range(front.size):
+        a = front[i]
+        for j in range(q.size):
+            estimate = a * q[j]
+            if has_full:
+                estimate += full[i, j]
+            cell = np.int64(min(max(estimate, 0.0), CELL_LIMIT) * unit + 0.5)
+            total = min(total + abs((counts[i, j] << CELL_BITS) - cell), ERROR_LIMIT)
+    return total

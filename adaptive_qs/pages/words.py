@@ -1,0 +1,183 @@
+"""Names and numbers as people read them, and templates to one self-contained file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from adaptive_qs.pages import charts
+
+# Names of columns and values, which may hold anything, in a line that people can read.
+
+LONGEST = 64
+"""Characters of a name that charts and tables show; the list of columns has it whole."""
+
+_JOINT = re.compile(r"(?<=_)(?=[^\W_])|(?<=\w[/.])(?=[^\W\d])")
+
+
+def joints(text: str) -> list[str]:
+    """The parts of a text between which a line may break, after the joints of a name: "_"."""
+    return _JOINT.split(text)
+
+
+def short(name: str, longest: int = LONGEST) -> str:
+    """A name on one line, cut with "…" where it is longer.
+
+    Characters that are not printed, such as those that turn the direction of the text, are
+    written as escapes.
+    """
+    shown = str(name)
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def quoted(name: str) -> str:
+    """A name inside a sentence."""
+    return f"“{short(name)}”"
+
+
+def combination(names: Sequence[str]) -> str:
+    """Several columns together: "age × income"."""
+    return " × ".join(short(name) for name in names)
+
+
+def first_of(items: Sequence[str], most: int) -> str:
+    """All items, or the first few and how many more: "a, b, c" or "a, b and 3 more"."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """The first few, and how many more: "a, b and 3 more"."""
+    shown = list(items[:most])
+    if len(items) > most:
+        shown.append(f"{len(items) - most:,} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+# Numbers as people read them: few digits, one kind of minus, never "nan".
+
+UNKNOWN = "n/a"
+MINUS = "−"
+PER_CENT = "\u00a0%"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, thousands apart: "0.0661", "1,230"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if not -5 <= size <= 14:
+        return f"{value:.{digits - 1}e}".replace("-", MINUS)
+    return f"{value:,.{max(digits - 1 - size, 0)}f}".replace("-", MINUS)
+
+
+def plain(value: float | None) -> str:
+    """A parameter, with no more digits than it was given: "1", "1e-09"."""
+    return UNKNOWN if value is None else f"{value:.6g}"
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """A difference with its sign and so many decimals: "+0.12"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    text = f"{value:+.{digits}f}"
+    return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
+
+
+def decimals(value: float | None, digits: int = 3) -> str:
+    """A number between -1 and 1 with so many decimals: "0.007", "under 0.001"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    text = f"{value:.{digits}f}"
+    if value > 0 and not float(text):
+        return f"under {10**-digits:.{digits}f}"
+    return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
+
+
+def share(value: float | None, digits: int = 3) -> str:
+    """A part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    percent = 100 * value
+    if 0 < abs(percent) < 0.001:
+        return f"under 0.001{PER_CENT}"
+    if 99.95 <= abs(percent) < 100:
+        return f"{percent:,.2f}{PER_CENT}".replace("-", MINUS)
+    size = math.floor(math.log10(abs(percent))) if percent else digits - 1
+    decimals = min(max(digits - 1 - size, 0), 4)
+    return f"{percent:,.{decimals}f}{PER_CENT}".replace("-", MINUS)
+
+
+def count(value: float | None) -> str:
+    """A number of things: "48,842"."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{round(value):,}".replace("-", MINUS)
+
+
+def grouped(text: str) -> str:
+    """A number with its thousands apart, "65,000"; any other text as it is."""
+    found = re.fullmatch(r"(-?)([1-9]\d{3,})(\.\d+)?", text)
+    return f"{found[1]}{int(found[2]):,}{found[3] or ''}" if found else text
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """A number with its noun: "1 column", "2 columns"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+# Templates to one file: everything inline, every text escaped, an undefined name is an error.
+
+_BLANK = re.compile(r"\n\s*")
+
+
+@cache
+def _environment(packages: tuple[str, ...]) -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "plain": plain,
+        "significant": significant,
+        "signed": signed,
+        "decimals": decimals,
+        "share": share,
+        "count": count,
+        "counted": counted,
+        "short": short,
+        "joints": joints,
+        "combination": combination,
+        "listed": listed,
+    }
+    environment.globals |= {
+        "shades": (*charts.sequential(), *charts.diverging()),
+        "as_count": count,
+        "as_share": partial(share, digits=2),
+    }
+    return environment
+
+
+def render(template: str, packages: tuple[str, ...], **content: Any) -> str:
+    """The page; the same content gives the same text.
+
+    Args:
+        template: its name.
+        packages: whose folders ``templates`` are searched, before those of this package.
+        content: what the template names.
+    """
+    page = _environment(packages).get_template(template).render(**content)
+    return _BLANK.sub("\n", page).strip() + "\n"

@@ -1,1 +1,0 @@
-"""Optimal strategies for one subworkload, each with a bound that proves it."""

@@ -1,0 +1,381 @@
+"""Mechanisms by name, and the choice among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.domain import Clique
+from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.machine import StepProgress, linear_algebra
+from adaptive_qs.strategy import residual_mechanism, table_mechanism
+from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
+from adaptive_qs.strategy.hdmm_products import (
+    Noise,
+    ProductWorkload,
+    exchangeable,
+    optimize_axis,
+    optimize_product,
+    product_workload,
+)
+from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.strategy.optimal import check_dense, solve_dense
+from adaptive_qs.strategy.residual_mechanism import Bases, ResidualMechanism
+from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.table_mechanism import (
+    DirectMechanism,
+    GroupedMechanism,
+    WholeDomainMechanism,
+    any_mechanism_bound,
+    narrowed,
+    of_union,
+    used_attributes,
+)
+from adaptive_qs.workload.residuals import Decomposition, decompose_workload
+from adaptive_qs.workload.workload import QueryWorkload
+
+# Product strategies of HDMM that the automatic choice compares with the split by residuals.
+#
+# A split pays for measuring residual spaces apart. On a table over all attributes in use that is
+# small enough to be measured, OPT_⊗ of McKenna et al. can be several percent better, and OPT_+
+# where few sets share little. Both are tried only where they are quick to find.
+
+MOST_CELLS = 10_000_000
+"""Largest table that a candidate measures."""
+CELL_BYTES = 64
+"""Memory of one cell of it, from counting to the estimate."""
+MOST_SETS = 256
+"""Most attribute sets for which candidates are tried."""
+MOST_GROUPED = 40
+"""Most attribute sets that are put into groups."""
+CERTIFIED_AXIS = 1_536
+"""Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
+SEARCHED_AXIS = 256
+"""Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
+
+Candidate = WholeDomainMechanism | GroupedMechanism
+
+
+def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
+    """Whether there are products to try: few sets, no joint queries, a table that fits."""
+    if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
+        return False
+    return workload.domain.size(used_attributes(workload)) <= _most_cells(settings)
+
+
+def product_candidates(
+    workload: QueryWorkload, bound: float, settings: SolverSettings
+) -> Iterator[Candidate]:
+    """OPT_⊗, certified axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
+
+    Args:
+        workload: one that has candidates.
+        bound: no matrix mechanism has a smaller total error.
+        settings: gap, iterations and memory.
+    """
+    clique = used_attributes(workload)
+    if max(workload.domain.shape(clique)) > CERTIFIED_AXIS:
+        return
+    asked = narrowed(workload, clique)
+    try:
+        products = product_workload(asked, settings)
+        whole = products.factorised()
+        if whole is not None:
+            yield _certified_product(workload, clique, whole, bound, settings)
+            return
+    except ResourceExceeded:
+        return
+    if max(products.sizes) > SEARCHED_AXIS:
+        return
+    noise, rng = Noise.GAUSSIAN, np.random.default_rng(0)
+    with linear_algebra().limit(limits=1):  # many small solves
+        found = optimize_product(products, noise, settings, rng, restarts=1)
+    yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
+    if 1 < len(products) <= MOST_GROUPED:
+        with linear_algebra().limit(limits=1):
+            unions = [
+                optimize_union(products, noise, settings, rng, groups)
+                for groups in _groupings(products, settings, rng)
+            ]
+        for union in unions:
+            made = of_union(asked, union, bound)
+            yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
+
+
+def _certified_product(
+    workload: QueryWorkload,
+    clique: Clique,
+    grams: tuple[Array, ...],
+    bound: float,
+    settings: SolverSettings,
+) -> WholeDomainMechanism:
+    """The optimum for ⊗G_i is the product of the optima; so is the bound."""
+    factors: list[Factor] = []
+    single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
+    objective = certified = 1.0
+    for gram in grams:
+        if exchangeable(gram) is not None:
+            axis = optimize_axis(gram, Noise.GAUSSIAN, single, np.random.default_rng(0))
+            factors.append(axis.factor)
+            objective, certified = objective * axis.error(gram), certified * axis.error(gram)
+        else:
+            check_dense(gram.shape[:1], single)
+            solution = solve_dense(gram, gram.shape[:1], single)
+            factors.extend(solution.strategy.factors)
+            objective, certified = objective * solution.objective, certified * solution.lower_bound
+    best = max(bound, certified)
+    status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
+    return WholeDomainMechanism(workload, clique, Strategy(tuple(factors)), best, status)
+
+
+def _groupings(
+    products: ProductWorkload, settings: SolverSettings, rng: np.random.Generator
+) -> list[Groups]:
+    """Groups of several sets each, which a split by residuals does not have; none of zeros."""
+    asked, number = products.only_asked(), products.asked.tolist()
+    start = nested(asked)
+    choices = {start, merged(asked, start, Noise.GAUSSIAN, settings, rng)}
+    return sorted(
+        tuple(tuple(number[j] for j in sets) for sets in groups)
+        for groups in choices
+        if len(groups) > 1
+    )
+
+
+def _widened(
+    group: WholeDomainMechanism, workload: QueryWorkload, clique: Clique
+) -> WholeDomainMechanism:
+    """A mechanism of the narrowed workload as one of the workload itself."""
+    return replace(group, workload=workload, clique=tuple(clique[i] for i in group.clique))
+
+
+def _most_cells(settings: SolverSettings) -> int:
+    return min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
+
+
+GROUPED_ERROR = 0.9
+"""Squared error of groups measured apart, beside that of consistent answers, from which they are
+taken: an RMSE that is 5 % smaller."""
+
+MOST_BIAS = 1e-6
+"""Part of a query that rounding in the solvers may lose: what is measured is made whole again when
+it becomes integers."""
+
+
+@dataclass(frozen=True, eq=False)
+class MechanismChoice:
+    """A mechanism and how it was found.
+
+    Attributes:
+        name: the mechanism, one of ``MECHANISMS`` other than "auto".
+        mechanism: what to measure.
+        subworkloads: residual spaces, or 1 for a mechanism that does not split the workload.
+        distinct_solves: optimisation problems that were solved.
+    """
+
+    name: str
+    mechanism: Mechanism
+    subworkloads: int
+    distinct_solves: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    workload: QueryWorkload
+    settings: SolverSettings
+    bases: Bases | None
+    jobs: int
+    progress: StepProgress | None
+
+    @cached_property
+    def decomposition(self) -> Decomposition:
+        return decompose_workload(self.workload)
+
+
+def choose_mechanism(
+    workload: QueryWorkload,
+    name: str = "auto",
+    settings: SolverSettings | None = None,
+    bases: Bases | None = None,
+    jobs: int = 1,
+    progress: StepProgress | None = None,
+) -> MechanismChoice:
+    """Plan a workload with the mechanism of this name.
+
+    Args:
+        workload: what is to be answered.
+        name: one of ``MECHANISMS``.
+        settings: gap, iterations and memory of the solvers.
+        bases: for residualplanner+ only: strategies of some attributes.
+        jobs: threads that solve.
+        progress: told how many problems of how many are solved.
+
+    Raises:
+        InputError: there is no such mechanism, or it cannot answer such queries.
+        ResourceExceeded: a subworkload is too large for the mechanism's solver, or the table of
+            the whole domain for any number.
+    """
+    if not (isinstance(name, str) and name in MECHANISMS):
+        raise InputError(f"mechanism is {shown(name)}: give one of {', '.join(MECHANISMS)}")
+    if bases and name != "residualplanner+":
+        raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
+    request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)
+    with np.errstate(over="ignore"):
+        choice = MECHANISMS[name](request)
+        if not math.isfinite(choice.mechanism.total_error):
+            raise ResourceExceeded(
+                f"the error of mechanism {choice.name} on all cells of so many attributes is "
+                "beyond any number: use the mechanism auto"
+            )
+    return choice
+
+
+def _auto(request: _Request) -> MechanismChoice:
+    """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
+
+    Groups that are measured apart contradict each other within their noise, so they have to be
+    considerably better; all other mechanisms estimate one table, and their answers agree.
+    Where no mechanism at all could be better nothing else is tried.
+    """
+    d, settings, workload = request.decomposition, request.settings, request.workload
+    split = residual_mechanism.best_affordable(d, settings, request.jobs, request.progress)
+    best, problems = _residual("querysmasher", split), len(d.subworkloads)
+    whole = table_mechanism.may_be_solved(workload, settings)
+    products = has_candidates(workload, settings)
+    if not whole and not products:
+        return best
+    bound = any_mechanism_bound(d, settings)
+    if products and split.total_error > bound * (1 + settings.gap):
+        for found in product_candidates(workload, bound, settings):
+            problems += found.num_measurements
+            best, bound = _better(best, found, problems), max(bound, found.lower_bound)
+    if whole and best.mechanism.total_error > bound * (1 + settings.gap):
+        with suppress(ResourceExceeded):
+            full = table_mechanism.solve_full(workload, settings)
+            best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
+    return replace(best, mechanism=_certified(best.mechanism, bound, settings.gap))
+
+
+def _certified(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
+    """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
+
+    A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
+    """
+    if isinstance(mechanism, ResidualMechanism):
+        return replace(mechanism, any_bound=bound)
+    assert isinstance(mechanism, WholeDomainMechanism | GroupedMechanism)
+    if bound <= mechanism.lower_bound:
+        return mechanism
+    mechanism = replace(mechanism, lower_bound=bound)
+    if mechanism.total_error > bound * (1 + gap):
+        return mechanism
+    if isinstance(mechanism, WholeDomainMechanism):
+        return replace(mechanism, status=Status.OPTIMAL)
+    groups = tuple(replace(group, status=Status.OPTIMAL) for group in mechanism.groups)
+    return replace(mechanism, groups=groups)
+
+
+def _better(best: MechanismChoice, found: Candidate, problems: int) -> MechanismChoice:
+    """The candidate where its error is smaller and can be trusted."""
+    most = GROUPED_ERROR if isinstance(found, GroupedMechanism) else 1.0
+    if not (found.total_error < most * best.mechanism.total_error and _is_sound(found)):
+        return best
+    return MechanismChoice("hdmm", found, found.num_measurements, problems)
+
+
+def _is_sound(found: Candidate) -> bool:
+    """Whether all queries are answered without bias, with the variances that are stated.
+
+    An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
+    cells do not matter: one that no query asks about may have none.
+    """
+    groups = found.groups if isinstance(found, GroupedMechanism) else (found,)
+    covariances = [f.covariance for group in groups for f in group.strategy.factors]
+    largest, _ = found.largest_variance()
+    figures = np.array([largest, found.total_error])
+    if not all(np.isfinite(array).all() for array in (*covariances, figures)):
+        return False
+    biases = [
+        found.bias_of(number, index)
+        for number, part in enumerate(found.workload.parts)
+        for index in range(len(part))
+    ]
+    return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
+
+
+def _querysmasher(request: _Request) -> MechanismChoice:
+    found = residual_mechanism.query_smasher(
+        request.decomposition, request.settings, request.jobs, request.progress
+    )
+    return _residual("querysmasher", found)
+
+
+def _residualplanner(request: _Request) -> MechanismChoice:
+    found = residual_mechanism.residual_planner(
+        request.decomposition, request.jobs, request.progress
+    )
+    return _residual("residualplanner", found)
+
+
+def _residualplanner_plus(request: _Request) -> MechanismChoice:
+    found = residual_mechanism.residual_planner_plus(
+        request.decomposition, request.settings, request.bases, request.jobs, request.progress
+    )
+    return _residual("residualplanner+", found)
+
+
+def _wff(request: _Request) -> MechanismChoice:
+    found = residual_mechanism.fourier_factorization(
+        request.decomposition, request.jobs, request.progress
+    )
+    return _residual("wff", found)
+
+
+def _eigen(request: _Request) -> MechanismChoice:
+    found = residual_mechanism.eigen_design(
+        request.decomposition, request.settings, request.jobs, request.progress
+    )
+    return _residual("eigen", found)
+
+
+def _hdmm(request: _Request) -> MechanismChoice:
+    from adaptive_qs.strategy.table_mechanism import hdmm
+
+    found = hdmm(request.decomposition, request.settings)
+    return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
+
+
+def _identity(request: _Request) -> MechanismChoice:
+    return MechanismChoice(
+        "identity", table_mechanism.identity(request.decomposition, request.settings), 1, 0
+    )
+
+
+def _gaussian(request: _Request) -> MechanismChoice:
+    bound = any_mechanism_bound(request.decomposition, request.settings)
+    return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
+
+
+def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
+    d = found.decomposition
+    return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))
+
+
+MECHANISMS: dict[str, Callable[[_Request], MechanismChoice]] = {
+    "auto": _auto,
+    "querysmasher": _querysmasher,
+    "residualplanner": _residualplanner,
+    "residualplanner+": _residualplanner_plus,
+    "wff": _wff,
+    "hdmm": _hdmm,
+    "eigen": _eigen,
+    "identity": _identity,
+    "gaussian": _gaussian,
+}
+"""The mechanisms by name."""

@@ -1,1 +1,0 @@
-"""HDMM: data-independent strategies for unions of product queries (McKenna et al.)."""

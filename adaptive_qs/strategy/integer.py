@@ -1,0 +1,462 @@
+"""Strategies and queries with integer coefficients, so that measurements can be exact."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
+
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy
+from adaptive_qs.workload.protocol import Queries
+
+# Queries with integer coefficients, for mechanisms that measure the queries themselves.
+
+Integers = NDArray[np.int64]
+
+GRID_BITS = 30
+"""Bits of all coefficients together: answers to 2³¹ rows stay in 64 bits."""
+LEAST_QUERY_BITS = 15
+"""Fewest bits of a factor whose coefficients are no integers."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerQueries:
+    """One factor of a product of queries, times a power of two.
+
+    Attributes:
+        answer: exact integer answers to tables (*shape, ...) of integers -> (m, ...).
+        squared_norm: largest squared column norm of the integer matrix; 0 if that is zero.
+        largest: its largest absolute coefficient.
+        scale: what the queries were multiplied with.
+    """
+
+    answer: Callable[[Integers], Integers]
+    squared_norm: int
+    largest: int
+    scale: float
+
+
+def integer_queries(queries: Sequence[Queries]) -> tuple[IntegerQueries, ...]:
+    """The factors of a product of queries, each with integer coefficients.
+
+    Coefficients that are no integers are rounded to an even share of ``GRID_BITS`` bits, counted
+    from the largest: an answer moves by at most 2^-bits of the largest for every row. Sensitivity
+    and variance are those of the rounded ones.
+
+    Raises:
+        ResourceExceeded: the coefficients are too large for exact 64-bit answers.
+    """
+    scales = _scales(queries)
+    factors = tuple(map(_integer, queries, scales))
+    if math.prod(factor.largest for factor in factors) > 2**GRID_BITS:
+        _refuse()
+    return factors
+
+
+def answer_scale(queries: Sequence[Queries]) -> float:
+    """What the answers to :func:`integer_queries` are multiples of."""
+    return math.prod(_scales(queries))
+
+
+def _scales(queries: Sequence[Queries]) -> list[float]:
+    """A power of two for each factor; 1 for integral ones."""
+    largest = [1.0 if _counts(q) else float(abs(q.matrix()).max()) for q in queries]
+    rounded = [not q.integral for q in queries]
+    if not any(rounded):
+        return [1.0] * len(largest)
+    left = GRID_BITS - sum(math.log2(max(c, 1.0)) for c, r in zip(largest, rounded) if not r)
+    bits = math.floor(left / sum(rounded))
+    if bits < LEAST_QUERY_BITS:
+        _refuse()
+    return [2.0 ** (bits - math.frexp(c)[1]) if r else 1.0 for c, r in zip(largest, rounded)]
+
+
+def _refuse() -> NoReturn:
+    raise ResourceExceeded(
+        "the coefficients of the queries are too large for exact integers: divide the custom "
+        "matrices by a common factor, or use another mechanism than gaussian"
+    )
+
+
+def _counts(queries: Queries) -> bool:
+    """Whether all coefficients are known to be 0 or 1."""
+    return queries.integral and len(queries.shape) == 1 and not hasattr(queries, "coefficients")
+
+
+def _integer(queries: Queries, scale: float) -> IntegerQueries:
+    if _counts(queries):
+        squared = round(float(queries.column_norms().max()))
+
+        def count(table: Integers) -> Integers:
+            return np.asarray(queries.answer(table), dtype=np.int64)  # type: ignore[arg-type]
+
+        return IntegerQueries(count, squared, 1, 1.0)
+    matrix = np.rint(queries.matrix() * scale)
+    largest = int(abs(matrix).max())
+    if largest > 2**GRID_BITS:
+        _refuse()
+    rows = matrix.astype(np.int64)
+    # Squares below 2⁶⁰: few of them are added in 64 bits, more in Python's integers.
+    exact = rows if largest**2 * len(rows) < 2**62 else rows.astype(object)
+    squared = int((exact * exact).sum(axis=0).max())
+    cells = math.prod(queries.shape)
+
+    def apply(table: Integers) -> Integers:
+        flat = table.reshape(cells, -1)
+        return (rows @ flat).reshape(-1, *table.shape[len(queries.shape) :])
+
+    return IntegerQueries(apply, squared, largest, scale)
+
+
+# A strategy matrix rounded to integers that keep what matters of it.
+#
+# Where all rows sum to zero along an axis the integers do so exactly: the estimate of a residual
+# stays unbiased. Column norms that rounding pushed above the largest are trimmed back, since the
+# largest is the sensitivity.
+#
+# Where the matrix spans less than its space (few queries), rows of small norm are added for the
+# rest, so that the integers still determine its queries exactly. For more than ``MOST_COMPLETED``
+# cells they are left out: estimates then are unbiased up to about 2^-bits √cells of the largest
+# coefficient for every row of the table, which is why such a matrix gets more bits.
+
+Array = NDArray[np.float64]
+
+MOST_COMPLETED = 1024
+"""Cells up to which a matrix that spans too little is completed."""
+ZERO = 1e-9
+"""Sums of normalised rows below this are zero."""
+TRIMS_PER_COLUMN = 16
+MOST_TRIMMED_BITS = 26
+"""Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
+
+
+def centered(matrix: Array, shape: tuple[int, ...]) -> Array:
+    """The rows without their means along every axis, shape (rows, Πshape)."""
+    cells = matrix.reshape(-1, *shape)
+    for axis in range(1, cells.ndim):
+        cells = cells - cells.mean(axis=axis, keepdims=True)
+    return cells.reshape(matrix.shape)
+
+
+def round_matrix(
+    matrix: Array, shape: tuple[int, ...], bits: int
+) -> tuple[Integers, tuple[bool, ...]]:
+    """About 2**bits times a matrix.
+
+    Args:
+        matrix: shape (rows, Πshape), largest column norm 1.
+        shape: sizes of the axes that the columns run over.
+        bits: of the largest coefficients.
+
+    Returns:
+        The integers, and for each axis whether all rows sum to zero along it.
+    """
+    cells = matrix.reshape(-1, *shape)
+    axes = range(1, cells.ndim)
+    balanced = tuple(bool(abs(cells.sum(axis=axis)).max() < ZERO) for axis in axes)
+    matrix = _completed(matrix, shape, balanced, 2.0 ** (-bits / 2))
+    grid: Integers = np.rint(matrix * 2.0**bits).astype(np.int64).reshape(-1, *shape)
+    for axis, zero in zip(axes, balanced):
+        if zero:  # the first cell takes up what rounding left
+            index = [slice(None)] * grid.ndim
+            index[axis] = slice(0, 1)
+            grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
+    integers = grid.reshape(len(matrix), -1)
+    if len(shape) == 1 and bits <= MOST_TRIMMED_BITS:
+        integers = _trim(integers, 4**bits, balanced[0])
+    return integers[(integers != 0).any(axis=1)], balanced
+
+
+def with_differences(
+    integers: Integers, balanced: tuple[bool, ...], shape: tuple[int, ...], bits: int
+) -> Integers:
+    """More rows, so that the integers determine every table that is balanced as they are.
+
+    Differences of two cells along balanced axes and single cells along others, of small weight:
+    for matrices that lose directions when they are rounded, because these have small norms or
+    there are few bits.
+
+    Args:
+        integers: shape (rows, Πshape).
+        balanced: for each axis, whether all rows sum to zero along it.
+        shape: sizes of the axes.
+        bits: of the largest coefficients.
+    """
+    extra: Integers = np.ones((1, 1), dtype=np.int64)
+    for n, zero in zip(shape, balanced):
+        unit = np.eye(n, dtype=np.int64)
+        steps = sorted({1, math.isqrt(n)} if zero else ())
+        rows = [unit - np.roll(unit, step, axis=1) for step in steps] or [unit]
+        extra = np.kron(extra, np.concatenate(rows))
+    return np.concatenate([integers, max(1, 2 ** (bits // 2) // 2) * extra])
+
+
+def _trim(grid: Integers, limit: int, balanced: bool) -> Integers:
+    """Single units moved from columns of too large a norm, to others if rows balance."""
+    norms = np.einsum("rc,rc->c", grid, grid)
+    if norms.max() <= limit:
+        return grid
+    columns = np.ascontiguousarray(grid.T)  # whole columns are looked at, many thousand times
+    for _ in range(TRIMS_PER_COLUMN * len(columns)):
+        top = int(norms.argmax())
+        excess = int(norms[top]) - limit
+        if excess <= 0:
+            break
+        sign = np.sign(columns[top])
+        gain = np.minimum(2 * abs(columns[top]) - 1, excess)
+        low = int(norms.argmin())
+        raised = 2 * sign * columns[low] + 1
+        if balanced:
+            gain = gain - np.maximum(norms[low] + raised - limit, 0)
+        row = int(gain.argmax())
+        if gain[row] <= 0:
+            break
+        unit = int(sign[row])
+        norms[top] -= 2 * abs(columns[top, row]) - 1
+        columns[top, row] -= unit
+        if balanced:
+            norms[low] += raised[row]
+            columns[low, row] += unit
+    return np.ascontiguousarray(columns.T)
+
+
+def _completed(
+    matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
+) -> Array:
+    """With orthonormal rows of small weight for what the matrix does not span."""
+    dimension = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
+    if matrix.shape[1] > MOST_COMPLETED:
+        return matrix
+    _, singular, rows = svd(matrix, full_matrices=True)
+    rank = int((singular > ZERO * singular[0]).sum())
+    if rank >= dimension:
+        return matrix
+    missing = rows[rank:].reshape(-1, *shape)
+    for axis, zero in enumerate(balanced, start=1):
+        if zero:
+            missing = missing - missing.mean(axis=axis, keepdims=True)
+    flat = missing.reshape(len(missing), -1)
+    _, _, basis = svd(flat, full_matrices=False)
+    return np.vstack([matrix, weight * basis[: dimension - rank]])
+
+
+# Strategies with integer coefficients, so that measurements can be exact.
+#
+# A factor B_k becomes M_k = round(2^s B_k); its sensitivity, inverse and covariance are those of
+# M_k, so nothing that is reported depends on the rounding having been fine enough. Where the rows
+# of B_k sum to zero along an axis those of M_k do so exactly: the estimate of a residual stays
+# unbiased.
+
+MOST_BITS, LEAST_BITS = 24, 4
+"""Bits of one factor."""
+WELL_DETERMINED = 1e-13
+"""Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
+
+_TOO_LARGE = (
+    "a measurement over {:,} cells is too large for exact integers: ask for fewer ways or declare "
+    "coarser bins"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GridFactor:
+    """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
+
+    Args:
+        integers: M, shape (rows, Πshape).
+        balanced: for each axis, whether all rows sum to zero along it.
+        shape: sizes of the axes covered.
+    """
+
+    integers: Integers
+    balanced: tuple[bool, ...]
+    shape: tuple[int, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of M and its shape, in hexadecimal digits: what is measured."""
+        shape = repr((self.integers.shape, self.shape)).encode()
+        return hashlib.sha256(shape + self.integers.astype("<i8").tobytes()).hexdigest()
+
+    @cached_property
+    def squared_norm(self) -> int:
+        """‖M‖², the largest squared column norm, exactly."""
+        rows = self.integers
+        if 2 * int(abs(rows).max()).bit_length() + len(rows).bit_length() > 62:
+            rows = rows.astype(object)
+        return int((rows * rows).sum(axis=0).max())
+
+    @cached_property
+    def matrix(self) -> Array:
+        """M/‖M‖, shape (rows, Πshape)."""
+        return self.integers / math.sqrt(self.squared_norm)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V⁺ of M/‖M‖, shape (Πshape, Πshape)."""
+        if self.is_full:
+            return self._full_covariance()
+        return self.inverse @ self.inverse.T
+
+    @cached_property
+    def inverse(self) -> Array:
+        """(M/‖M‖)⁺, shape (Πshape, rows)."""
+        b = self.matrix
+        if self.is_full:
+            return self.covariance @ b.T
+        return np.asarray(cho_solve(cho_factor(b @ b.T), b).T, dtype=np.float64)
+
+    @cached_property
+    def is_determined(self) -> bool:
+        """Whether the inverse exists with some digits to spare."""
+        b = self.matrix
+        gram = b.T @ b + self._ignored if self.is_full else b @ b.T
+        try:
+            pivots = np.diagonal(cho_factor(gram)[0])
+        except LinAlgError:
+            return False
+        return bool((pivots.min() / pivots.max()) ** 2 > WELL_DETERMINED)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether M has rows enough to determine every table that is balanced as they are."""
+        return len(self.integers) >= self.dimension
+
+    @property
+    def dimension(self) -> int:
+        """Of the space of those tables."""
+        return math.prod(n - 1 if zero else n for n, zero in zip(self.shape, self.balanced))
+
+    def _full_covariance(self) -> Array:
+        """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
+        ignored = self._ignored
+        gram = self.matrix.T @ self.matrix
+        inverse = cho_solve(cho_factor(gram + ignored), np.eye(len(ignored)) - ignored)
+        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+
+    @property
+    def _ignored(self) -> Array:
+        """P, shape (Πshape, Πshape)."""
+        projection: Array = np.ones((1, 1))
+        for n, zero in zip(self.shape, self.balanced):
+            axis = np.eye(n) - (1 / n if zero else 0.0)
+            projection = np.kron(projection, axis).astype(np.float64, copy=False)
+        return np.eye(len(projection)) - projection
+
+
+def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
+    """The strategy with integer coefficients; centering and identity are so already.
+
+    Args:
+        strategy: any.
+        grid_bits: of the product of the factors' largest coefficients. Answers to a table of r
+            rows stay below r · 2**grid_bits.
+        of_residual: make all rows sum to zero along every axis, whatever the solver's rounding
+            left; a residual must not be mixed with those it contains.
+
+    Raises:
+        ResourceExceeded: so many cells that too little would be left of the coefficients.
+    """
+    kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
+    fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
+    rounded = len(strategy.factors) - len(kept)
+    bits = math.floor((grid_bits - fixed) / max(rounded, 1))
+    while True:
+        if bits < (LEAST_BITS if rounded else 0):
+            raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
+        factors = tuple(
+            factor if factor in kept else _rounded(factor, bits, of_residual)
+            for factor in strategy.factors
+        )
+        if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
+            return Strategy(factors)
+        bits -= 1
+
+
+def squared_sensitivity(factors: Sequence[Factor]) -> int:
+    """Largest squared L2 change of the integer answers of a strategy on the grid by one row.
+
+    The columns of a Kronecker product are products of columns, so their largest norms multiply.
+    """
+    total = 1
+    for factor in factors:
+        if isinstance(factor, CenteringFactor):
+            total *= factor.size * (factor.size - 1)
+        elif isinstance(factor, GridFactor):
+            total *= factor.squared_norm
+        elif not isinstance(factor, IdentityFactor):
+            raise TypeError("only strategies on the grid have integer answers")
+    return total
+
+
+def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
+    """Exact answers M v of a strategy on the grid to a table of counts.
+
+    Args:
+        factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
+        table: counts of so few rows that the answers stay below 2⁶².
+
+    Returns:
+        One axis for each factor.
+    """
+    largest = math.prod(_largest(factor) for factor in factors)
+    exact_in_float = int(abs(table).sum()) * largest < 2**53
+    array = table
+    for factor in factors:
+        block = array.reshape(math.prod(factor.shape), -1)
+        if isinstance(factor, CenteringFactor):
+            block = factor.size * block - block.sum(axis=0)
+        elif isinstance(factor, GridFactor):
+            if exact_in_float:
+                block = (factor.integers.astype(np.float64) @ block).astype(np.int64)
+            else:
+                block = factor.integers @ block
+        remaining = array.shape[len(factor.shape) :]
+        array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
+    return array
+
+
+def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
+    """The least-squares table M⁺a of (noisy) integer answers, one axis per attribute."""
+    array = answers
+    shape: tuple[int, ...] = ()
+    for factor in factors:
+        shape += factor.shape
+        if isinstance(factor, CenteringFactor):
+            array = (array - array.mean(axis=0)) / factor.size
+        elif isinstance(factor, GridFactor):
+            array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
+        array = np.moveaxis(array, 0, -1)
+    return array.reshape(shape)
+
+
+def _largest(factor: Factor) -> int:
+    """A bound on the coefficients and on every step of their application."""
+    if isinstance(factor, CenteringFactor):
+        return factor.size
+    return int(abs(factor.integers).max()) if isinstance(factor, GridFactor) else 1
+
+
+def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor:
+    """The factor in integers that determine what it does."""
+    matrix, shape = factor.matrix, factor.shape
+    if of_residual:
+        matrix = centered(matrix, shape)
+    found = GridFactor(*round_matrix(matrix, shape, min(bits, MOST_BITS)), shape)
+    incomplete = matrix.shape[1] > MOST_COMPLETED and len(matrix) < found.dimension
+    if incomplete and bits >= MOST_BITS:  # what is left of rounding is a bias: the finer the better
+        found = GridFactor(*round_matrix(matrix, shape, bits), shape)
+    elif not (found.is_full and found.is_determined):
+        integers = with_differences(found.integers, found.balanced, shape, min(bits, MOST_BITS))
+        found = GridFactor(integers, found.balanced, shape)
+    if not found.is_determined:
+        raise ResourceExceeded(_TOO_LARGE.format(matrix.shape[1]))
+    return found

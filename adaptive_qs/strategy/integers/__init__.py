@@ -1,1 +1,0 @@
-"""Strategies and queries with integer coefficients, ready for exact noise."""

@@ -1,1 +1,0 @@
-"""Strategies put together: what to measure, and how answers and errors follow."""

@@ -1,1 +1,0 @@
-"""The best strategies of fixed families: residual bases, Fourier, eigenvectors."""

@@ -1,0 +1,484 @@
+"""The main job for callers of Python: fit a private table once, then sample, save and load."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import narwhals as nw
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from adaptive_qs.learn.schema import DEFAULT_SHARE
+from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
+from adaptive_qs.privacy.budget import warn_all
+from adaptive_qs.release.release import Release, check_rows
+from adaptive_qs.release.sidecar import of_interrupted_run
+from adaptive_qs.release.statement import RoundRecord
+from adaptive_qs.run.job import SPENT_IN_VAIN, Job
+from adaptive_qs.run.limits import check_sample_rows
+from adaptive_qs.run.session import Session
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn
+from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.files import PRIVATE, STAMP_KEY
+from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
+from adaptive_qs.workload.file import WorkloadSpec
+
+# The main job for callers of Python: a private table in, a release and synthetic tables out.
+
+
+# Sampled tables in the kind of data frame that the caller works with.
+#
+# A data frame tells how its columns are kept, and some of that pandas infers from the cells: one
+# row without a value turns a column of int64 into float64, and one that is no number turns it into
+# text. A table that comes back must not tell it on. So the frame says only which *family* of
+# containers the caller chose for a column: categories, pandas's nullable types, Arrow's types. All
+# else (whether a column holds integers, numbers or text, its categories and their order) comes from
+# the schema, which is public; plain types (int64, float64, object, pandas's default text) say
+# nothing at all.
+
+Library = Literal["pandas", "polars", "pyarrow", "codes"]
+Family = Literal["categories", "text", "nullable", "arrow"]
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a caller chose to keep a column in.
+
+    Attributes:
+        family: of the type; "text" is nullable text.
+        detail: the integer type's name, or how text is stored; "" for the family's usual.
+    """
+
+    family: Family
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The kind of table that came; see the module on what of it depends on private rows.
+
+    Attributes:
+        library: whose tables they are.
+        containers: by name, of the columns for which one was chosen.
+    """
+
+    library: Library
+    containers: Mapping[str, Container] = field(default_factory=dict)
+
+
+def kind_of(table: Any) -> Kind:
+    """The kind of table that came; files and everything unknown count as pandas."""
+    if isinstance(table, CodedTable):
+        return Kind("codes")
+    native = nw.from_native(table, eager_only=True, pass_through=True)
+    if not isinstance(native, nw.DataFrame):
+        return Kind("pandas")
+    if native.implementation.is_pyarrow():
+        chosen = {f.name: _CATEGORIES for f in table.schema if pa.types.is_dictionary(f.type)}
+        return Kind("pyarrow", chosen)
+    if native.implementation.is_polars():
+        listed = (nw.Enum, nw.Categorical)
+        return Kind("polars", {n: _CATEGORIES for n, t in native.schema.items() if t in listed})
+    if not isinstance(table, pd.DataFrame):
+        return Kind("pandas")
+    found = {str(name): _container(dtype) for name, dtype in table.dtypes.items()}
+    return Kind("pandas", {name: kept for name, kept in found.items() if kept is not None})
+
+
+def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
+    """The decoded table as that kind of data frame.
+
+    Columns that came as categories have the values that the schema lists as categories, in its
+    order, and are ordered where it says so. In pandas, columns that came in a nullable type come
+    back in the one of their declared type, with the integer type that came where the declared
+    values fit it; plain columns with missing values have the nullable types Int64 and boolean, so
+    that integers stay integers; dates are datetime64. A stamp in the table's metadata that says
+    that it is not private is copied to ``attrs``.
+
+    Args:
+        table: values of the declared types.
+        kind: what came.
+        schema: of the table.
+    """
+    listed = {c.name: c for c in schema.columns if isinstance(c, CategoricalColumn | BooleanColumn)}
+    categories = {
+        name: listed[name]
+        for name, kept in kind.containers.items()
+        if kept.family == "categories" and name in listed
+    }
+    if kind.library == "pyarrow":
+        for name, column in categories.items():
+            table = table.set_column(
+                table.column_names.index(name), name, _dictionary(table[name], column)
+            )
+        return table
+    if kind.library == "polars":
+        frame = nw.from_arrow(table, backend="polars")
+        texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
+        enums = [nw.col(n).cast(nw.Enum([str(v) for v in labels_of(c)])) for n, c in texts.items()]
+        return frame.with_columns(enums).to_native() if enums else frame.to_native()
+    return _pandas(table, kind.containers, categories, schema)
+
+
+def labels_of(column: CategoricalColumn | BooleanColumn) -> tuple[str | int, ...]:
+    """The values that a schema lists for a column, in the order of their codes."""
+    return (False, True) if isinstance(column, BooleanColumn) else column.labels
+
+
+def _pandas(
+    table: pa.Table,
+    containers: Mapping[str, Container],
+    categories: Mapping[str, CategoricalColumn | BooleanColumn],
+    schema: Schema,
+) -> Any:
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns):
+        kept = containers.get(name)
+        if name in categories:
+            frame[name] = _categorical(column, categories[name])
+            continue
+        dtype = None if kept is None else _dtype(kept, column.type, schema.column(name))
+        if dtype is None and column.null_count and column.type in (pa.int64(), pa.bool_()):
+            dtype = _NULLABLE[str(column.type)]
+        if dtype is not None:
+            frame[name] = _filled(column, dtype)
+    stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
+    if stamp not in ("", PRIVATE):
+        frame.attrs[STAMP_KEY.decode()] = stamp
+    return frame
+
+
+def _container(dtype: Any) -> Container | None:
+    """What was chosen by a type of pandas; None for the plain ones."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _CATEGORIES
+    if isinstance(dtype, pd.ArrowDtype):
+        return Container("arrow")
+    if isinstance(dtype, pd.StringDtype):  # the default text of pandas has NaN, not NA
+        return Container("text", dtype.storage) if dtype.na_value is pd.NA else None
+    if isinstance(dtype, _INTEGERS):
+        return Container("nullable", dtype.name)
+    if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype | pd.BooleanDtype):
+        return Container("nullable")
+    return None
+
+
+def _dtype(kept: Container, declared: pa.DataType, column: ColumnBase) -> Any:
+    """The type of pandas for values of a declared type; None for the plain one.
+
+    Numbers are kept in 64 bits: fewer would move some of them out of their bins.
+    """
+    if kept.family == "categories":
+        return None
+    if kept.family == "arrow":
+        return pd.ArrowDtype(declared)
+    if kept.family == "text" and pa.types.is_string(declared):
+        return pd.StringDtype(kept.detail)
+    if kept.detail in _INTEGER_NAMES and pa.types.is_integer(declared):
+        limits = np.iinfo(kept.detail.lower())
+        low, high = _extremes(column)
+        return kept.detail if limits.min <= low and high <= limits.max else "Int64"
+    return _NULLABLE.get(str(declared))
+
+
+def _extremes(column: ColumnBase) -> tuple[int, int]:
+    """The least and the greatest integer that a schema declares for a column."""
+    if isinstance(column, IntegerColumn):
+        return column.min, column.max
+    labels = [int(label) for label in labels_of(column)]  # type: ignore[arg-type]
+    return min(labels), max(labels)
+
+
+def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
+    """A column in an extension type of pandas, without a detour over floats."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.array(column.combine_chunks(), dtype=dtype)
+    if pa.types.is_string(column.type):
+        return pd.array(column.to_pandas(), dtype=dtype)
+    missing = column.is_null().to_numpy()
+    values = column.fill_null(0 if not pa.types.is_boolean(column.type) else False).to_numpy()
+    array = pd.array(values, dtype=dtype)
+    array[missing] = pd.NA
+    return array
+
+
+def _codes(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> pa.ChunkedArray:
+    """Positions of the values among those that the schema lists; null where missing."""
+    return pc.index_in(column, value_set=pa.array(labels_of(listed)))
+
+
+def _categorical(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> Any:
+    codes = _codes(column, listed).fill_null(-1).to_numpy()
+    categories: Any = pd.Index(labels_of(listed))
+    return pd.Categorical.from_codes(codes, categories, ordered=listed.ordered)
+
+
+def _dictionary(
+    column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn
+) -> pa.DictionaryArray:
+    codes = _codes(column, listed).combine_chunks()
+    return pa.DictionaryArray.from_arrays(
+        codes, pa.array(labels_of(listed)), ordered=listed.ordered
+    )
+
+
+_CATEGORIES = Container("categories")
+_INTEGERS = (
+    pd.Int8Dtype, pd.Int16Dtype, pd.Int32Dtype, pd.Int64Dtype,
+    pd.UInt8Dtype, pd.UInt16Dtype, pd.UInt32Dtype, pd.UInt64Dtype,
+)  # fmt: skip
+_INTEGER_NAMES = frozenset(dtype.name for dtype in _INTEGERS)
+_NULLABLE = {"int64": "Int64", "double": "Float64", "bool": "boolean", "string": "string"}
+"""Types of pandas with a missing value, by the type of Arrow that a declared column has."""
+
+
+# The public class: fit a private table once, then sample, save and load for free.
+
+
+class Synthesizer(BaseEstimator):  # type: ignore[misc]
+    """Differentially private synthetic tables by adaptive residual measurement.
+
+    Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them, and
+    fitted attributes end in ``_``. The whole budget is spent by :meth:`fit`; tables sampled
+    afterwards cost nothing. The unit of privacy is one row, neighbours add or remove one row.
+
+    Args:
+        epsilon: ε of the (ε, δ) that the whole run implies; give it or ``rho``.
+        delta: δ, by default 1e-9.
+        rho: the zCDP budget, instead of ``epsilon``.
+        workload: which marginals matter: a number of ways, several numbers, a workload file, or
+            a :class:`Workload`; by default all 2-way marginals.
+        reference: "product" (default) or "uniform", the AIM+GReM of the paper.
+        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
+            quarters of the machine's.
+        workers: threads, by default one for every core; the result does not depend on it.
+        learning_share: part of the budget for bins and values that the schema leaves to be learnt
+            (``private_bins``, ``private_values``); not used by other schemas.
+        insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
+            stamped so, and so are tables sampled from it that can carry a stamp (pandas in
+            ``attrs``, pyarrow in the metadata; polars cannot).
+        ledger: path of the data set's ledger, which counts the budget over all runs; without one
+            it is counted in memory. A release is kept in the ledger until it is saved.
+        resume: go on with the interrupted run in the ledger that was asked for the same.
+        anchor: how far the ledger must have come: a file on another volume, which is brought
+            forward with it, or its newest entry as ``ledger show`` prints it.
+        unreviewed_schema: take a schema that still says that it was taken from the data; the
+            promise does not cover what it tells, and the release says so.
+        public_rows: about how many rows the tables have, as far as is public; compared with the
+            budget before it is spent. The true number is not looked at for that.
+        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
+            :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
+        progress: called with a phase, steps done and steps in all.
+
+    Attributes:
+        release_: everything released, a :class:`Release`.
+        schema_: the schema of the table.
+        rho_: the zCDP budget.
+        rho_spent_: zCDP spent, at most the budget.
+        epsilon_, delta_: the (ε, δ) that the budget implies.
+        rounds_: what each round of the loop did.
+        seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
+    """
+
+    release_: Release
+    seconds_: dict[str, float]
+    _kind: Kind
+    _session: Session | None = None
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        workload: WorkloadSpec = None,
+        reference: str = "product",
+        learning_share: float = DEFAULT_SHARE,
+        max_memory: int | str | None = None,
+        workers: int | None = None,
+        insecure_seed: int | None = None,
+        ledger: str | Path | None = None,
+        resume: bool = False,
+        anchor: str | Path | None = None,
+        unreviewed_schema: bool = False,
+        public_rows: int | None = None,
+        beyond_limits: bool = False,
+        progress: PhaseProgress | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.workload = workload
+        self.reference = reference
+        self.learning_share = learning_share
+        self.max_memory = max_memory
+        self.workers = workers
+        self.insecure_seed = insecure_seed
+        self.ledger = ledger
+        self.resume = resume
+        self.anchor = anchor
+        self.unreviewed_schema = unreviewed_schema
+        self.public_rows = public_rows
+        self.beyond_limits = beyond_limits
+        self.progress = progress
+
+    def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
+        """Spend the budget on a private table.
+
+        Args:
+            table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
+                :class:`CodedTable`.
+            y: not used; present by convention.
+            schema: the public description of the columns: a :class:`Schema`, the path of a
+                schema file, or parsed JSON. A coded table needs none.
+
+        Raises:
+            InputError: a parameter, the schema, the workload or the table is wrong, the schema is
+                unreviewed, or the budget is beyond a limit; nothing has been spent.
+            ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
+            LedgerError: the ledger cannot be used, or holds no such run to resume.
+            BudgetExceeded: the ledger's total does not allow the budget; nothing has been spent.
+
+        Warns:
+            UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
+            GuardRailWarning: the budget promises or buys less than may have been meant; told
+                before it is spent, but for what only the noisy number of rows shows.
+        """
+        described = resolve_schema(schema, table, self.max_memory)
+        job = Job.of(
+            described,
+            self.workload,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rho=self.rho,
+            reference=self.reference,
+            learning_share=self.learning_share,
+            max_memory=self.max_memory,
+            workers=self.workers,
+            insecure_seed=self.insecure_seed,
+            ledger=self.ledger,
+            resume=self.resume,
+            anchor=self.anchor,
+            unreviewed_schema=self.unreviewed_schema,
+            public_rows=self.public_rows,
+            beyond_limits=self.beyond_limits,
+        )
+        warn_all(job.doubts, stacklevel=2)
+        if self.insecure_seed is not None:
+            warnings.warn(
+                "insecure_seed: whoever knows the seed can remove the noise: the release and all "
+                "tables sampled from it are NOT PRIVATE",
+                stacklevel=2,
+            )
+        if is_unreviewed(described):
+            warnings.warn(UNREVIEWED, stacklevel=2)
+        if self._session is not None:
+            self._session.leave()
+        clock = PhaseClock(self.progress)
+        with job.session.working(SPENT_IN_VAIN):
+            release = job.run(table, clock)
+        warn_all(release.doubts, stacklevel=2)
+        self._kind = kind_of(table)
+        self._session = job.session
+        self.seconds_ = clock.stop()
+        self._set_release(release)
+        return self
+
+    def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
+        """A synthetic table of the kind that was fitted (pandas for files and after `load`).
+
+        Columns that came as categories come back as categories: the values that the schema lists,
+        in its order, ordered where it says so. Columns that came in a nullable type of pandas
+        (Int64, boolean, string, ...) or in Arrow's come back in that of their declared type.
+        Nothing else is taken from the private table: the categories of its own may be values of
+        rows, and whether a plain column is int64, float64 or object is what pandas made of all its
+        cells. What pandas or the caller inferred before the program saw the table, such as the
+        nullable types that ``convert_dtypes`` gives, lies outside the promise.
+
+        Args:
+            num_rows: rows wanted; None takes the noisy number of rows.
+            seed: the same seed gives the same table on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+
+        Raises:
+            InputError: num_rows is not positive, or the seed is negative.
+            ResourceExceeded: the table does not fit ``max_memory``.
+            NotFittedError: there is nothing to sample from.
+        """
+        check_is_fitted(self, "release_")
+        workers = plan_workers(self.workers)
+        rows = self.release_.num_rows
+        if num_rows is not None:
+            rows = num_rows = check_rows(num_rows)
+        check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
+        if self._kind.library == "codes":
+            return self.release_.sample(num_rows, seed, workers, self.progress)
+        table = self.release_.sample_table(num_rows, seed, workers, self.progress)
+        return to_kind(table, self._kind, self.schema_)
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write the release bundle; a ledger then no longer keeps the release.
+
+        Args:
+            path: of the bundle.
+            force: replace a file that exists; a resumed run replaces what it had written itself.
+
+        Raises:
+            InputError: the file exists, or cannot be written.
+            NotFittedError: there is nothing to save.
+        """
+        check_is_fitted(self, "release_")
+        mine = self.resume and of_interrupted_run(path, self.ledger)
+        self.release_.save(path, force or mine)
+        if self._session is not None:
+            self._session.finish()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the ledger's connection: a copy does not own the run."""
+        return {**super().__getstate__(), "_session": None}
+
+    @classmethod
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
+        """A fitted synthesizer from a release bundle.
+
+        Args:
+            path: the bundle.
+            max_memory: ceiling of the process's memory in bytes or as "3GB", also for sampling; by
+                default three quarters of the machine's.
+
+        Raises:
+            InputError: the bundle is missing, damaged, or made by a newer version.
+            ResourceExceeded: reading it would take more memory.
+        """
+        release = Release.load(path, max_memory)
+        manifest = release.manifest
+        loaded = cls(
+            rho=manifest.rho,
+            delta=manifest.delta,
+            workload=release.workload,
+            reference=str(manifest.settings.get("reference", "product")),
+            max_memory=max_memory,
+        )
+        loaded._kind = Kind("pandas")
+        loaded.seconds_ = {}
+        loaded._set_release(release)
+        return loaded
+
+    def _set_release(self, release: Release) -> None:
+        self.release_ = release
+        self.schema_: Schema = release.schema
+        self.rho_ = release.manifest.rho
+        self.rho_spent_ = release.manifest.rho_spent
+        self.epsilon_ = release.manifest.epsilon
+        self.delta_ = release.manifest.delta
+        self.rounds_: tuple[RoundRecord, ...] = release.rounds

@@ -1,0 +1,253 @@
+"""A zip of texts and npy members: the same members give the same bytes, and nothing is run.
+
+Archives come from others. Arrays are stored uncompressed, so that no member can be larger than the
+file that holds it; texts are bounded in size, in values and in how far they were compressed before
+they are parsed, and all of it counts against a ceiling of memory. Pickles are never read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.jsonfile import bounded_text, parse_json
+from adaptive_qs.machine import MemoryAllowance
+from adaptive_qs.table.files import atomic_writer
+
+MOST_RATIO = 200
+"""Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
+columns 8 times; what compresses 1,000 times was made to."""
+LONG_TEXT = 2**20
+MOST_DIRECTORY_BYTES = 2**16
+"""Of the list of members: about 500 of them, where releases have 9."""
+_PIECE = 2**16
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNIX = 3
+
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
+    UnicodeDecodeError, ValueError, RecursionError, OSError, ArithmeticError, SyntaxError,
+    struct.error,
+)  # fmt: skip
+"""What the libraries raise on damaged bytes."""
+
+
+_HEADER_BYTES = 30
+"""Before the name of a member."""
+
+
+class ArchiveWriter:
+    """Members written in the order of the calls."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._zip = zipfile.ZipFile(file, "w")
+
+    def add_text(self, name: str, text: str) -> None:
+        """A member of UTF-8 text."""
+        member = _member(name)
+        member.compress_type = zipfile.ZIP_DEFLATED
+        self._zip.writestr(member, text.encode(), compresslevel=6)
+
+    def add_array(self, name: str, parts: Sequence[NDArray[np.float64]]) -> None:
+        """A member with these arrays, flattened and joined, as one npy vector of float64."""
+        with self._zip.open(_member(name), "w", force_zip64=True) as file:
+            for piece in npy_bytes(parts):
+                file.write(piece)
+
+    def close(self) -> None:
+        """Write the directory of members."""
+        self._zip.close()
+
+
+def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
+    """These arrays, flattened and joined, as the bytes of one npy vector of float64."""
+    header = io.BytesIO()
+    shape = (sum(part.size for part in parts),)
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
+    yield header.getvalue()
+    for part in parts:
+        yield np.ascontiguousarray(part, dtype="<f8").tobytes()
+
+
+def sha256_of(pieces: Iterable[bytes]) -> str:
+    """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """A member that tells nothing of when and on what system it was written."""
+    member = zipfile.ZipInfo(name, _EPOCH)
+    member.create_system = _UNIX
+    member.external_attr = 0o644 << 16
+    return member
+
+
+@contextmanager
+def create_archive(path: str | Path) -> Iterator[ArchiveWriter]:
+    """An archive that appears at ``path`` whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with atomic_writer(path) as file:
+        writer = ArchiveWriter(file)
+        try:
+            yield writer
+        finally:  # also of a file that is given up, or it would be closed when it is forgotten
+            writer.close()
+
+
+class ArchiveReader:
+    """Members by name, each checked before it is taken into memory.
+
+    Args:
+        archive: to read from.
+        allowance: of memory, for all members together.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, allowance: MemoryAllowance) -> None:
+        self._zip = archive
+        self._allowance = allowance
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all members, in order."""
+        return tuple(self._zip.namelist())
+
+    def text(self, name: str) -> str:
+        """A member of text."""
+        member = self._zip.getinfo(name)
+        if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
+            raise ValueError(f"{name} was compressed further than any text of a release")
+        return bounded_text(self._pieces(member), self._allowance.claim)
+
+    def json(self, name: str) -> Any:
+        """A JSON member, parsed."""
+        return parse_json(self.text(name))
+
+    def sha256(self, name: str) -> str:
+        """Digest of a member's bytes."""
+        return sha256_of(self._pieces(self._zip.getinfo(name)))
+
+    def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
+        """The arrays of these shapes that were joined into one member."""
+        member = self._zip.getinfo(name)
+        sizes = [int(np.prod(shape, dtype=object)) for shape in shapes]
+        total = sum(sizes)
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size < 8 * total:
+            raise ValueError(f"{name} has an unexpected size")
+        self._allowance.claim(2 * member.file_size)
+        with self._zip.open(member) as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError(f"{name} has an unexpected version")
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            if shape != (total,) or fortran or dtype != np.dtype("<f8"):
+                raise ValueError(f"{name} has an unexpected shape")
+            values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)
+        if values.size != total or not np.isfinite(values).all():
+            raise ValueError(f"{name} does not hold finite numbers")
+        pieces = np.split(values, np.cumsum(sizes)[:-1])
+        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes)]
+
+    def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Piece by piece: whatever a member says of its size, no more is unpacked than is read."""
+        with self._zip.open(member) as file:
+            yield from iter(partial(file.read, _PIECE), b"")
+
+
+@contextmanager
+def open_archive(
+    path: str | Path, kind: str, max_memory: int | str | None = None
+) -> Iterator[ArchiveReader]:
+    """The archive at ``path``; whatever damage is met becomes one line.
+
+    Args:
+        path: the file.
+        kind: what it should be, for the message.
+        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
+            of the machine's.
+
+    Raises:
+        InputError: the file is missing, damaged, or something else.
+        ResourceExceeded: reading it would take more memory.
+    """
+    allowance = MemoryAllowance(max_memory)
+    try:
+        with _Guarded(path) as file, zipfile.ZipFile(file) as archive:
+            file.most_bytes = None
+            if len(set(archive.namelist())) < len(archive.namelist()):
+                raise ValueError("two members have one name")
+            _refuse_additions(archive)
+            yield ArchiveReader(archive, allowance)
+    except ResourceExceeded as error:
+        raise ResourceExceeded(f"{path}: {error}") from None
+    except AdaptiveQsError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file: check the path") from None
+    except (PermissionError, IsADirectoryError) as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise InputError(f"{path}: {reason}: check the path") from None
+    except DAMAGE:
+        raise InputError(
+            f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
+        ) from None
+
+
+def _refuse_additions(archive: zipfile.ZipFile) -> None:
+    """Raise ValueError where something that no reader of members sees was put around them."""
+    file, end = archive.fp, 0
+    assert file is not None
+    members = sorted(archive.infolist(), key=lambda member: member.header_offset)
+    if archive.comment or any(member.comment or member.extra for member in members):
+        raise ValueError("something stands beside the members")
+    for member in members:
+        file.seek(member.header_offset)
+        sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
+        if member.header_offset != end:
+            raise ValueError("something stands before a member")
+        end += _HEADER_BYTES + sum(sizes) + member.compress_size
+    if end != archive.start_dir:
+        raise ValueError("something stands behind the members")
+
+
+class _Guarded(io.FileIO):
+    """A file of which no long stretch is read at once, so that a list of members is never long.
+
+    Attributes:
+        most_bytes: that one call may read; None for no limit.
+    """
+
+    most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes, or all that are left.
+
+        Raises:
+            zipfile.BadZipFile: these are too many.
+        """
+        most = self.most_bytes
+        if most is None:
+            return super().read(size) or b""
+        asked = most + 1 if size is None or size < 0 else size
+        found = b"" if asked > most + 1 else super().read(asked) or b""
+        if len(found) > most or asked > most + 1:
+            raise zipfile.BadZipFile("too many members")
+        return found

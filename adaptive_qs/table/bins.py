@@ -1,0 +1,517 @@
+"""Bins of proposed schemas: values that many rows share by themselves, the rest by quantiles."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Round numbers for the ends of proposed bins.
+
+_NEARER = 4
+"""An end of the range moves outwards by less than this part of its bin."""
+_FINEST = 1e-15
+"""Numbers are rounded to a unit of at least this part of them, which keeps their digits apart."""
+_LEAST, _MOST = 1e-290, sys.float_info.max
+"""Limits of the units, within the doubles."""
+
+
+def round_cut(value: float, spacing: float, decimals: int | None) -> float:
+    """A cut between bins to two digits, or as many as it takes to stay within the spacing.
+
+    Args:
+        value: finite.
+        spacing: how far it may move; infinity where it exceeds the doubles.
+        decimals: decimal places of all values, or None for values off any grid.
+    """
+    if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
+        return value  # two digits already
+    scale = min(abs(value) or _MOST, max(spacing, abs(value) * _FINEST, _LEAST) * 10)
+    exponent = math.floor(math.log10(scale)) - 1
+    return _multiple(value, 1, exponent if decimals is None else max(exponent, -decimals), round)
+
+
+def round_end(value: float, spacing: float, decimals: int | None, upwards: bool) -> float:
+    """An end of the range moved outwards to a round number, by at most half its bin.
+
+    A power of ten stays (1 may stand for "at least one"), a number nearer to 0 than half its bin
+    becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten.
+
+    Args:
+        value: finite, the smallest or largest value.
+        spacing: width of its bin; infinity where it exceeds the doubles.
+        decimals: decimal places of all values, or None for values off any grid.
+        upwards: whether it is the largest.
+    """
+    if value and f"{abs(value):.15e}".startswith("1.000000000000000"):
+        return value
+    outwards = value < 0 if upwards else value > 0
+    if outwards and abs(value) <= spacing / 2:
+        return 0.0
+    most = max(min(spacing, _MOST) / _NEARER, abs(value) * _FINEST, _LEAST)
+    exponent = math.floor(math.log10(most))
+    factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
+    if decimals is not None and exponent < -decimals:
+        factor, exponent = 1, -decimals
+    rounded = _multiple(value, factor, exponent, math.ceil if upwards else math.floor)
+    return (max if upwards else min)(rounded, value)
+
+
+def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[float], int]) -> float:
+    """The value to a multiple of factor · 10^exponent; one that is there already stays."""
+    unit = factor * 10.0**exponent
+    if not unit:
+        return 0.0
+    near = round(value / unit)
+    close = abs(value / unit - near) < 1e-9 * max(1.0, abs(near))
+    return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
+
+
+# Quantiles that part a range into bins, for `propose` only: they are as private as the data.
+
+_TAILS = (0.99, 0.01, 0.999, 0.001)
+"""Further cuts, in this order, where an end bin is long."""
+_LONG = 3
+"""An end bin is long if it is so many times as wide as the next."""
+_FEW = 5
+"""Rows that a bin of a tail must exceed."""
+
+Floats = NDArray[np.float64]
+
+
+def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
+    """Distinct quantiles that part the rows into at most so many bins, ascending.
+
+    Up to a quarter of them go into long tails, the others hold about equal shares.
+
+    Args:
+        values: shape (distinct,), ascending.
+        weights: shape (distinct,), rows with each value.
+        bins: at least 1.
+    """
+    rows = weights.sum()
+    running = np.cumsum(weights)
+
+    def at(shares: Sequence[float]) -> list[float]:
+        ranks = np.searchsorted(running, np.asarray(shares) * rows)
+        return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
+
+    even = [k / bins for k in range(1, bins)]
+    tails = [
+        share
+        for share in _TAILS
+        if min(share, 1 - share) * rows > _FEW and _is_long(values, at(even), upper=share > 0.5)
+    ][: bins // 4]
+    even = [k / (bins - len(tails)) for k in range(1, bins - len(tails))]
+    return at([*even, *tails])
+
+
+def _is_long(values: Floats, cuts: Sequence[float], upper: bool) -> bool:
+    """Whether the bin at this end is much wider than its neighbour."""
+    if len(cuts) < 2:
+        return False
+    if upper:
+        return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
+    return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
+
+
+# The grid on which the numbers of a column lie: multiples of 0.01, of 0.05, of 0.5.
+#
+# For `propose` only: the grid is as private as the data.
+
+_USUAL = (1, 2, 5, 25, 125)
+"""Digits of usual steps."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Multiples of a step, or all doubles.
+
+    Attributes:
+        decimals: decimal places of all numbers, or None for all doubles.
+        multiple: the step in units of 10^-decimals.
+    """
+
+    decimals: int | None
+    multiple: int = 1
+
+    @property
+    def step(self) -> float:
+        """The smallest distance of two numbers."""
+        return 0.0 if self.decimals is None else self.multiple / 10**self.decimals
+
+    def after(self, value: float) -> float:
+        """The smallest number above the value."""
+        if self.decimals is None:
+            return math.nextafter(value, math.inf)
+        return self._number(self._steps(value, ROUND_FLOOR) + 1)
+
+    def from_on(self, value: float) -> float:
+        """The smallest number that is no less than the value."""
+        return value if self.decimals is None else self._number(self._steps(value, ROUND_CEILING))
+
+    def _steps(self, value: float, rounding: str) -> int:
+        assert self.decimals is not None
+        units = Decimal(repr(float(value))).scaleb(self.decimals)
+        return int((units / self.multiple).to_integral_value(rounding))
+
+    def _number(self, steps: int) -> float:
+        assert self.decimals is not None
+        return float(steps * self.multiple / 10**self.decimals)
+
+
+def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
+    """The widest grid for all values with a usual step, such as 0.05, 0.1, 0.125, 0.2 or 0.25.
+
+    Args:
+        values: distinct, shape (n,), below 2^53 in units of 10^-decimals.
+        decimals: decimal places with which all of them are written.
+    """
+    units = np.rint(values * 10**decimals).astype(np.int64)
+    common = int(np.gcd.reduce(units))
+    if len(values) < 2 or common < 2:
+        return Grid(decimals)
+    digits = len(str(common))
+    usual = (m * 10**k for k in range(digits) for m in _USUAL)
+    multiple = max(step for step in usual if common % step == 0)
+    while decimals and multiple % 10 == 0:
+        multiple, decimals = multiple // 10, decimals - 1
+    return Grid(decimals, multiple)
+
+
+# Bins for columns whose description names none, in proposed and imported schemas.
+
+MAX_INTEGERS = 200
+"""Integer ranges longer than this get bins where the number of rows is not known."""
+INTEGER_BINS = 100
+NUMERIC_BINS = 32
+LEAST_BINS = 8
+"""Bins proposed for the smallest tables."""
+LEAST_PERIODS = 24
+"""Periods allowed in the smallest tables: two years of months, a day of hours."""
+
+
+def integer_bins(low: int, high: int) -> dict[str, Any]:
+    """What an integer column from ``low`` to ``high`` says about its bins; nothing if short."""
+    return {"bins": INTEGER_BINS} if high - low + 1 > MAX_INTEGERS else {}
+
+
+def bins_for(rows: int) -> int:
+    """Most bins to propose for a column with a value in so many rows: 2 · rows^¼, from 8 to 32.
+
+    A histogram over two columns is nearest to the truth with a number of bins per column that
+    grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section
+    3.4): fewer hide where the rows lie, more leave too few rows in each cell to stand out of
+    noise. The factor of 2 leaves a cell of a pair √rows / 4 rows on average (8 of 1,000, 25 of
+    10,000), where 10 to 20 codes serve some thousand rows best.
+    """
+    return max(LEAST_BINS, min(NUMERIC_BINS, round(2 * rows**0.25)))
+
+
+def codes_for(rows: int) -> int:
+    """Most values that keep a code each; from half as many again as `bins_for` on, bins are less.
+
+    Between the two, bins would hardly save codes and would blur the values.
+    """
+    return bins_for(rows) * 3 // 2
+
+
+def periods_for(rows: int) -> int:
+    """Most days, weeks, months or the like of a column with a date or time in so many rows.
+
+    Months are four weeks, years four quarters, and so on: what fits is a quarter of these at least
+    as a rule, so that twice `bins_for` makes about as many codes as other columns have.
+    """
+    return max(LEAST_PERIODS, 2 * bins_for(rows))
+
+
+# Bins for a proposed range: values that many rows share by themselves, the rest by quantiles.
+#
+# For `propose` only: the bins are as private as the data.
+
+PEAK = 3
+"""A value is a peak where so many times as many rows share it as share either neighbour."""
+PEAK_SHARE = 0.02
+"""A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
+bins hold in the average."""
+END_SHARE = 0.005
+"""The first and the last value, where codes that end a scale lie, are peaks from this share on.
+Values with as many rows as a bin, and far ones, do not count as ends or neighbours of a peak."""
+CROWDED = 2
+"""Values have bins of their own as long as others hold no more than so many times the average."""
+ROWS_PER_VALUE = 5
+"""So many rows for each value, and more, show that there are few values."""
+
+ABSURD = 100
+"""A value lies absurdly far from the others where its distance to their median is so many times
+their whole range."""
+FEW_ABSURD = 2
+"""So many rows at most at either end are taken for mistakes; more may be a code."""
+ENOUGH = 20
+"""The fewest rows among which one value can be absurd."""
+YEARS = (1500, 2100)
+"""Integers in this range are taken for years."""
+YEAR_STEPS = (5, 10, 20, 50, 100)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Distinct values between two that have bins of their own, or beyond the outermost.
+
+    Attributes:
+        values, weights: may be empty.
+        floor: the end of the bin before; minus infinity where there is none.
+        ceiling: the start of the bin after; infinity where there is none.
+        narrow: the part of the width of the values that makes a gap beside them a wide one.
+    """
+
+    values: Floats
+    weights: Floats
+    floor: float
+    ceiling: float
+    narrow: float
+
+    @property
+    def mass(self) -> float:
+        """Rows."""
+        return float(self.weights.sum())
+
+    @property
+    def gaps(self) -> tuple[bool, bool]:
+        """Whether an empty bin is needed before and after the values."""
+        low, high = float(self.values[0]), float(self.values[-1])
+        least = (high - low) * self.narrow
+        before = math.isfinite(self.floor) and low - self.floor > least
+        after = math.isfinite(self.ceiling) and self.ceiling - high > least
+        return before, after
+
+    @property
+    def needed(self) -> int:
+        """The fewest bins."""
+        if self.values.size:
+            return 1 + sum(self.gaps)
+        return int(-math.inf < self.floor < self.ceiling < math.inf)
+
+    def crowd(self, bins: int) -> float:
+        """Rows for each of these bins that are not empty; 0 for a single value."""
+        return self.mass / (bins - sum(self.gaps)) if self.values.size > 1 else 0.0
+
+
+def propose_edges(
+    values: Floats, weights: Floats, grid: Grid, bins: int, codes: int
+) -> tuple[float, ...]:
+    """Ends of bins [edge, next edge), the last one closed, that hold all values.
+
+    A value gets a bin that decodes to it alone where it fills one in the average, where it is a
+    peak, or where it lies far beyond all others in several rows; so does every value where they are
+    few. The other bins hold about equal shares, with finer ones in long tails, and end at round
+    numbers.
+
+    Args:
+        values: shape (distinct,), finite and ascending.
+        weights: shape (distinct,), rows with each value.
+        grid: where all values lie.
+        bins: the most, at least 1.
+        codes: the most where every value has a bin of its own.
+    """
+    atoms = list(range(len(values)))
+    parts = _between(values, weights, atoms, grid, bins)
+    bins_of_few = len(atoms) + sum(part.needed for part in parts)
+    if bins_of_few > codes or weights.sum() < ROWS_PER_VALUE * len(values):
+        atoms, parts = _parted(values, weights, grid, bins)
+    edges = {float(values[i]) for i in atoms} | {grid.after(float(values[i])) for i in atoms}
+    for part, count in zip(parts, _divided(parts, bins - len(atoms))):
+        if part.values.size:
+            edges.update(_part_edges(part, count - sum(part.gaps), grid))
+    ends = sorted(edges)
+    if grid.decimals is not None and ends[-2:] == [values[-1], grid.after(float(values[-1]))]:
+        ends[-1] = ends[-2] + 0.5 * 10.0**-grid.decimals  # closed: keep the next multiple out
+    return tuple(ends)
+
+
+def without_absurd(values: Floats, weights: Floats) -> slice:
+    """The values without the first and last ones that lie absurdly far from all others.
+
+    Args:
+        values: shape (distinct,), ascending.
+        weights: shape (distinct,), rows with each value.
+    """
+    kept = slice(0, len(values))
+    if len(values) < 3 or weights.sum() < ENOUGH:
+        return kept
+    median = float(values[np.searchsorted(np.cumsum(weights), weights.sum() / 2)])
+    above = int(np.searchsorted(np.cumsum(weights[::-1]), FEW_ABSURD, side="right"))
+    below = int(np.searchsorted(np.cumsum(weights), FEW_ABSURD, side="right"))
+    rest = values[below : len(values) - above]
+    if len(rest) < 2:
+        return kept
+    far = ABSURD * (float(rest[-1]) - float(rest[0]))
+    near = np.flatnonzero(np.abs(values / 2 - median / 2) <= far / 2)  # halves do not overflow
+    return slice(int(near[0]), int(near[-1]) + 1)
+
+
+def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
+    """First values of bins of the same round width, the first and last ones aside, for integers
+    that are spread evenly enough: no value deserves a bin of its own, and no bin is crowded.
+
+    Args:
+        values: shape (distinct,), whole and ascending, at least two.
+        weights: shape (distinct,), rows with each value.
+        bins: the most.
+
+    Returns:
+        the starts and, as the last entry, the end of the last bin; None where other bins serve
+        better.
+    """
+    low, high = int(values[0]), int(values[-1])
+    steps = (factor * 10**k for k in range(19) for factor in (1, 2, 5))
+    step = next(step for step in steps if high // step - low // step < bins)
+    if _atoms(values, weights, bins):
+        return None
+    bottom = int(round_end(low, step, 0, upwards=False))
+    top = int(round_end(high, step, 0, upwards=True))
+    first = (bottom // step + 1) * step
+    starts = [bottom, *range(first if 4 * (first - bottom) >= step else first + step, top, step)]
+    held = np.bincount(np.searchsorted(starts, values, side="right") - 1, weights)
+    if len(starts) > bins or held.max() > CROWDED * weights.sum() / bins:
+        return None
+    return [*starts, top + 1]
+
+
+def year_starts(values: Floats, weights: Floats) -> list[int] | None:
+    """First values of bins of years, of a round number of years each, for integers that are years
+    but for few codes, each of which gets a bin of its own; so does a year with a bin's share of the
+    rows that stands out.
+
+    Args:
+        values: shape (distinct,), whole and ascending.
+        weights: shape (distinct,), rows with each value.
+
+    Returns:
+        the starts and, as the last entry, the end of the last bin; None where they are no years.
+    """
+    rows = weights.sum()
+    years = (values >= YEARS[0]) & (values <= YEARS[1])
+    others = values[~years]
+    if years.sum() < 2 or len(others) > FEW_ABSURD or weights[years].sum() < 0.9 * rows:
+        return None
+    low, high = int(values[years][0]), int(values[years][-1])
+    most = max(LEAST_PERIODS, bins_for(int(rows)))
+    if high - low < periods_for(int(rows)):
+        step = 1
+    else:
+        step = next(step for step in YEAR_STEPS if high // step - low // step < most)
+    starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
+    own = others.tolist()
+    if step > 1:
+        beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
+        average = rows / (high // step - low // step + 1)
+        stands_out = years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * beside)
+        own += values[stands_out].tolist()
+    return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
+
+
+def _parted(
+    values: Floats, weights: Floats, grid: Grid, bins: int
+) -> tuple[list[int], list[_Part]]:
+    """As many values with bins of their own as fit (indices, ascending), and what is between."""
+    deserving = _atoms(values, weights, bins)
+    most = CROWDED * weights.sum() / bins
+    while True:
+        atoms = sorted(deserving)
+        parts = _between(values, weights, atoms, grid, bins)
+        spare = bins - len(atoms)
+        fits = sum(part.needed for part in parts) <= spare
+        counts = _divided(parts, spare)
+        if not atoms or (fits and all(p.crowd(n) <= most for p, n in zip(parts, counts))):
+            return atoms, parts
+        deserving.pop()
+
+
+def _between(
+    values: Floats, weights: Floats, atoms: Sequence[int], grid: Grid, bins: int
+) -> list[_Part]:
+    return [
+        _Part(
+            values[before + 1 : after],
+            weights[before + 1 : after],
+            grid.after(float(values[before])) if before >= 0 else -math.inf,
+            float(values[after]) if after < len(values) else math.inf,
+            1 / bins,
+        )
+        for before, after in pairwise([-1, *atoms, len(values)])
+    ]
+
+
+def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
+    """Indices of the values that deserve a bin of their own, those that deserve it most first."""
+    average = weights.sum() / bins
+    full = np.flatnonzero(weights >= max(3, average))
+    far = _far(values, weights)
+    rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
+    others = np.zeros(len(values))
+    others[rest] = weights[rest]
+    beside = np.maximum(np.append(others[1:], 0), np.append(0, others[:-1]))
+    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
+    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
+    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
+    chosen = [*_heaviest(weights, full), *_heaviest(weights, peaks)]
+    return [*far, *(i for i in chosen if i not in far)]
+
+
+def _far(values: Floats, weights: Floats) -> list[int]:
+    """Indices of the last and the first value where they lie far beyond all others."""
+    far = []
+    if len(values) > 2:
+        extent = float(values[-1]) - float(values[0])
+        if weights[-1] >= 3 and values[-1] - values[-2] > extent / 2:
+            far.append(len(values) - 1)
+        if weights[0] >= 3 and values[1] - values[0] > extent / 2:
+            far.append(0)
+    return far
+
+
+def _heaviest(weights: Floats, indices: NDArray[np.intp]) -> list[int]:
+    """These indices, the largest weight first."""
+    ordered: list[int] = indices[np.argsort(-weights[indices], kind="stable")].tolist()
+    return ordered
+
+
+def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
+    """Bins for each part: what it needs, and the others in proportion to its rows."""
+    counts = [part.needed for part in parts]
+    several = [k for k, part in enumerate(parts) if part.values.size > 1]
+    while several and sum(counts) < spare:
+        counts[max(several, key=lambda k: parts[k].mass / counts[k])] += 1
+    return counts
+
+
+def _part_edges(part: _Part, bins: int, grid: Grid) -> Iterator[float]:
+    """Round edges for the values of a part, their own ends included where needed."""
+    low, high = float(part.values[0]), float(part.values[-1])
+    if low == high:
+        yield from (low, grid.after(high))
+        return
+    cuts = quantile_cuts(part.values, part.weights, bins)
+    first = next((cut for cut in cuts if cut > low), high)
+    last = next((cut for cut in reversed(cuts) if cut < high), low)
+    bottom = grid.from_on(round_end(low, first - low, grid.decimals, upwards=False))
+    top = grid.from_on(round_end(high, high - last, grid.decimals, upwards=True))
+    before, after = part.gaps
+    if before or part.floor == -math.inf:
+        yield bottom if bottom > part.floor else low
+    for back, cut, ahead in zip([low, *cuts], cuts, [*cuts[1:], high]):
+        edge = grid.from_on(round_cut(cut, ahead / 2 - back / 2, grid.decimals))
+        if max(bottom, part.floor) < edge < min(top, part.ceiling):
+            yield edge
+    if after:
+        yield top if high < top < part.ceiling else grid.after(high)
+    elif part.ceiling == math.inf:
+        yield top

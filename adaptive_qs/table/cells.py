@@ -1,0 +1,395 @@
+"""Reading cells: text, typed values and Python objects as integers, numbers, booleans, moments."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import AdaptiveQsError, DataError
+from adaptive_qs.table.columns.base import ASCII_SPACE
+from adaptive_qs.table.columns.category import FALSE_WORDS, TRUE_WORDS
+from adaptive_qs.table.columns.moment import read_moment
+
+# Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
+#
+# Every reader returns a value array and a mask of the cells it could read; it never raises on what
+# a cell holds, so no cell can end up in a message.
+
+Mask = NDArray[np.bool_]
+
+_INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_EXACT_INTEGERS = 2.0**53
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def normalise(values: pa.Array) -> pa.Array | None:
+    """Cells as string (stripped), int64, uint64, float64, bool or timestamp; None for other types.
+
+    NaN becomes null. Timestamps keep their time zone.
+    """
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values.cast(pa.string())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pc.utf8_trim(values.cast(pa.string()), characters=ASCII_SPACE)
+    if pa.types.is_integer(kind):
+        return values if kind == pa.uint64() else values.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        if kind != pa.float64():  # through text, so that float32 0.7 is 0.7 and not 0.699999988
+            values = values.cast(pa.float32()).cast(pa.string()).cast(pa.float64())
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+    if pa.types.is_decimal(kind):
+        return values.cast(pa.float64())
+    if pa.types.is_date(kind):
+        return values.cast(pa.timestamp("ms"))
+    if pa.types.is_timestamp(kind):
+        return values
+    if pa.types.is_boolean(kind):
+        return values
+    return None
+
+
+def as_text(values: pa.Array) -> pa.StringArray:
+    """Normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601.
+
+    Whole numbers are written alike whether they come as integers or as numbers, as long as a
+    double holds them exactly; moments are in UTC, without a time of day at midnight and without
+    parts of a second that are 0.
+    """
+    if pa.types.is_float64(values.type):
+        whole = pc.and_(
+            pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), _EXACT_INTEGERS)
+        )
+        integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
+        return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+    if pa.types.is_timestamp(values.type):
+        text = values.cast(pa.timestamp(values.type.unit)).cast(pa.string())
+        return pc.replace_substring_regex(text, r"(\.0+|( 00:00:00)(\.0+)?)$", "")
+    return values.cast(pa.string())
+
+
+def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
+    """Cells as integers; "39" and 39.0 are, 39.5 and "1e3" are not."""
+    if pa.types.is_string(values.type):
+        readable = pc.match_substring_regex(values, _INTEGER)
+        digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
+        return _filled(pc.if_else(readable, digits, None).cast(pa.int64()), np.int64(0))
+    if values.type == pa.uint64():
+        values = pc.if_else(pc.less(values, 2**62), values, None).cast(pa.int64())
+    if pa.types.is_int64(values.type):
+        return _filled(values, np.int64(0))
+    if pa.types.is_float64(values.type):
+        numbers, readable = as_numbers(values)
+        readable &= (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**62)
+        return np.where(readable, numbers, 0).astype(np.int64), readable
+    return _unreadable(values, np.int64(0))
+
+
+def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
+    """Cells as finite real numbers."""
+    if pa.types.is_string(values.type):
+        readable = pc.match_substring_regex(values, _NUMBER)
+        digits = pc.utf8_ltrim(values, characters="+")
+        values = pc.if_else(readable, digits, None).cast(pa.float64())
+    elif pa.types.is_integer(values.type):
+        values = values.cast(pa.float64(), safe=False)
+    if not pa.types.is_float64(values.type):
+        return _unreadable(values, np.float64(0))
+    numbers, readable = _filled(values, np.float64(0))
+    return numbers, readable & np.isfinite(numbers)
+
+
+def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
+    """Cells as 0 and 1."""
+    if pa.types.is_boolean(values.type):
+        return _filled(values.cast(pa.int64()), np.int64(0))
+    words = pc.utf8_lower(as_text(values))
+    true = _is_in(words, TRUE_WORDS)
+    return true.astype(np.int64), true | _is_in(words, FALSE_WORDS)
+
+
+def as_seconds(
+    values: pa.Array, date_format: str | None, wall_clock: bool
+) -> tuple[NDArray[np.int64], Mask]:
+    """Cells as whole seconds since 1970.
+
+    Args:
+        values: normalised cells.
+        date_format: how texts are written, as in strptime; ISO 8601 without it.
+        wall_clock: of cells with a time zone, whether to take what the clock there shows; in UTC
+            otherwise.
+    """
+    if pa.types.is_timestamp(values.type):
+        if values.type.tz is not None:
+            values = pc.local_timestamp(values) if wall_clock else values
+            values = values.cast(pa.timestamp(values.type.unit))
+        ticks, readable = _filled(values.cast(pa.int64()), np.int64(0))
+        return ticks // _TICKS_PER_SECOND[values.type.unit], readable
+    moments = [
+        None if text is None else read_moment(text, date_format, wall_clock)
+        for text in as_text(values).to_pylist()
+    ]
+    return _filled(pa.array(moments, pa.int64()), np.int64(0))
+
+
+def is_marker(values: pa.Array, markers: tuple[str, ...], numeric: bool) -> Mask:
+    """Which cells are one of the markers, as text or, where asked, as a number."""
+    found = _is_in(as_text(values), frozenset(markers))
+    numbers = [float(marker) for marker in markers if re.fullmatch(_NUMBER, marker)]
+    if numeric and numbers:
+        cells, readable = as_numbers(values)
+        found |= readable & np.isin(cells, numbers)
+    return found
+
+
+def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
+    """Normalised cells with the texts themselves where CSV has their escaped forms."""
+    if not escapes or not pa.types.is_string(values.type):
+        return values
+    place = pc.index_in(values, value_set=pa.array([*escapes.values()], pa.string()))
+    return pc.coalesce(pa.array([*escapes], pa.string()).take(place), values)
+
+
+def _is_in(texts: pa.StringArray, words: frozenset[str]) -> Mask:
+    found = pc.is_in(texts, value_set=pa.array(sorted(words), pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _filled(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
+    readable = values.is_valid().to_numpy(zero_copy_only=False)
+    return values.fill_null(filler.item()).to_numpy(zero_copy_only=False), readable.copy()
+
+
+def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
+    return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
+
+
+# Columns of Python objects: each cell becomes a typed value by its own type alone.
+#
+# A column of objects may hold text beside booleans, numbers and dates. No type is inferred for the
+# column: which cells a row stands beside must not change how that row is read, or one row of
+# another type would re-code all others, and no noise would hide it.
+
+Objects = NDArray[np.object_]
+Parted = Iterator[tuple[NDArray[np.bool_], pa.Array]]
+"""Which of the cells, and those cells as an array of one type."""
+
+
+@dataclass(frozen=True)
+class MixedCells:
+    """Cells of several types.
+
+    Attributes:
+        parts: arrays of one type each; together they hold the distinct cells, in no order that
+            means anything.
+        indices: shape (rows,), which cell of the joined parts each row has; -1 for none.
+    """
+
+    parts: tuple[pa.Array, ...]
+    indices: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @classmethod
+    def of(cls, values: pa.Array | MixedCells) -> MixedCells:
+        """Cells of one type, or of several, as the latter."""
+        if isinstance(values, MixedCells):
+            return values
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        return cls((values.dictionary,), indices)
+
+    def take(self, rows: NDArray[np.int64]) -> MixedCells:
+        """The cells at these places; -1 gives none."""
+        return MixedCells(self.parts, np.append(self.indices, -1)[rows])
+
+
+def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
+    """Python objects as typed values, each by its own type.
+
+    Text is text, booleans, integers, numbers, dates and times are what they are, whether of
+    Python, numpy or pandas; a `Decimal` is the nearest double, and None, NaN, NaT and NA are
+    missing. Anything else becomes an array of type binary, which no column takes.
+
+    Args:
+        objects: shape (rows,).
+    """
+    if pd.api.types.infer_dtype(objects, skipna=True) in ("string", "empty"):
+        try:  # the same as below, faster, where all cells that there are happen to be text
+            return pa.array(objects, pa.string(), from_pandas=True)
+        except UnicodeEncodeError:
+            pass
+    indices = np.full(len(objects), -1)
+    filled = np.flatnonzero(~pd.isna(objects))
+    types = list(map(type, objects[filled].tolist()))
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(types))}
+    kinds = np.fromiter(map(numbers.__getitem__, types), np.int64, len(types))
+    parts: list[pa.Array] = []
+    for kind, number in numbers.items():
+        rows = filled[kinds == number]
+        for taken, values in _reader(kind)(objects[rows]):
+            if not taken.any():
+                continue
+            distinct = values.dictionary_encode()
+            indices[rows[taken]] = distinct.indices.to_numpy() + sum(map(len, parts))
+            parts.append(distinct.dictionary)
+    return MixedCells(tuple(parts), indices)
+
+
+def _reader(kind: type) -> Callable[[Objects], Parted]:
+    """What reads cells of a type."""
+    for bases, reader in _READERS:
+        if issubclass(kind, bases):
+            return reader
+    return _unreadable_object
+
+
+def _all(values: pa.Array) -> Parted:
+    yield np.ones(len(values), dtype=np.bool_), values
+
+
+def _texts(cells: Objects) -> Parted:
+    try:
+        values = pa.array(cells, pa.string())
+    except UnicodeEncodeError:  # half of a surrogate pair: no text, but somebody's cell
+        whole = [cell.encode("utf-8", "surrogatepass").decode("utf-8", "replace") for cell in cells]
+        values = pa.array(whole, pa.string())
+    return _all(values)
+
+
+def _booleans(cells: Objects) -> Parted:
+    return _all(pa.array(cells.astype(np.bool_)))
+
+
+def _integers(cells: Objects) -> Parted:
+    """As 64 bits; as digits where they do not fit."""
+    fits = np.array([-(2**63) <= int(cell) < 2**63 for cell in cells])
+    yield fits, pa.array(cells[fits].astype(np.int64))
+    yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
+
+
+def _short_floats(cells: Objects) -> Parted:
+    """Half and single precision, which are read by their shortest text."""
+    return _all(pa.array(cells.astype(np.float32)))
+
+
+def _numbers(cells: Objects) -> Parted:
+    return _all(pa.array([float(cell) for cell in cells], pa.float64()))
+
+
+def _moments(cells: Objects) -> Parted:
+    """Times of day by time zone: the wall clock and UTC are both needed later."""
+    plain = np.array(
+        [c.to_pydatetime(warn=False) if isinstance(c, pd.Timestamp) else c for c in cells],
+        dtype=object,
+    )
+    zones = np.array([_zone(cell) for cell in plain], dtype=object)
+    for zone in dict.fromkeys(zones.tolist()):
+        taken = zones == zone
+        if zone == _NO_NAME:
+            yield taken, pa.array([b""] * int(taken.sum()), pa.binary())
+        else:
+            yield taken, pa.array(plain[taken].tolist(), pa.timestamp("us", zone or None))
+
+
+def _zone(moment: dt.datetime) -> str:
+    """The time zone of a moment as Arrow names it; "" where it has none."""
+    offset = moment.utcoffset()
+    if offset is None:
+        return ""
+    name = getattr(moment.tzinfo, "key", None) or getattr(moment.tzinfo, "zone", None)
+    if name is not None:
+        return str(name)
+    minutes, rest = divmod(offset, dt.timedelta(minutes=1))
+    if rest:
+        return _NO_NAME
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
+_NO_NAME = "?"
+"""Stands for a time zone that has no name and is no whole number of minutes away from UTC."""
+
+
+def _dates(cells: Objects) -> Parted:
+    return _all(pa.array(cells, pa.date32()))
+
+
+def _numpy_moments(cells: Objects) -> Parted:
+    return _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))
+
+
+def _unreadable_object(cells: Objects) -> Parted:
+    return _all(pa.array([b""] * len(cells), pa.binary()))
+
+
+_READERS: tuple[tuple[tuple[type, ...], Callable[[Objects], Parted]], ...] = (
+    ((str,), _texts),
+    ((bool, np.bool_), _booleans),
+    ((np.timedelta64,), _unreadable_object),  # which numpy counts among the integers
+    ((int, np.integer), _integers),
+    ((np.float16, np.float32), _short_floats),
+    ((float, np.floating, decimal.Decimal), _numbers),
+    ((dt.datetime,), _moments),
+    ((dt.date,), _dates),
+    ((np.datetime64,), _numpy_moments),
+)
+"""Types and what reads them, the more special ones first."""
+
+
+def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
+    """A column of a data frame, each cell by its own type.
+
+    Args:
+        series: of narwhals.
+    """
+    if series.implementation.is_pandas_like():
+        column = series.to_pandas()
+        if column.dtype == object:
+            return object_cells(column.to_numpy())
+        if isinstance(column.dtype, pd.CategoricalDtype) and (
+            column.dtype.categories.dtype == object
+        ):
+            codes = column.cat.codes.to_numpy()
+            used, places = np.unique(codes[codes >= 0], return_inverse=True)
+            rows = np.full(len(codes), -1)
+            rows[codes >= 0] = places
+            values = object_cells(column.cat.categories.to_numpy()[used])
+            return MixedCells.of(values).take(rows)
+    elif series.implementation.is_polars() and series.dtype == nw.Object:
+        return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
+    return series.to_arrow()
+
+
+# Errors from libraries that read private cells, replaced by ones that quote none of them.
+
+T = TypeVar("T")
+
+
+def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError]) -> T:
+    """The result of `action`, or the error that `explain` makes of whatever it raised.
+
+    Arrow and pandas quote cells in their messages. The new error is raised after the old one has
+    been dropped, so that not even its `__context__` leads back to a cell. `explain` must not
+    copy the message. Errors of this package pass unchanged.
+    """
+    try:
+        return action()
+    except AdaptiveQsError:
+        raise
+    except Exception as error:  # noqa: BLE001  (nothing that may quote a cell gets through)
+        refusal = explain(error)
+    raise refusal

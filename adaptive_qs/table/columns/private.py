@@ -1,0 +1,216 @@
+"""Columns whose bins or values nobody declares: a run learns them from the rows and pays for it.
+
+Until then such a column has no codes. What is public about it, its name, missing markers and
+largest number of codes, is declared; :mod:`adaptive_qs.adaptive.preprocessing` makes an ordinary
+column of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from adaptive_qs.table.columns.base import ColumnBase, Text
+from adaptive_qs.table.columns.category import CategoricalColumn, Integer64, integer_of
+from adaptive_qs.table.columns.numeric import Finite, IntegerColumn, Learnt, NumericColumn
+
+INTEGER_LIMIT = 10**18 - 1
+"""Largest magnitude of a bound of integers."""
+
+PrivateBins = Annotated[int, Field(ge=2, le=1000)]
+PrivateValues = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class PrivateColumn(ColumnBase):
+    """A column that is not ready to be coded; its size is the largest that it can get."""
+
+    @property
+    @abstractmethod
+    def probe(self) -> ColumnBase:
+        """A column that refuses and misses the same cells, and gives all others code 0."""
+
+
+class PrivateRangeColumn(PrivateColumn):
+    """Ordered values in bins of about equally many rows each, ends included where not declared."""
+
+    private_bins: PrivateBins
+    """How many bins at most; where they lie is learnt from the rows and paid for."""
+    ordered: bool = True
+    """Whether the order of the values means something (for prefix and range queries)."""
+    outside: Literal["clip", "missing"] = "clip"
+    """What happens to values outside the range, declared or learnt: "clip" them to the nearest
+    end, or count them, and cells that cannot be read, as "missing"."""
+    min: int | float | None = None
+    max: int | float | None = None
+
+    @property
+    def num_values(self) -> int:
+        """Number of bins at most."""
+        return self.private_bins
+
+    @property
+    def learnt(self) -> tuple[Learnt, ...]:
+        """What a run will learn from the rows."""
+        ends: list[Learnt] = []
+        if self.min is None:
+            ends.append("min")
+        if self.max is None:
+            ends.append("max")
+        return (*ends, "bins")
+
+    def _check_values(self) -> None:
+        if self.outside == "missing" and not self.missing:
+            raise ValueError('outside is "missing" but no missing marker is declared: add one')
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"min {self.min} is not below max {self.max}: nothing is to be learnt")
+        for marker in self.missing:
+            if self.declares(marker):
+                raise ValueError(
+                    f"missing marker {marker!r} may lie inside the range: declare min and max "
+                    "so that it lies outside"
+                )
+
+
+class PrivateIntegerColumn(PrivateRangeColumn):
+    """Integers, clipped to min and max where these are declared."""
+
+    type: Literal["integer"]
+    min: Integer64 | None = None
+    """Smallest value; learnt when absent."""
+    max: Integer64 | None = None
+    """Largest value; learnt when absent."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Smallest and largest value that the column can hold."""
+        low = -INTEGER_LIMIT if self.min is None else self.min
+        return low, INTEGER_LIMIT if self.max is None else self.max
+
+    @property
+    def probe(self) -> IntegerColumn:
+        """One bin over everything."""
+        low, high = self.span
+        return self._ready((low, high + 1), None)
+
+    def resolved(self, edges: Sequence[int]) -> IntegerColumn:
+        """The column with bins [edge, next edge), public from now on."""
+        return self._ready(edges, self.learnt)
+
+    def _ready(self, edges: Sequence[int], learnt: tuple[Learnt, ...] | None) -> IntegerColumn:
+        return IntegerColumn(
+            **self.model_dump(exclude={"private_bins", "min", "max"}),
+            min=edges[0],
+            max=edges[-1] - 1,
+            bin_starts=tuple(edges[:-1]),
+            learnt=learnt,
+        )
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text may be a value."""
+        value = integer_of(text)
+        return value is not None and self.span[0] <= value <= self.span[1]
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        width = self.span[1] - self.span[0] + 1
+        if self.private_bins > width:
+            raise ValueError(f"{self.private_bins} bins are more than the integers from min to max")
+
+
+class PrivateNumericColumn(PrivateRangeColumn):
+    """Real numbers, clipped to min and max where these are declared."""
+
+    type: Literal["numeric"]
+    min: Finite | None = None
+    """Smallest value; learnt when absent."""
+    max: Finite | None = None
+    """Largest value; learnt when absent."""
+    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
+    """Decimal places of decoded values; unrounded when absent."""
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Smallest and largest value that the column can hold."""
+        low = -sys.float_info.max if self.min is None else self.min
+        return low, sys.float_info.max if self.max is None else self.max
+
+    @property
+    def probe(self) -> NumericColumn:
+        """One bin over everything."""
+        return NumericColumn(
+            **self.model_dump(exclude={"private_bins", "min", "max", "decimals"}), edges=self.span
+        )
+
+    def resolved(self, edges: Sequence[float]) -> NumericColumn:
+        """The column with bins [edge, next edge), the last one closed, public from now on."""
+        return NumericColumn(
+            **self.model_dump(exclude={"private_bins", "min", "max"}),
+            edges=tuple(edges),
+            learnt=self.learnt,
+        )
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text may be a value."""
+        try:
+            value = float(text)
+        except ValueError:
+            return False
+        return self.span[0] <= value <= self.span[1]
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self.decimals is None:
+            return
+        for end in (self.min, self.max):
+            if end is not None and end != round(end, self.decimals):
+                raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
+            if end is not None and abs(end) * 10**self.decimals >= 2**53:
+                raise ValueError("the range with these decimals exceeds 15 digits: use fewer")
+
+
+class PrivateCategoricalColumn(PrivateColumn):
+    """Text whose frequent values are learnt from the rows; all others get the catch-all label."""
+
+    type: Literal["categorical"]
+    private_values: PrivateValues
+    """How many values at most; which ones is learnt from the rows and paid for."""
+    catch_all: Annotated[Text, Field(min_length=1)]
+    """Label that takes every other value, among them blank cells; it may be a value itself."""
+    ordered: Literal[False] = False
+    """Values in alphabetical order have no order that means something."""
+
+    @property
+    def num_values(self) -> int:
+        """Number of values at most, without the catch-all."""
+        return self.private_values
+
+    @property
+    def catch_all_code(self) -> int:
+        """Code of other values, where as many values as possible are learnt."""
+        return self.num_values
+
+    @property
+    def probe(self) -> CategoricalColumn:
+        """The catch-all for everything."""
+        return self._ready((), None)
+
+    def resolved(self, values: Sequence[str]) -> CategoricalColumn:
+        """The column with these values, public from now on; the catch-all alone if none."""
+        return self._ready(values, ("values",))
+
+    def _ready(
+        self, values: Sequence[str], learnt: tuple[Literal["values"]] | None
+    ) -> CategoricalColumn:
+        return CategoricalColumn(
+            **self.model_dump(exclude={"private_values"}),
+            values=tuple(values) or (self.catch_all,),
+            learnt=learnt,
+        )
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text is the catch-all label."""
+        return text == self.catch_all

@@ -1,0 +1,283 @@
+"""Files that appear whole or not at all, and what says of one that it is not private."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
+
+# Temporary files beside their targets: named after them, locked by their writer.
+#
+# A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
+# the same target can tell such a file from one that is still being written, and removes it.
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: what the dead leave stays
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".part"
+_NAME_BYTES = 200
+
+
+def create_partial(target: Path) -> tuple[int, Path]:
+    """A new empty file beside a target, readable by its owner only; those of the dead go.
+
+    Returns:
+        A handle for reading and writing, which holds the lock until it is closed, and the path.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    remove_stale(target)
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return handle, Path(name)
+        os.close(handle)  # taken for a stale one before it was locked
+
+
+def remove_stale(target: Path) -> None:
+    """Remove the temporary files of a target whose writers are dead."""
+    remove_unlocked(target.parent, _prefix(target), SUFFIX)
+
+
+def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
+    """Remove files whose names begin and end so, unless a process holds a lock on them."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and name.endswith(suffix):
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(folder / name)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Raises OSError where a writer holds the lock, or gave the file its name meanwhile."""
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _prefix(target: Path) -> str:
+    name = os.fsencode(target.name)[:_NAME_BYTES].decode(errors="ignore")
+    return f".{name}."
+
+
+# Output files that appear whole or not at all.
+
+_PIECE = 2**20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
+    """A binary file that replaces `path` when the block ends, and leaves no trace if it fails.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    target = Path(path)
+    handle, temporary = _temporary(target)
+    try:
+        with os.fdopen(handle, "w+b") as file:  # open, and so locked, until it has its name
+            yield file
+            file.flush()
+            reach(WRITTEN)
+            os.fsync(file.fileno())
+            reach(SYNCED)
+            temporary.replace(target)
+        reach(NAMED)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    finally:
+        with contextlib.suppress(OSError):  # the next writer of this file removes it
+            temporary.unlink()
+
+
+def sealed_digest(file: BinaryIO) -> str:
+    """SHA-256 of all that was written to an open file, which is left at its end."""
+    file.flush()
+    file.seek(0)
+    digest = hashlib.sha256()
+    for piece in iter(partial(file.read, _PIECE), b""):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def remove_file(path: str | Path) -> None:
+    """Remove a file where there is one.
+
+    Raises:
+        InputError: it cannot be removed.
+    """
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise InputError(f"{path}: cannot be removed ({reason}): remove it by hand") from None
+
+
+def check_writable(path: str | Path) -> None:
+    """Make sure, before any work is done, that `atomic_writer` can write `path`.
+
+    Raises:
+        InputError: it cannot.
+    """
+    handle, temporary = _temporary(Path(path))
+    os.close(handle)
+    temporary.unlink(missing_ok=True)
+
+
+def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
+    """Refuse to replace a file that nobody said may be replaced.
+
+    Args:
+        path: to be written.
+        force: whether it may be.
+        option: what says so, in the caller's words.
+
+    Raises:
+        InputError: there is something at the path, and ``force`` is not set.
+    """
+    if not force and os.path.exists(path):  # never raises, unlike Path.exists
+        raise InputError(
+            f"{path}: exists already: add {option} to replace it, or give another path"
+        )
+
+
+def _temporary(target: Path) -> tuple[int, Path]:
+    """A new empty file beside the target and its handle, with the permissions of any new file."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            _check_kind(target, target.stat().st_mode)
+        handle, temporary = create_partial(target)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    umask = os.umask(0)
+    os.umask(umask)
+    os.fchmod(handle, 0o666 & ~umask)
+    return handle, temporary
+
+
+def _check_kind(target: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{target}: is a folder: give the path of a file")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{target}: is not a regular file: give another path")
+
+
+def _unwritable(target: Path, error: OSError) -> InputError:
+    reason = (error.strerror or "unknown reason").lower()
+    mend = "free some space" if error.errno in _FULL else "give a path in a writable folder"
+    return InputError(f"{target}: cannot be written ({reason}): {mend}")
+
+
+# Whether a file holds a table, told without reading it.
+
+_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".xlsx", ".xls")
+PARQUET_MAGIC = b"PAR1"
+"""First bytes of Parquet files."""
+
+
+def is_table_file(path: str | Path) -> bool:
+    """Whether there is a file that is a table by its name, or Parquet by its first bytes."""
+    with contextlib.suppress(OSError, ValueError):  # whoever reads it explains them
+        if Path(path).is_file():
+            if str(path).lower().endswith(_ENDINGS):
+                return True
+            with open(path, "rb") as file:
+                return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    return False
+
+
+# What says of a table that it is not private: a key in its metadata, and a file beside it.
+
+Stamp = Literal["private", "NOT PRIVATE: the noise came from an insecure seed; for tests only"]
+PRIVATE: Stamp = "private"
+NOT_PRIVATE: Stamp = "NOT PRIVATE: the noise came from an insecure seed; for tests only"
+STAMP_KEY = b"adaptive_qs.stamp"
+"""Key of the stamp in the metadata of every table that comes out of a private one."""
+
+
+def stamp_path(table: str | Path) -> Path:
+    """The file beside a table that says that the table is not private."""
+    path = Path(table)
+    return path.parent / f"{path.name}.NOT-PRIVATE.txt"
+
+
+@contextmanager
+def stamped(table: str | Path, stamp: Stamp) -> Iterator[None]:
+    """Around the writing of a table: a file beside it says what its CSV has no place for.
+
+    A table that is not private never stands without its stamp; the stamp of an earlier table is
+    removed once it is replaced.
+
+    Raises:
+        InputError: the stamp cannot be written or removed.
+    """
+    beside = stamp_path(table)
+    if stamp != PRIVATE:
+        with atomic_writer(beside) as file:
+            file.write(f"{Path(table).name}: {stamp}\n".encode())
+    yield
+    if stamp == PRIVATE:
+        remove_file(beside)
+
+
+# The sample data shipped with the package.
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class SampleDataset:
+    """Where a sample table and its public schema lie on disk."""
+
+    data: Path
+    """A CSV file, compressed by gzip."""
+    schema: Path
+    """A schema file."""
+
+
+def sample_dataset(name: str = "adult") -> SampleDataset:
+    """The sample data set with this name, in an installed package or in a source checkout.
+
+    Raises:
+        InputError: there is no such data set.
+    """
+    for folder in (_PACKAGE / "datasets", _PACKAGE.parent / "datasets"):
+        sample = SampleDataset(folder / name / f"{name}.csv.gz", folder / name / "schema.json")
+        if sample.data.is_file() and sample.schema.is_file():
+            return sample
+    raise InputError(f"sample data set {name!r} is not installed: reinstall the package")

@@ -1,0 +1,485 @@
+"""Tables in chunks: CSV (plain or gzip) and Parquet files, and data frames."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+import shlex
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from numba import njit
+
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.table.archive import open_archive
+from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
+from adaptive_qs.table.columns.base import ASCII_SPACE
+from adaptive_qs.table.files import PARQUET_MAGIC
+
+# Blocks of whole CSV rows, cut where the parser would cut them.
+
+T = TypeVar("T")
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_QUOTE, _COMMA, _LF, _CR = b'",\n\r'
+_AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
+
+
+class RowTooLong(ValueError):
+    """A row does not fit a block."""
+
+
+def row_blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+    """The text as blocks of whole rows, of up to twice `size` bytes.
+
+    Args:
+        read: gives up to so many bytes; none at the end. The text ends with an end of line.
+        size: bytes that are read at once.
+
+    Raises:
+        RowTooLong: a row is longer than `size`, and does not end among the bytes read next.
+    """
+    rest = b""
+    while text := read(size):
+        text = rest + text
+        end = end_of_rows(text)
+        block, rest = text[:end], text[end:]
+        if block:
+            yield block
+        if len(rest) > size:
+            raise RowTooLong
+    if rest:
+        yield rest
+
+
+def one_ahead(items: Iterator[T]) -> Generator[T]:
+    """The items, the next one prepared by a thread while the caller is busy with the last.
+
+    The thread has ended when this generator has, at its end, by an error or closed.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(lambda: next(items, None))
+        while (item := coming.result()) is not None:
+            coming = pool.submit(lambda: next(items, None))
+            yield item
+
+
+def end_of_rows(text: bytes) -> int:
+    """Where the last whole row ends in text that begins with a row.
+
+    Rows end with LF, CR or both, and never inside a quoted cell. A CR at the very end does not
+    count: LF may follow.
+    """
+    if b'"' in text:
+        return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8)))
+    return 1 + max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1))
+
+
+def as_continuation(block: bytes) -> bytes:
+    """A block that is not the first, whose parser shall not take a cell for a byte order mark."""
+    return b"\n" + block if block.startswith(_BYTE_ORDER_MARK) else block
+
+
+@njit(cache=True, nogil=True)
+def _end_of_rows(text):  # type: ignore[no-untyped-def]
+    """The same where there are quotation marks: they open a cell only where one begins."""
+    end = 0
+    state = _AT_START
+    for i in range(text.size):
+        byte = text[i]
+        if state == _QUOTED:
+            if byte == _QUOTE:
+                state = _AFTER_QUOTE
+        elif byte == _QUOTE and state != _UNQUOTED:
+            state = _QUOTED
+        elif byte == _LF or (byte == _CR and i < text.size - 1):
+            state = _AT_START
+            end = i + 1
+        elif byte == _COMMA:
+            state = _AT_START
+        else:
+            state = _UNQUOTED
+    return end
+
+
+# The bytes of a CSV file, decompressed and checked on their way to the parser.
+
+GZIP_MAGIC = b"\x1f\x8b"
+_URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
+"""What URLs begin with, two slashes or the one that paths make of them; drives have one letter."""
+
+
+class CheckedText(io.RawIOBase):
+    """A readable stream of UTF-8 text that stops at the first fault and remembers it.
+
+    Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
+    that is never closed (in well-formed CSV their number is even). A last line without an end
+    gets one.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Read from `file`, already open on `path`."""
+        self._path = path
+        self._file = file
+        self._source = gzip.GzipFile(fileobj=file) if _is_gzip(file) else file
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._quotes = 0
+        self._last = b""
+        self.fault: DataError | None = None
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file on disk that have been read."""
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Fill the buffer with checked bytes; 0 at the end or at a fault."""
+        block = self._next_block(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to `size` checked bytes; none at the end or at a fault."""
+        return self._next_block(1 << 20 if size is None or size < 0 else size)
+
+    def _next_block(self, size: int) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            block = self._full_block(size)
+            at_end = len(block) < size
+            self._decoder.decode(block, final=at_end)
+        except UnicodeDecodeError:
+            return self._stop("is not UTF-8 text: save it as UTF-8")
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return self._stop("is a damaged or truncated gzip file: copy it again")
+        except OSError:
+            return self._stop("cannot be read: check the disk and the permissions")
+        if b"\0" in block:
+            return self._stop("has NUL bytes: save it as plain UTF-8 CSV")
+        self._quotes += block.count(b'"')
+        if at_end and self._quotes % 2:
+            return self._stop(
+                "has a quotation mark that is never closed: complete the file, or double the "
+                "marks inside quoted cells"
+            )
+        if at_end and (block or self._last)[-1:] not in (b"", b"\n"):
+            block += b"\n"
+        self._last = block[-1:]
+        return block
+
+    def _full_block(self, size: int) -> bytes:
+        """`size` bytes of the source, fewer only at its end."""
+        block = self._source.read(size)
+        while len(block) < size and (more := self._source.read(size - len(block))):
+            block += more
+        return block
+
+    def _stop(self, problem: str) -> bytes:
+        self.fault = DataError(f"{self._path}: {problem}")
+        return b""
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[CheckedText]:
+    """Open a CSV file, compressed by gzip or not.
+
+    Raises:
+        DataError: the file cannot be opened.
+    """
+    file = redacted(lambda: path.open("rb"), lambda error: unreadable(path, error))
+    with file:
+        yield CheckedText(path, file)
+
+
+def read_header(path: Path) -> tuple[str, ...]:
+    """The column names in the first line of a CSV file, stripped.
+
+    Raises:
+        DataError: the file cannot be read or is empty.
+    """
+    with open_text(path) as text:
+        lines = io.TextIOWrapper(
+            io.BufferedReader(cast(io.RawIOBase, text)), encoding="utf-8-sig", newline=""
+        )
+        header = redacted(
+            lambda: next(csv.reader(lines), None), lambda _: text.fault or _bad_header(path)
+        )
+        if text.fault is not None:
+            raise text.fault
+    if header is None:
+        raise DataError(f"{path}: is empty: give a CSV file with a header line")
+    return tuple(name.strip(ASCII_SPACE) for name in header)
+
+
+def unreadable(path: str | Path, error: Exception) -> DataError:
+    """What to say about a file that cannot be opened."""
+    if _URL.match(str(path)):
+        url = re.sub(":/+", "://", str(path), count=1)
+        return DataError(f"{url}: is a URL: download it first, and name the file")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else "unreadable"
+    return DataError(f"{path}: {reason.lower()}: check the path")
+
+
+def _bad_header(path: Path) -> DataError:
+    return DataError(f"{path}: the header line cannot be read: give comma-separated UTF-8 text")
+
+
+def _is_gzip(file: BinaryIO) -> bool:
+    magic = file.read(len(GZIP_MAGIC))
+    file.seek(0)
+    return magic == GZIP_MAGIC
+
+
+BLOCK_BYTES = 1 << 22
+BATCH_ROWS = 1 << 16
+FRAME_ROWS = 1 << 20
+_OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
+_ZIP_MAGIC = b"PK\x03\x04"
+_RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
+_OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
+
+
+Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
+"""Some cells of one column: of one type, or each of its own."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of the wanted columns, and how far the reading has come."""
+
+    columns: tuple[Cells, ...]
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be read once, in chunks."""
+
+    label: str
+    names: tuple[str, ...]
+    read: Callable[[Sequence[str]], Iterator[Chunk]]
+    """Chunks of the named columns, in that order."""
+
+
+@contextmanager
+def open_file(path: str | Path) -> Iterator[Source]:
+    """A CSV or Parquet file as a source; the format is told by the first bytes.
+
+    Raises:
+        DataError: the file is missing, empty, or has no readable column names; also while
+            reading, when the file is damaged.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
+        raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
+    magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
+    if not magic:
+        raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
+    if magic == _ZIP_MAGIC and _is_release(path):
+        raise DataError(
+            f"{path}: is a release bundle, not a table: draw one from it by "
+            f"{shlex.join(['adaptive-qs', 'sample', str(path), '--out', 'table.csv'])}"
+        )
+    if magic == _ZIP_MAGIC and path.suffix.lower() == ".zip":
+        raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
+    if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
+        raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
+    if magic != PARQUET_MAGIC and path.suffix.lower() not in (".parquet", ".pq"):
+        names = read_header(path)
+        yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
+        return
+    file = redacted(lambda: pq.ParquetFile(path), lambda _: _damaged(path))
+    with file:
+        names = tuple(file.schema_arrow.names)
+        yield Source(str(path), names, lambda wanted: _read_parquet(path, file, wanted))
+
+
+def _is_release(path: Path) -> bool:
+    """Whether a zip archive has the members of a release bundle."""
+    try:
+        with open_archive(path, "release bundle") as archive:
+            return set(archive.names) >= _RELEASE_MEMBERS
+    except InputError:
+        return False
+
+
+def frame_source(table: Any) -> Source:
+    """A pandas, polars or pyarrow table as a source.
+
+    No type is inferred: a column has the type that it came with, and in a column of Python objects
+    each cell has its own.
+
+    Raises:
+        DataError: it is not such a table.
+    """
+    frame = redacted(
+        lambda: nw.from_native(table, eager_only=True),
+        lambda _: DataError(
+            "the table is not an eager pandas, polars or pyarrow table with distinct column "
+            "names: convert it (collect() a lazy one)"
+        ),
+    )
+    names = tuple(str(name) for name in frame.columns)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        rows = len(frame)
+        for start in range(0, rows, FRAME_ROWS):
+            part = frame[start : start + FRAME_ROWS]
+            columns = tuple(_frame_column(part, names.index(name), name) for name in wanted)
+            yield Chunk(columns, start + len(part), rows)
+
+    return Source("table", names, read)
+
+
+def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:
+    """Refuse a table whose columns are not those of the schema.
+
+    Names of the data are quoted only once all names of the schema have been found among them:
+    the first line of a file without a header is a private row.
+
+    Raises:
+        DataError: a name is in the data or the schema only, or occurs twice.
+    """
+    matching = sum(name in source.names for name in wanted)
+    if 2 * matching < len(wanted):
+        check_separator(source)
+        raise DataError(
+            f"{source.label}: has {matching} of the {len(wanted)} columns of the schema: check "
+            "that it is the right table, with a header line, and the right schema"
+        )
+    for name in wanted:
+        if name not in source.names:
+            check_separator(source)
+            raise DataError(
+                f"{source.label}: column {name!r} of the schema is missing from the data: add it "
+                "(and a header line, if there is none), or remove it from the schema"
+            )
+    seen: set[str] = set()
+    for name in source.names:
+        if name in seen:
+            raise DataError(f"{source.label}: column {name!r} occurs twice: rename or drop one")
+        seen.add(name)
+        if name not in wanted and name not in ignored:
+            raise DataError(
+                f"{source.label}: column {name!r} is not in the schema: declare it, or list it "
+                'under "ignore"'
+            )
+
+
+def check_separator(source: Source) -> None:
+    """Refuse a table whose only column name holds what looks like a separator.
+
+    Raises:
+        DataError: it does.
+    """
+    for mark, label in _OTHER_SEPARATORS.items():
+        if len(source.names) == 1 and mark in source.names[0]:
+            raise DataError(f"{source.label}: fields are separated by {label}: save it with commas")
+
+
+def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Chunk]:
+    total = path.stat().st_size
+    with open_text(path) as text:
+
+        def explain(error: Exception) -> DataError:
+            return text.fault or _csv_problem(path, error, len(names))
+
+        with closing(one_ahead(_batches(text, names, wanted))) as batches:
+            while (batch := redacted(lambda: next(batches, None), explain)) is not None:
+                yield Chunk(tuple(batch.columns), min(text.position, total), total)
+        if text.fault is not None:
+            raise text.fault
+
+
+def _batches(
+    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES)):
+        if text.fault is None:
+            yield from _parsed(block, number == 0, names, wanted).to_batches()
+
+
+def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
+    """The wanted cells of whole rows, but for those of a header.
+
+    Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
+    memory and nothing of Python's: a thread that asks for the interpreter while that shuts down
+    aborts the process.
+    """
+    copy = pa.BufferOutputStream()
+    copy.write(block if header else as_continuation(block))
+    text_type = pa.dictionary(pa.int32(), pa.string())
+    return pacsv.read_csv(
+        pa.BufferReader(copy.getvalue()),
+        read_options=pacsv.ReadOptions(
+            column_names=names, skip_rows_after_names=int(header), block_size=len(block) + 1
+        ),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, text_type),
+            include_columns=list(wanted),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> Iterator[Chunk]:
+    total, done = file.metadata.num_rows, 0
+    batches = redacted(
+        lambda: file.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)),
+        lambda _: _damaged(path),
+    )
+    while (batch := redacted(lambda: next(batches, None), lambda _: _damaged(path))) is not None:
+        done += batch.num_rows
+        yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+
+
+def _frame_column(frame: nw.DataFrame, index: int, name: str) -> Cells:
+    return redacted(
+        lambda: frame_cells(frame[:, index]),
+        lambda _: DataError(f"table: column {name!r} cannot be read: write it as text"),
+    )
+
+
+def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
+    if isinstance(error, RowTooLong):
+        return DataError(
+            f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
+            "that is never closed"
+        )
+    if "Expected" in str(error):
+        return DataError(
+            f"{path}: a row does not have the {width} cells of the header: complete the file, or "
+            "quote the cells that hold commas"
+        )
+    return DataError(f"{path}: is not well-formed CSV: save it as comma-separated UTF-8 text")
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC))

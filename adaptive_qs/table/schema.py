@@ -1,0 +1,458 @@
+"""The public description of a table: its columns, their values, and nothing from its rows."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import shlex
+import zipfile
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from adaptive_qs.arguments import as_integer, plain_json
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.jsonfile import first_complaint, read_json
+from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.columns.base import ColumnBase, Text
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
+from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.columns.private import (
+    PrivateCategoricalColumn,
+    PrivateColumn,
+    PrivateIntegerColumn,
+    PrivateNumericColumn,
+)
+from adaptive_qs.table.files import is_table_file
+
+# Every kind of column in one type, told apart by its keys.
+
+AnyColumn = (
+    CategoricalColumn
+    | PrivateCategoricalColumn
+    | IntegerColumn
+    | PrivateIntegerColumn
+    | NumericColumn
+    | PrivateNumericColumn
+    | DateColumn
+    | DatetimeColumn
+    | BooleanColumn
+)
+
+
+VARIANTS = ("declared", "private")
+"""Two columns of the same type; pydantic names the variant in the place of an error."""
+
+
+def _variant(column: Any) -> str:
+    if isinstance(column, dict):
+        return VARIANTS["private_bins" in column or "private_values" in column]
+    return VARIANTS[isinstance(column, PrivateColumn)]
+
+
+_Variant = Discriminator(_variant)
+_Declared, _Private = map(Tag, VARIANTS)
+
+Column = Annotated[
+    Annotated[
+        Annotated[CategoricalColumn, _Declared] | Annotated[PrivateCategoricalColumn, _Private],
+        _Variant,
+    ]
+    | Annotated[
+        Annotated[IntegerColumn, _Declared] | Annotated[PrivateIntegerColumn, _Private], _Variant
+    ]
+    | Annotated[
+        Annotated[NumericColumn, _Declared] | Annotated[PrivateNumericColumn, _Private], _Variant
+    ]
+    | DateColumn
+    | DatetimeColumn
+    | BooleanColumn,
+    Field(discriminator="type"),
+]
+"""`AnyColumn` as pydantic reads it."""
+
+
+__all__ = ["AnyColumn", "Schema", "is_domain_sizes"]
+
+
+class Schema(BaseModel):
+    """Every column of the table, in the order of the attributes of its domain.
+
+    Build one from trusted values with the constructor (errors are pydantic's), or from a file or
+    a mapping with `load` and `parse` (errors are `SchemaError`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    version: Literal[1]
+    """Version of the file format."""
+    description: str = ""
+    """Where the declared values come from; not part of the fingerprint."""
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
+    """The columns that take part, in order."""
+    ignore: tuple[Text, ...] = ()
+    """Columns that the data may have and that are left out."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        seen: set[str] = set()
+        for name in (*self.names, *self.ignore):
+            if name in seen:
+                raise ValueError(f"column {name!r} is listed twice: keep one")
+            seen.add(name)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.columns)} columns>"
+
+    __str__ = __repr__
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def _by_name(self) -> dict[str, AnyColumn]:
+        return {column.name: column for column in self.columns}
+
+    def column(self, name: str) -> AnyColumn:
+        """The column with this name.
+
+        Raises:
+            SchemaError: there is none.
+        """
+        if name not in self._by_name:
+            raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
+        return self._by_name[name]
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """Columns with bins or values that a run has to learn from the rows first, in order."""
+        return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
+
+    def domain(self) -> Domain:
+        """The attributes and their numbers of codes, in column order.
+
+        Raises:
+            SchemaError: bins or values of a column are not learnt yet.
+        """
+        if self.private_columns:
+            named = ", ".join(map(repr, self.private_columns))
+            raise SchemaError(
+                f"private_bins and private_values of {named} are learnt by a run that pays for "
+                "them: declare bins and values to use the schema without"
+            )
+        return self.widest_domain()
+
+    def widest_domain(self) -> Domain:
+        """The domain with as many codes as each column can get: what can be planned in public."""
+        return Domain(tuple(Attribute(c.name, c.size, c.ordered) for c in self.columns))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
+        return hashlib.sha256(
+            json.dumps(_content(self), sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
+
+    @classmethod
+    def parse(cls, content: Any, source: str = "schema") -> Self:
+        """The schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
+
+        Raises:
+            SchemaError: the content is neither, naming `source`, the column and the mend.
+        """
+        if is_domain_sizes(content):
+            content = {
+                "version": 1,
+                "columns": [
+                    {"name": name, "type": "integer", "min": 0, "max": size - 1}
+                    for name, size in content.items()
+                ],
+            }
+        try:
+            return cls.model_validate_json(json.dumps(content, default=_plain), strict=True)
+        except ValidationError as error:
+            _refuse(error, content, source)
+
+    @classmethod
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
+        """Read a schema file, an mbi domain file, or the schema in a release bundle.
+
+        Args:
+            path: the file.
+            max_memory: ceiling of the process's memory while a bundle is read.
+
+        Raises:
+            SchemaError: the file is missing, is not JSON, or is not a valid schema.
+            ResourceExceeded: reading the bundle would take more memory.
+        """
+        return cls.parse(_content_of(path, max_memory), str(path))
+
+    def dump(self, path: str | Path, force: bool = False) -> None:
+        """Write the schema as JSON, one column a line.
+
+        Args:
+            path: of the file.
+            force: replace a file that exists.
+
+        Raises:
+            InputError: the file exists, or cannot be written.
+        """
+        from adaptive_qs.table.files import atomic_writer, check_new
+
+        check_new(path, force)
+        with atomic_writer(path) as file:
+            file.write(self.to_json().encode())
+
+    def to_json(self) -> str:
+        """The schema as JSON text, one column a line."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        columns = [
+            {"name": column.pop("name"), "type": column.pop("type"), **column}
+            for column in content["columns"]
+        ]
+        lines = [f"    {json.dumps(column, ensure_ascii=False)}" for column in columns]
+        parts = [
+            f'  "{key}": ' + (f"[\n{block}\n  ]" if key == "columns" else json.dumps(value))
+            for block in [",\n".join(lines)]
+            for key, value in content.items()
+        ]
+        return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def is_domain_sizes(content: Any) -> bool:
+    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes.
+
+    A lone "version" is the beginning of a schema.
+    """
+    return (
+        isinstance(content, dict)
+        and bool(content)
+        and "columns" not in content
+        and content.keys() != {"version"}
+        and all((as_integer(size) or 0) > 0 for size in content.values())
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python that JSON lacks: NumPy's numbers as numbers, a date as its text."""
+    try:
+        return plain_json(value)
+    except TypeError:
+        return str(value)
+
+
+def _content(schema: Schema) -> dict[str, Any]:
+    content = schema.model_dump(mode="json", exclude_defaults=True, exclude={"description"})
+    for column in content["columns"]:
+        column.pop("description", None)
+    return content
+
+
+def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
+    """Turn the first of pydantic's complaints into one line that names the column."""
+    complaint = first_complaint(error)
+    where = complaint.where
+    place = source
+    if len(where) > 1 and where[0] == "columns":
+        place += f": {_column_label(content, int(where[1]))}"
+        where = [key for key in where[3:] if key not in VARIANTS]
+    raise SchemaError(complaint.line(place, where)) from None
+
+
+def _column_label(content: Any, index: int) -> str:
+    column = content["columns"][index]
+    name = column.get("name") if isinstance(column, dict) else None
+    return f"column {name!r}" if isinstance(name, str) else f"column number {index + 1}"
+
+
+def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
+    """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
+    if is_table_file(path):
+        raise SchemaError(
+            f"{path}: is a table, not a schema: "
+            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
+        )
+    is_bundle = False
+    with contextlib.suppress(OSError, ValueError):  # read_json explains them
+        is_bundle = zipfile.is_zipfile(path)
+    return _bundled(path, max_memory) if is_bundle else read_json(path, SchemaError)
+
+
+def _bundled(path: str | Path, max_memory: int | str | None) -> Any:
+    from adaptive_qs.table.archive import open_archive
+
+    try:
+        with open_archive(path, "release bundle", max_memory) as archive:
+            return archive.json("schema.json")
+    except InputError:
+        pass
+    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
+
+
+# Whether the author of a valid schema has looked at it, and advice about it.
+
+TAKEN_FROM_DATA = "Taken from the data: review, not private."
+"""Opens the description of every proposed schema; who has reviewed it takes the sentence out."""
+
+AS_PROPOSED = "As proposed: review."
+"""Opens the description of every column of a proposed schema; who has reviewed the column takes the
+sentence out."""
+
+UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
+
+MANY_CODES = 10_000
+MANY_CELLS = 10**9
+MAX_NAMED = 10
+"""Columns with the same advice that its one line names."""
+
+
+def is_unreviewed(schema: Schema) -> bool:
+    """Whether a schema was proposed from the data, and of some part nobody said that it was
+    reviewed: its own description or that of a column still says so."""
+    return TAKEN_FROM_DATA in schema.description or bool(left_as_proposed(schema))
+
+
+def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
+    """Refuse to spend budget under a schema that is private itself, unless that is asked for.
+
+    Raises:
+        SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.
+    """
+    if is_unreviewed(schema) and not unreviewed_schema:
+        raise SchemaError(
+            "the schema was taken from the data, which the privacy promise does not cover: review "
+            f"it and remove {_marks(schema)} (adaptive-qs schema check lists what is left to do), "
+            "or give --unreviewed-schema (in Python unreviewed_schema=True)"
+        )
+
+
+def _marks(schema: Schema) -> str:
+    """What says that the schema was not reviewed, and where it stands."""
+    whole = f'"{TAKEN_FROM_DATA}" from its description'
+    left = len(left_as_proposed(schema))
+    columns = f'"{AS_PROPOSED}" from the description of {left:,} column{"s" if left > 1 else ""}'
+    found = [whole] if TAKEN_FROM_DATA in schema.description else []
+    return " and ".join([*found, columns] if left else found)
+
+
+def left_as_proposed(schema: Schema) -> tuple[AnyColumn, ...]:
+    """The columns of which nobody has said yet that they were reviewed."""
+    return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
+
+
+def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
+    """Texts of a column that nobody vouches for: values learnt, or proposed and not reviewed."""
+    if not isinstance(column, CategoricalColumn):
+        return frozenset()
+    proposed = TAKEN_FROM_DATA in schema.description or AS_PROPOSED in column.description
+    if column.learnt is None and not proposed:
+        return frozenset()
+    return frozenset(v for v in column.values if isinstance(v, str) and v != column.catch_all)
+
+
+def check_schema(schema: Schema) -> tuple[str, ...]:
+    """One line for everything in a valid schema that its author may not have meant.
+
+    Nothing here makes the schema unusable; an empty tuple means that there is nothing to say.
+    """
+    advice = (
+        []
+        if TAKEN_FROM_DATA not in schema.description
+        else [
+            "the schema was taken from the data: replace what it reveals by public knowledge, then "
+            "take that sentence out of its description"
+        ]
+    )
+    left = left_as_proposed(schema)
+    if left:
+        some = first_of([repr(column.name) for column in left], MAX_NAMED)
+        verb = "is" if len(left) == 1 else "are"
+        advice.append(
+            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed ({some}): take "
+            f'"{AS_PROPOSED}" out of the description of each that was reviewed'
+        )
+    named: dict[str, list[str]] = {}
+    for column in schema.columns:
+        for line in _column_advice(column):
+            named.setdefault(line, []).append(repr(column.name))
+    for line, names in named.items():
+        some = first_of(names, MAX_NAMED)
+        advice.append(f"column {some} {line}" if len(names) == 1 else f"each of {some} {line}")
+    largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
+    cells = math.prod(column.size for column in largest)
+    if len(largest) == 2 and cells > MANY_CELLS:
+        both = " and ".join(repr(column.name) for column in largest)
+        advice.append(f"columns {both} have {cells} cells together: use wider bins")
+    return tuple(advice)
+
+
+def _column_advice(column: AnyColumn) -> list[str]:
+    advice = []
+    if column.size > MANY_CODES:
+        advice.append(f"has {column.size} codes: wider bins or fewer values give better answers")
+    if column.num_values == 1:
+        advice.append("has one value or bin only: it tells nothing, list it under ignore")
+    if isinstance(column, CategoricalColumn):
+        advice += _category_advice(column)
+    return advice
+
+
+def _category_advice(column: CategoricalColumn) -> list[str]:
+    advice = []
+    values = column.values
+    if isinstance(values[0], str):
+        folded: dict[str, str] = {}
+        for value in map(str, values):
+            other = folded.setdefault(value.casefold(), value)
+            if other != value:
+                advice.append(f"has values that differ in case only: {other!r} and {value!r}")
+    elif type(values[0]) is int:
+        if not column.ordered:
+            advice.append("lists integers but is not ordered: add ordered if they are a scale")
+        elif list(values) != sorted(values):
+            advice.append("is ordered but its integers do not ascend: sort them")
+    return advice
+
+
+# The published JSON Schema of schema files, generated from the models.
+#
+# The copy beside this module is kept current by a test; write it anew with
+# `python -m adaptive_qs.table.schema`.
+
+PUBLISHED = Path(__file__).with_name("schema.schema.json")
+"""The published file."""
+
+
+def schema_json() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:adaptive-qs:schema:1",
+        **Schema.model_json_schema(),
+    }
+
+
+def render() -> str:
+    """The text of the published file."""
+    return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    PUBLISHED.write_text(render(), encoding="utf-8")

@@ -1,0 +1,517 @@
+"""Counting queries over the ordered cells of one attribute, over two, and drawn at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import around, from_to, up_to
+from adaptive_qs.errors import WorkloadError
+from adaptive_qs.workload.matrices import BLOCK, MatrixQueries, check_size, name_of_one
+
+# Counting queries over one attribute whose cells are in order: codes 0 .. n-1.
+#
+# Each family is known by its size alone: its Gram matrix and its sums have closed forms, its
+# answers are differences of cumulative sums, and the variances of its answers differences of
+# cumulative sums of the covariance, O(1) for each query.
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OrderedQueries:
+    """What the families of this module share.
+
+    Args:
+        size: cells of the attribute, n ≥ 1.
+
+    Raises:
+        ValueError: the size is not positive.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"an attribute has {self.size} cells: at least one is needed")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
+
+    @property
+    def integral(self) -> bool:
+        """Every coefficient is 0 or 1."""
+        return True
+
+    def matrix(self) -> Array:
+        """Q, shape (m, n): the answers to the unit tables."""
+        return self.answer(np.eye(self.size))
+
+    def sums(self) -> Array:
+        """Q1, shape (m,): the answers to the table of ones."""
+        return self.answer(np.ones(self.size))
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        raise NotImplementedError
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (n, ...) -> (m, ...)."""
+        raise NotImplementedError
+
+
+class Marginal(OrderedQueries):
+    """x = c for every c: the n cells themselves."""
+
+    @property
+    def num_queries(self) -> int:
+        """The n cells."""
+        return self.size
+
+    def gram(self) -> Array:
+        """I."""
+        return np.eye(self.size)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = n."""
+        return float(self.size)
+
+    def column_norms(self) -> Array:
+        """1 for every cell."""
+        return np.ones(self.size)
+
+    def answer(self, table: Array) -> Array:
+        """The table itself."""
+        return table
+
+    def squares(self, covariance: Array) -> Array:
+        """The diagonal of C, shape (n, n, ...) -> (n, ...)."""
+        return _diagonal(covariance).copy()
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "sex = Male"."""
+        return (f"{names[0]} = {value}" for value in values[0])
+
+
+class Prefix(OrderedQueries):
+    """x ≤ c for c = 0 .. n-1; the last one is the total."""
+
+    @property
+    def num_queries(self) -> int:
+        """One for each cell."""
+        return self.size
+
+    def gram(self) -> Array:
+        """n − max(i, j)."""
+        down = np.arange(self.size, 0, -1, dtype=np.float64)
+        return np.minimum.outer(down, down)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = Σ c² = n(n+1)(2n+1)/6."""
+        n = self.size
+        return float(n * (n + 1) * (2 * n + 1) // 6)
+
+    def column_norms(self) -> Array:
+        """n − i."""
+        return np.arange(self.size, 0, -1, dtype=np.float64)
+
+    def answer(self, table: Array) -> Array:
+        """Cumulative sums, shape (n, ...) -> (n, ...)."""
+        return _cumulate(table)[1:]
+
+    def squares(self, covariance: Array) -> Array:
+        """Var of each cumulative sum, shape (n, n, ...) -> (n, ...)."""
+        row = _diagonal(np.cumsum(covariance, axis=1))  # Σ_{j ≤ c} C[c, j]
+        return np.cumsum(2 * row - _diagonal(covariance), axis=0)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age <= 39"."""
+        return (up_to(names[0], value) for value in values[0])
+
+
+class Range(OrderedQueries):
+    """a ≤ x ≤ b for all a ≤ b, by a and then by b."""
+
+    @property
+    def num_queries(self) -> int:
+        """n(n+1)/2."""
+        return self.size * (self.size + 1) // 2
+
+    def gram(self) -> Array:
+        """(min(i, j) + 1)(n − max(i, j))."""
+        up = np.arange(1.0, self.size + 1)
+        gram = np.empty((self.size, self.size))
+        for i, row in enumerate(gram):  # by rows: one array of this size is all it takes
+            np.multiply(up[:i], self.size - i, out=row[:i])
+            np.multiply(up[: self.size - i][::-1], i + 1, out=row[i:])
+        return gram
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = Σ (n−L+1) L² = n(n+1)²(n+2)/12."""
+        n = self.size
+        return float(n * (n + 1) ** 2 * (n + 2) // 12)
+
+    def column_norms(self) -> Array:
+        """(i + 1)(n − i)."""
+        i = np.arange(self.size, dtype=np.float64)
+        return (i + 1) * (self.size - i)
+
+    def answer(self, table: Array) -> Array:
+        """Differences of cumulative sums, shape (n, ...) -> (n(n+1)/2, ...)."""
+        p = _cumulate(table)
+        answers = np.empty((self.num_queries, *p.shape[1:]), p.dtype)
+        for a, ranges in self._by_start():
+            np.subtract(p[a + 1 :], p[a], out=answers[ranges])
+        return answers
+
+    def squares(self, covariance: Array) -> Array:
+        """S[b+1, b+1] + S[a, a] − 2 S[a, b+1] with the cumulative sums S of C along both axes."""
+        s = _cumulate_twice(covariance)
+        d = _diagonal(s)
+        variances = np.empty((self.num_queries, *s.shape[2:]))
+        for a, ranges in self._by_start():
+            variances[ranges] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+        return variances
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age in [17, 39]"."""
+        cells = values[0]
+        return (
+            from_to(names[0], cells[a], cells[b])
+            for a in range(self.size)
+            for b in range(a, self.size)
+        )
+
+    def _by_start(self) -> Iterator[tuple[int, slice]]:
+        """Each a, and where the ranges that begin there are."""
+        first = 0
+        for a in range(self.size):
+            yield a, slice(first, first + self.size - a)
+            first += self.size - a
+
+
+class Circular(OrderedQueries):
+    """Arcs of a circle of cells: every start, and from there every length 1 .. n.
+
+    The arcs of length n are n queries with the same answer.
+    """
+
+    @property
+    def num_queries(self) -> int:
+        """n²."""
+        return self.size**2
+
+    def circulant(self) -> Array:
+        """First row of the Gram matrix, shape (n,): T(n−d) + T(d) with T(k) = k(k+1)/2.
+
+        Of the arcs of length L, L−d join two cells at distance d one way round and L−(n−d) the
+        other, where these are positive.
+        """
+        d = np.arange(self.size, dtype=np.float64)
+        e = self.size - d
+        return (e * (e + 1) + d * (d + 1)) / 2
+
+    def gram(self) -> Array:
+        """The circulant matrix of :meth:`circulant`."""
+        row = self.circulant()  # symmetric: row[d] = row[n − d]
+        windows = sliding_window_view(np.concatenate([row, row[:-1]]), self.size)
+        gram = np.empty((self.size, self.size))
+        gram[0] = row
+        gram[1:] = windows[:0:-1]
+        return gram
+
+    def sums(self) -> Array:
+        """The lengths, over again for every start."""
+        return np.tile(np.arange(1.0, self.size + 1), self.size)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖² = n Σ L² = n²(n+1)(2n+1)/6."""
+        n = self.size
+        return float(n * n * (n + 1) * (2 * n + 1) // 6)
+
+    def column_norms(self) -> Array:
+        """n(n+1)/2 for every cell."""
+        return np.full(self.size, self.size * (self.size + 1) / 2)
+
+    def answer(self, table: Array) -> Array:
+        """Differences of cumulative sums twice round the circle, shape (n, ...) -> (n², ...)."""
+        n, p = self.size, _cumulate(table)
+        twice = np.concatenate([p, p[1:] + p[-1]])
+        answers = np.empty((n, n, *p.shape[1:]), p.dtype)
+        for start in range(n):
+            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start])
+        return answers.reshape(n * n, *p.shape[1:])
+
+    def squares(self, covariance: Array) -> Array:
+        """From cumulative sums of C; an arc past the last cell is the circle less a range."""
+        n, s = self.size, _cumulate_twice(covariance)
+        d, whole = _diagonal(s), s[n]
+        variances = np.empty((n, n, *s.shape[2:]))
+        for a in range(n):
+            variances[a, : n - a] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+            gap = d[a] + d[1 : a + 1] - 2 * s[a, 1 : a + 1]
+            variances[a, n - a :] = d[n] + gap - 2 * (whole[a] - whole[1 : a + 1])
+        return variances.reshape(n * n, *s.shape[2:])
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "hour in [3, 9]" or "hour from 22 to 3, around the end", both ends included."""
+        name, cells, n = names[0], values[0], self.size
+        for start in range(n):
+            for stop in range(start, n - (start == 0)):
+                yield from_to(name, cells[start], cells[stop])
+            for stop in range(start - 1):
+                yield around(name, cells[start], cells[stop])
+            yield f"{name} anywhere"
+
+
+def _cumulate(table: Array) -> Array:
+    """Sums of the first 0 .. n entries along the first axis; integers keep their type."""
+    array: NDArray[Any] = np.asarray(table)
+    dtype = array.dtype if np.issubdtype(array.dtype, np.integer) else np.dtype(np.float64)
+    sums = np.zeros((len(array) + 1, *array.shape[1:]), dtype)
+    np.cumsum(array, axis=0, dtype=dtype, out=sums[1:])
+    return sums
+
+
+def _cumulate_twice(covariance: Array) -> Array:
+    """S[a, b] = Σ_{i < a, j < b} C[i, j], shape (n+1, n+1, ...)."""
+    return np.swapaxes(_cumulate(np.swapaxes(_cumulate(covariance), 0, 1)), 0, 1)
+
+
+def _diagonal(array: Array) -> Array:
+    """Shape (n, n, ...) -> (n, ...), a view."""
+    return np.moveaxis(np.diagonal(array, axis1=0, axis2=1), -1, 0)
+
+
+# Counting queries that compare the codes of two attributes: A + B ≤ c and |A − B| ≤ c.
+#
+# Both give each cell a level and ask for the number of rows up to every level, so they are prefix
+# queries on the levels.
+
+Levels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LevelQueries:
+    """Level ≤ c for every level c, over n_1 × n_2 cells; every level has a cell.
+
+    Args:
+        first: cells of the first attribute, n_1 ≥ 1.
+        second: cells of the second, n_2 ≥ 1.
+
+    Raises:
+        ValueError: a size is not positive.
+    """
+
+    first: int
+    second: int
+
+    def __post_init__(self) -> None:
+        if min(self.shape) < 1:
+            raise ValueError(f"attributes have {self.shape} cells: at least one is needed")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n_1, n_2)."""
+        return (self.first, self.second)
+
+    @property
+    def integral(self) -> bool:
+        """Every coefficient is 0 or 1."""
+        return True
+
+    @property
+    def num_queries(self) -> int:
+        """Number of levels."""
+        raise NotImplementedError
+
+    def levels(self) -> Levels:
+        """The level of each cell, shape (n_1, n_2)."""
+        raise NotImplementedError
+
+    def matrix(self) -> Array:
+        """Q, shape (m, n_1 n_2)."""
+        return self.means((0, 1)).reshape(self.num_queries, -1)
+
+    def gram(self) -> Array:
+        """m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""
+        level = self.levels().ravel()
+        return Prefix(self.num_queries).gram()[np.ix_(level, level)]
+
+    def sums(self) -> Array:
+        """Number of cells up to each level."""
+        cells = np.bincount(self.levels().ravel(), minlength=self.num_queries)
+        return np.cumsum(cells).astype(np.float64)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        return float((self.sums() ** 2).sum())
+
+    def column_norms(self) -> Array:
+        """m − level."""
+        return (self.num_queries - self.levels().ravel()).astype(np.float64)
+
+    def means(self, kept: tuple[int, ...]) -> Array:
+        """The mean of each query over the axes not kept, shape (m, *kept sizes).
+
+        Args:
+            kept: ascending axes.
+        """
+        level = self.levels()
+        if kept == (0, 1):
+            c = np.arange(self.num_queries)
+            return (level <= c[:, None, None]).astype(np.float64)
+        if not kept:
+            return self.sums() / level.size
+        lines = level if kept == (0,) else level.T
+        kept_size, dropped_size = lines.shape
+        counts = np.zeros((self.num_queries, kept_size))
+        np.add.at(counts, (lines, np.arange(kept_size)[:, None]), 1.0)
+        return np.cumsum(counts, axis=0) / dropped_size
+
+    def answer(self, table: Array) -> Array:
+        """Cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""
+        array: NDArray[Any] = np.asarray(table)
+        flat = array.reshape(self.first * self.second, *array.shape[2:])
+        return Prefix(self.num_queries).answer(self._gather(flat))
+
+    def squares(self, covariance: Array) -> Array:
+        """Variance of each answer from the covariance of the levels."""
+        across = np.swapaxes(self._gather(covariance), 0, 1)
+        return Prefix(self.num_queries).squares(np.swapaxes(self._gather(across), 0, 1))
+
+    def _gather(self, cells: Array) -> Array:
+        """Sum of the cells of each level, shape (n_1 n_2, ...) -> (m, ...)."""
+        order, starts = self._runs
+        return np.add.reduceat(cells[order], starts, axis=0, dtype=cells.dtype)
+
+    @cached_property
+    def _runs(self) -> tuple[Levels, Levels]:
+        """Cells by level, and where each level begins."""
+        level = self.levels().ravel()
+        order = np.argsort(level, kind="stable")
+        return order, np.searchsorted(level[order], np.arange(self.num_queries))
+
+
+class Affine(LevelQueries):
+    """A + B ≤ c for c = 0 .. n_1 + n_2 − 2, in codes."""
+
+    @property
+    def num_queries(self) -> int:
+        """n_1 + n_2 − 1."""
+        return self.first + self.second - 1
+
+    def levels(self) -> Levels:
+        """a + b."""
+        return np.add.outer(np.arange(self.first), np.arange(self.second))
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "age + hours <= 12 (codes)"."""
+        return (f"{names[0]} + {names[1]} <= {c} (codes)" for c in range(self.num_queries))
+
+
+class AbsDiff(LevelQueries):
+    """|A − B| ≤ c for c = 0 .. max(n_1, n_2) − 1, in codes."""
+
+    @property
+    def num_queries(self) -> int:
+        """max(n_1, n_2)."""
+        return max(self.shape)
+
+    def levels(self) -> Levels:
+        """|a − b|."""
+        return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second)))
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "|age - hours| <= 3 (codes)"."""
+        return (f"|{names[0]} - {names[1]}| <= {c} (codes)" for c in range(self.num_queries))
+
+
+# Queries without any structure, drawn at random: a public choice of what is asked.
+
+RANDOM_QUERIES_PER_CELL = 3
+"""Random queries on N cells where their number is not given: with it the numbers of queries of
+He et al., table 4, come out."""
+
+
+@dataclass(frozen=True)
+class Random(MatrixQueries):
+    """Queries whose coefficients are 1 with some probability and 0 otherwise.
+
+    He et al., section 8.1. They are drawn from the seed and the shape alone, so every set of
+    attributes of one shape is asked the same. This randomness is public: it decides what is
+    asked, not what is answered.
+
+    Args:
+        shape: sizes of the attributes covered, in order.
+        probability: of a one, in (0, 1].
+        count: number of queries; None for ``RANDOM_QUERIES_PER_CELL`` times the cells.
+        seed: not negative.
+
+    Raises:
+        WorkloadError: a parameter out of its range.
+        ResourceExceeded: more than ``MAX_COEFFICIENTS`` coefficients.
+    """
+
+    shape: tuple[int, ...]
+    probability: float = 0.3
+    count: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise WorkloadError(f"p is {self.probability!r}: give a number above 0 and at most 1")
+        if self.seed < 0:
+            raise WorkloadError(f"seed is {self.seed}: give a number that is not negative")
+        if self.count is None:
+            object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
+        if self.num_queries < 1:
+            raise WorkloadError(f"count is {self.count}: give a positive number of queries")
+        check_size(self.num_queries, self.size, "ask for fewer with count")
+
+    @property
+    def num_queries(self) -> int:
+        """The count."""
+        return self.count or 0
+
+    @property
+    def integral(self) -> bool:
+        """Every coefficient is 0 or 1."""
+        return True
+
+    @property
+    def _largest(self) -> float:
+        return 1.0
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Zeros and ones, shape (m, N), one byte each; drawn when first needed."""
+        return _draw(self.shape, self.probability, self.num_queries, self.seed)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "random query 7 of seed 0", from 1; on one attribute with its name before."""
+        of, seed = name_of_one(names), self.seed
+        return (f"{of}random query {row + 1} of seed {seed}" for row in range(self.num_queries))
+
+
+@lru_cache(maxsize=2)
+def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> NDArray[np.uint8]:
+    """The matrices in use; drawing one again takes about as long as applying it."""
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
+    cells = math.prod(shape)
+    matrix = np.empty((count, cells), np.uint8)
+    step = max(1, BLOCK // cells)
+    for first in range(0, count, step):
+        block = matrix[first : first + step]
+        block[...] = generator.random(block.shape) < probability
+    matrix.flags.writeable = False
+    return matrix

@@ -1,0 +1,346 @@
+"""Queries without structure, known by their coefficients, and the files that users give them in."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
+
+# Queries without structure, known by their coefficients, and those that a user gives.
+
+Array = NDArray[np.float64]
+
+MAX_COEFFICIENTS = 10**8
+"""Most coefficients one matrix of queries may have."""
+
+MAX_MAGNITUDE = 1e9
+"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+
+BLOCK = 2**22
+"""Coefficients converted to floating point at a time."""
+
+
+class MatrixQueries:
+    """What follows from the coefficients; subclasses say where they come from."""
+
+    shape: tuple[int, ...]
+    """Sizes n_i of the attributes covered, in order."""
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Q, shape (m, N), of any numeric type; not to be written to."""
+        raise NotImplementedError
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries m."""
+        return len(self.coefficients)
+
+    @property
+    def integral(self) -> bool:
+        """Whether every coefficient is an integer."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """Number of cells N = Πshape."""
+        return math.prod(self.shape)
+
+    def matrix(self) -> Array:
+        """Q, shape (m, N)."""
+        return self.coefficients.astype(np.float64)
+
+    def gram(self) -> Array:
+        """QᵀQ, shape (N, N)."""
+        q = self.coefficients
+        # Sums of fewer than 2^24 zeros and ones are exact in single precision, at half the time.
+        exact = q.dtype == np.uint8 and len(q) < 2**24
+        gram = np.zeros((self.size, self.size), np.float32 if exact else np.float64)
+        for block in self._blocks():
+            b = block.astype(gram.dtype)
+            gram += b.T @ b
+        return gram.astype(np.float64, copy=False)
+
+    def sums(self) -> Array:
+        """Q1, shape (m,)."""
+        return self.coefficients.sum(axis=1, dtype=np.float64)
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        return float((self.sums() ** 2).sum())
+
+    def column_norms(self) -> Array:
+        """Σ_q Q[q, cell]², shape (N,)."""
+        return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
+
+    def means(self, kept: tuple[int, ...]) -> Array:
+        """The mean of each query over the axes not kept, shape (m, *kept sizes).
+
+        Args:
+            kept: ascending axes.
+        """
+        dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
+        q = self.coefficients.reshape(-1, *self.shape)
+        return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (*shape, ...) -> (m, ...).
+
+        Answers to unsigned integers are signed, since coefficients may be negative.
+
+        Raises:
+            ResourceExceeded: the answers may not fit in the table's integers.
+        """
+        array: NDArray[Any] = np.asarray(table)
+        axes = len(self.shape)
+        flat = array.reshape(self.size, -1)
+        dtype: np.dtype[Any] = np.dtype(np.float64)
+        inner: np.dtype[Any] = dtype
+        if self.integral and np.issubdtype(array.dtype, np.integer):
+            dtype = array.dtype if array.dtype.kind == "i" else np.dtype(np.int64)
+            largest = float(np.abs(flat.astype(np.float64)).sum(axis=0).max(initial=0.0))
+            largest *= self._largest
+            if largest >= np.iinfo(dtype).max:
+                raise ResourceExceeded(  # no figure: it would tell how many rows there are
+                    f"answers to a table do not fit in {dtype}: "
+                    "make the coefficients of the queries smaller"
+                )
+            # Whole numbers below 2^53 are exact in double precision, and much faster.
+            inner = np.dtype(np.float64) if largest < 2**53 else dtype
+        x = flat.astype(inner)
+        answers = np.empty((self.num_queries, flat.shape[1]), dtype)
+        first = 0
+        for block in self._blocks():
+            answers[first : first + len(block)] = block.astype(inner) @ x
+            first += len(block)
+        return answers.reshape(self.num_queries, *array.shape[axes:])
+
+    def squares(self, covariance: Array) -> Array:
+        """diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
+        trailing = covariance.shape[2:]
+        c = covariance.reshape(self.size, self.size, -1)
+        variances = np.empty((self.num_queries, c.shape[2]))
+        for k in range(c.shape[2]):
+            first = 0
+            for block in self._blocks():
+                b = block.astype(np.float64)
+                variances[first : first + len(b), k] = np.einsum("qi,qi->q", b @ c[:, :, k], b)
+                first += len(b)
+        return variances.reshape(self.num_queries, *trailing)
+
+    @property
+    def _largest(self) -> float:
+        """Largest |coefficient|, or more."""
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        """The rows, some at a time."""
+        q, step = self.coefficients, max(1, BLOCK // self.size)
+        return (q[first : first + step] for first in range(0, len(q), step))
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(MatrixQueries):
+    """The rows of any real matrix over the cells of some attributes; equal by content.
+
+    Args:
+        values: Q, shape (m, Πshape); columns run over the cells, the last attribute fastest.
+        shape: sizes of the attributes covered, in order.
+
+    Raises:
+        WorkloadError: not a matrix, no rows, of another width, or with an entry that is not a
+            number or is larger than ``MAX_MAGNITUDE``.
+        ResourceExceeded: more than ``MAX_COEFFICIENTS`` entries.
+    """
+
+    values: ArrayLike
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _checked(self.values, math.prod(self.shape)))
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """The matrix."""
+        return np.asarray(self.values)
+
+    @cached_property
+    def integral(self) -> bool:
+        """Whether every coefficient is an integer."""
+        return all(bool((block == np.rint(block)).all()) for block in self._blocks())
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(max(np.abs(block).max() for block in self._blocks()))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the shape and coefficients."""
+        digest = hashlib.sha256(repr(self.shape).encode())
+        digest.update(self.coefficients.data)
+        return digest.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Custom) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Such as "custom query 7", counted from 1; on one attribute "age: custom query 7"."""
+        of = name_of_one(names)
+        return (f"{of}custom query {row + 1}" for row in range(self.num_queries))
+
+
+class CustomAxis(Custom):
+    """The rows of any real matrix over the cells of one attribute, shape (m, n)."""
+
+    def __init__(self, values: ArrayLike) -> None:
+        matrix = np.asarray(values)
+        super().__init__(values, (matrix.shape[-1] if matrix.ndim else 0,))
+
+
+def _checked(values: ArrayLike, width: int) -> Array:
+    """The matrix as contiguous floats of its own that cannot be written to."""
+    raw = np.asarray(values)
+    if raw.ndim != 2 or raw.dtype.kind not in "biuf":
+        raise WorkloadError(
+            f"the matrix has {raw.ndim} dimension{'' if raw.ndim == 1 else 's'} of type "
+            f"{raw.dtype}, not 2 of real numbers: give one row for each query"
+        )
+    if not raw.shape[0]:
+        raise WorkloadError("the matrix has no rows: give one for each query")
+    if raw.shape[1] != width or not width:
+        raise WorkloadError(
+            f"the matrix has {raw.shape[1]:,} columns for {width:,} cells: give one for each cell"
+        )
+    check_size(raw.shape[0], width, "ask for fewer queries")
+    matrix = raw.astype(np.float64, order="C")
+    matrix += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
+    bad = np.flatnonzero(~(np.abs(matrix).max(axis=1) <= MAX_MAGNITUDE))  # NaN is bad as well
+    if bad.size:
+        raise WorkloadError(
+            f"row {bad[0] + 1} of the matrix has an entry that is not a number "
+            f"of at most {MAX_MAGNITUDE:.0e}: mend or scale it"
+        )
+    matrix.flags.writeable = False
+    return matrix
+
+
+def name_of_one(names: tuple[str, ...]) -> str:
+    """What a label starts with: the attribute, which a product of queries has to tell apart.
+
+    Of several attributes the label says nothing: the matrix may have them in another order.
+    """
+    return f"{names[0]}: " if len(names) == 1 else ""
+
+
+def check_size(rows: int, cells: int, advice: str) -> None:
+    """Raise ResourceExceeded where so many queries on so many cells are too many."""
+    if rows * cells > MAX_COEFFICIENTS:
+        raise ResourceExceeded(
+            f"{rows:,} queries on {cells:,} cells have {rows * cells:,} coefficients, "
+            f"more than {MAX_COEFFICIENTS:,}: {advice}"
+        )
+
+
+# Matrices of custom queries in files: .npy, or .csv of numbers.
+
+MAX_CSV_BYTES = 2**28
+"""Largest CSV file of a matrix; a binary file holds as much in far fewer bytes."""
+
+ROW_RANGE = 1e4
+"""Largest ratio of the largest entries of two rows."""
+
+
+def read_matrix(path: Path) -> NDArray[Any]:
+    """The matrix in a file, one row for each query, checked for its size before it is read.
+
+    Raises:
+        WorkloadError: no such file, or none of this kind.
+        ResourceExceeded: too large.
+    """
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        raise WorkloadError(f"{path}: is not a .npy or .csv file: save the matrix as one of these")
+    try:
+        matrix = readers[path.suffix.lower()](path)
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise WorkloadError(f"{path}: {reason}: check the path") from None
+    _check_scales(path, matrix)
+    return matrix
+
+
+def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
+    """Refuse rows beside which others but zeros would pass for rounding errors."""
+    if matrix.ndim != 2 or not matrix.any() or not np.isfinite(matrix).all():
+        return  # refused elsewhere
+    largest = np.abs(matrix.astype(np.float64)).max(axis=1)
+    least = np.where(largest > 0, largest, np.inf)
+    if largest.max() > ROW_RANGE * least.min():
+        raise WorkloadError(
+            f"{path}: the largest entries of rows {least.argmin() + 1:,} and "
+            f"{largest.argmax() + 1:,} differ by more than a factor of {ROW_RANGE:,.0f}: scale the "
+            "rows alike, and say with weights in parts of their own what matters more"
+        )
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError):
+        raise WorkloadError(
+            f"{path}: is not a complete .npy file of numbers: write it with numpy.save"
+        ) from None
+    if not isinstance(matrix, np.ndarray):
+        matrix.close()
+        raise WorkloadError(f"{path}: holds several arrays: save the matrix alone")
+    if matrix.dtype.kind not in "biuf":
+        raise WorkloadError(f"{path}: holds entries of type {matrix.dtype}: save real numbers")
+    if matrix.size > MAX_COEFFICIENTS:
+        raise ResourceExceeded(
+            f"{path}: has {matrix.size:,} coefficients, more than {MAX_COEFFICIENTS:,}: "
+            "ask for fewer queries"
+        )
+    return np.array(matrix)
+
+
+def _read_csv(path: Path) -> NDArray[Any]:
+    if path.stat().st_size > MAX_CSV_BYTES:
+        raise ResourceExceeded(
+            f"{path}: is larger than {MAX_CSV_BYTES >> 20} MiB: save the matrix as .npy"
+        )
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            text = (line for line in lines if line.strip())
+            rows = [_numbers(path, number, line) for number, line in enumerate(text, start=1)]
+    except UnicodeDecodeError:
+        raise WorkloadError(f"{path}: not UTF-8 text: save the file as UTF-8") from None
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(rows[0]):
+            raise WorkloadError(
+                f"{path}: row {number} has {len(row):,} numbers and row 1 has {len(rows[0]):,}: "
+                "give every row one for each cell"
+            )
+    return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
+
+
+def _numbers(path: Path, number: int, line: str) -> NDArray[np.float64]:
+    cells = line.strip().split(",")
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        raise WorkloadError(
+            f"{path}: row {number} holds something that is not a number: "
+            "give numbers between commas and no header"
+        ) from None

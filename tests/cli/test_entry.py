@@ -1,0 +1,371 @@
+"""Whatever text comes, the answer is one line and a documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.cli.output import fail, note, percent, warn
+from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.release.sidecar import manifest_path
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.files import sample_dataset
+from adaptive_qs.table.schema import Schema
+
+# Whatever text comes, the answer is one line and a documented exit code, never a traceback.
+
+FUZZ = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+numbers = st.floats().map(repr) | st.integers().map(str) | st.text(max_size=8)
+
+
+@pytest.fixture
+def command(run, monkeypatch):
+    """Run `synthesize` up to the first charge, which is refused with exit code 3."""
+
+    def refuse(*_):
+        raise BudgetExceeded("the first charge")
+
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
+    files = sorted(Path.cwd().iterdir())
+
+    def call(*arguments):
+        base = ["synthesize", "t.csv", "--schema", "s.json", "--out", "o.csv"]
+        outcome = run(*base, *arguments)
+        assert outcome.code in (2, 3, 4), outcome
+        assert outcome.out == ""
+        assert len(outcome.err.splitlines()) <= 2
+        assert outcome.err.startswith(("error: ", "warning: "))
+        assert sorted(Path.cwd().iterdir()) == files
+
+    return call
+
+
+@FUZZ
+@given(
+    option=st.sampled_from(
+        ["delta", "ways", "rows", "seed", "max-memory", "workers", "reference", "insecure-seed"]
+    ),
+    value=numbers,
+)
+@example(option="seed", value="9" * 400)
+@example(option="rows", value="9" * 400)
+@example(option="max-memory", value="9" * 400)
+@example(option="insecure-seed", value="9" * 400)
+def test_option_values(command, option, value):
+    command("--epsilon", "1", f"--{option}={value}")
+
+
+@FUZZ
+@given(epsilon=numbers)
+@example(epsilon="1e308")
+@example(epsilon="5e-324")
+def test_budgets(command, epsilon):
+    command(f"--epsilon={epsilon}")
+    command(f"--rho={epsilon}")
+
+
+@FUZZ
+@given(
+    option=st.sampled_from(
+        ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
+         "max-memory", "insecure-seed"]
+    ),
+    value=numbers,
+)  # fmt: skip
+@example(option="jobs", value="9" * 400)
+@example(option="gap", value="5e-324")
+@example(option="confidence", value="5e-324")
+def test_option_values_of_answer(run, monkeypatch, option, value):
+    def refuse(*_):
+        raise BudgetExceeded("the first charge")
+
+    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", refuse)
+    base = ["answer", "t.csv", "--schema", "s.json", "--out", "o.csv", "--epsilon", "1"]
+    outcome = run(*base, f"--{option}={value}")
+    assert outcome.code in (2, 3, 4), outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith(("error: ", "warning: "))
+    assert not Path("o.csv").exists()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["version", "parts", "ways", "attributes", "queries", "weight", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@FUZZ
+@given(content=st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_workload_files(command, content):
+    Path("w.json").write_bytes(content)
+    command("--epsilon", "1", "--workload", "w.json")
+
+
+@FUZZ
+@given(content=st.binary(max_size=60))
+def test_tables(command, content):
+    Path("t.csv").write_bytes(b"job,age,day\n" + content)
+    command("--epsilon", "1")
+
+
+# Notes, warnings and errors are one line each, whatever names they quote.
+
+NAMES = ["a\x1b[2Jb", "a\nb", "a\r\x07b", "a\u202eb", "a\x9bb"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("say", [note, warn, fail])
+@pytest.mark.parametrize("name", NAMES)
+def test_control_characters_do_not_reach_the_terminal(name, say, terminal, capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    say(f"{name}.csv: caf\u00e9")
+    said = capsys.readouterr().err
+    assert said.endswith("caf\u00e9\n")
+    assert said.removesuffix("\n").isprintable()
+
+
+# What `evaluate` prints stands in the order of what matters, in digits that can be read.
+
+ORDER_NAMES = ["low", "high", "rare"]
+
+
+@pytest.fixture
+def said(run):
+    """low <= high holds in the true table only; a few synthetic rows are far off in rare."""
+    Path("s.json").write_text(json.dumps(dict.fromkeys(ORDER_NAMES, 50)))
+    rng = np.random.default_rng(1)
+    for name, above in (("t.csv", 20), ("o.csv", -20)):
+        low = rng.integers(20, 30, 1_000)
+        rare = np.where(np.arange(1_000) < (2 if above > 0 else 40), 49, 0)
+        rows = np.column_stack([low, low + above, rare])
+        lines = [",".join(ORDER_NAMES), *(",".join(map(str, row)) for row in rows)]
+        Path(name).write_text("\n".join(lines) + "\n")
+    outcome = run("evaluate", "t.csv", "o.csv", "--schema", "s.json", "--rule", "rare <= high")
+    assert outcome.code == 0, outcome
+    return outcome.out
+
+
+def block(said, title):
+    """First words of the lines of a table."""
+    lines = said.split(f"\n  {title} ")[1].split("\n")[2:]
+    return [line for line in (line.strip() for line in lines) if line]
+
+
+def test_the_most_broken_rule_comes_first_and_large_shifts_have_a_table(said):
+    rules = block(said, "rules")
+    assert "found" in rules[0]
+    assert "100 %" in rules[0]
+    assert "declared" in rules[1]
+    moved = block(said, "means that moved most")
+    assert [line.split()[0] for line in moved[:2]] == ["high", "rare"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0 %"), (2e-29, "under 0.001 %"), (0.77, "77.0 %"), (1, "100 %"), (0.0024, "0.240 %"),
+        (0.99999, "100.00 %"),
+    ],
+)  # fmt: skip
+def test_shares_have_digits_that_can_be_read(share, text):
+    assert percent(share) == text
+
+
+# What only a process of its own can show: signals, pipes, exit codes, imports, the real demo.
+
+ADULT = sample_dataset()
+COMMAND = [sys.executable, "-m", "adaptive_qs"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def start(folder, *arguments, **options):
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_interrupts,
+        **options,
+    )
+
+
+def _hear_interrupts():
+    """A suite that runs in the background may have inherited that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
+    process = start(tmp_path, "synthesize", "--demo", "--json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    content = json.loads(out)
+    # Its columns of many values stay alone at this budget, which is all that is warned of.
+    assert err.splitlines() == [line for line in err.splitlines() if "independent of all" in line]
+    assert (content["epsilon"], content["delta"]) == (1, 1e-9)
+    path = tmp_path / "adult_synthetic.csv"
+    made, true = pd.read_csv(path), pd.read_csv(ADULT.data)
+    assert made.dtypes.to_dict() == true.dtypes.to_dict()
+    assert len(made) == content["rows"]
+    assert abs(len(made) - len(true)) < 1_000
+    encode_file(path, Schema.load(ADULT.schema))
+    assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
+
+
+def test_the_demo_of_answers(tmp_path):
+    process = start(tmp_path, "answer", "--demo", "--json")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    content = json.loads(out)
+    # Its columns of many values stay alone at this budget, which is all that is warned of.
+    assert err.splitlines() == [line for line in err.splitlines() if "independent of all" in line]
+    assert (content["epsilon"], content["delta"]) == (1, 1e-9)
+    path = tmp_path / "adult_answers.parquet"
+    assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
+    found, true = pd.read_parquet(path), pd.read_csv(ADULT.data)
+    assert len(found) == content["rows"] == content["queries"]
+    counts = true.groupby(["gender", "income"]).size()
+    for (sex, income), count in counts.items():
+        row = found[found["query"] == f"gender = {sex} and income = {income}"].iloc[0]
+        assert abs(row.estimate - count) < 6 * row.standard_error
+
+
+def size(path):
+    """Bytes of a temporary file; 0 where it has gone, as that of the check for writing has."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_leave_no_answers_and_say_what_was_spent(number, tmp_path):
+    process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "gaussian")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(map(size, tmp_path.glob(".*.part"))):
+        time.sleep(0.02)
+    assert process.poll() is None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (128 + number, "")
+    assert err.startswith("error: stopped before the end: part of the budget was spent")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def listens(process):
+    """Whether a process has its own handler of SIGTERM, as the commands have once they run."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(1)
+        return True
+    caught = re.search(r"SigCgt:\s*(\w+)", status.read_text())
+    return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("saved", [False, True])
+def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, saved, tmp_path):
+    arguments = ["--demo", "--epsilon", "1", "--release", "r.zip", "--rows", "400000"]
+    process = start(tmp_path, "synthesize", *arguments)
+    release = tmp_path / "r.zip"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (release.exists() if saved else listens(process)):
+        time.sleep(0.05)
+    time.sleep(0.3)  # into the fit, or somewhere before
+    assert process.poll() is None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert out == ""
+    *notes, last = err.splitlines()
+    assert last.startswith("error: stopped")
+    assert [note[:14] for note in notes] in ([], ["at this budget"])
+    assert list(tmp_path.iterdir()) == ([release] if release.exists() else [])
+    assert ("the budget is spent; the release is in r.zip" in err) == release.exists()
+    assert release.exists() or not saved
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path):
+    process = start(tmp_path, "schema", "json-schema")
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("verb", ["synthesize", "plan", "answer"])
+def test_help_imports_nothing_heavy(verb):
+    code = (
+        "import sys\n"
+        "from adaptive_qs.cli import main\n"
+        f"assert main(['{verb}', '--help']) == 0\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def test_terminals_that_know_ascii_only(tmp_path):
+    table = tmp_path / "t\u00e9.csv"
+    table.write_text("a\n1\n")
+    (tmp_path / "s.json").write_text('{"a": 2}')
+    process = subprocess.run(
+        [*COMMAND, "schema", "check", "s.json", table.name],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "fits the schema" in process.stdout
+
+
+def test_a_stop_whose_exception_got_lost_is_raised_again_by_progress():
+    code = (
+        "import os, signal, weakref\n"
+        "from adaptive_qs.cli import entry, output\n"
+        "class Lost:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"  # what it raises here is dropped
+        "        for _ in range(1000): pass\n"
+        "def command(*_, **__):\n"
+        "    with output.progress_bars() as report:\n"
+        "        thing = Lost()\n"
+        "        del thing\n"
+        "        print('went on', flush=True)\n"
+        "        report('fit', 1, 2)\n"
+        "        print('too far')\n"
+        "entry.app = command\n"
+        "raise SystemExit(entry.main([]))\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT)
+    assert process.stdout == b"went on\n"
+    assert process.returncode == 143
+    assert process.stderr.strip().endswith(b"error: stopped before the end: no output was written")

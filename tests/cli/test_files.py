@@ -1,0 +1,449 @@
+"""Commands write what they were asked for, its hidden parts, the ledger, and nothing else.
+
+Every way in which Python opens a file for writing or makes a name is watched, the folder is listed
+at each named place, and a folder for temporary files that nothing was made in keeps its time stamp,
+whoever would have made it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from adaptive_qs.answering.api import answer
+from adaptive_qs.cli.files import readable
+from adaptive_qs.errors import DataError
+from adaptive_qs.machine import on_reach
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.schema import Schema
+
+from ..faults.children import Child
+
+# Commands write what they were asked for, its hidden parts, the ledger, and nothing else.
+#
+# Every way in which Python opens a file for writing or makes a name is watched, the folder is
+# listed at each named place, and a folder for temporary files that nothing was made in keeps its
+# time stamp, whoever would have made it.
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+MAKING = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0,
+          "sqlite3.connect": 0}  # fmt: skip
+"""Events and which of their arguments is the path."""
+LEAVING = {"socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
+"""Events by which contents could go elsewhere."""
+LEARNT = {"version": 1, "ignore": ["day"], "columns": [
+    {"name": "job", "type": "categorical", "private_values": 3, "catch_all": "*"},
+    {"name": "age", "type": "integer", "private_bins": 4},
+]}  # fmt: skip
+RUN = "--ledger l --rho 1 --ways 1,2 --out"
+COMMANDS = {
+    "ledger create --ledger l --epsilon 50 --delta 1e-6 --discovery-delta 1e-7": {"l", "l.mark"},
+    f"synthesize t.csv --schema s.json {RUN} o.csv --release r.zip":
+        {"o.csv", "o.csv.manifest.json", "r.zip"},
+    f"synthesize t.csv --schema learnt.json {RUN} p.parquet --insecure-seed 1":
+        {"p.parquet", "p.parquet.manifest.json", "p.parquet.NOT-PRIVATE.txt"},
+    f"answer t.csv --schema learnt.json {RUN} a.csv.gz --json":
+        {"a.csv.gz", "a.csv.gz.manifest.json"},
+    "sample r.zip --out more.csv.gz": {"more.csv.gz", "more.csv.gz.manifest.json"},
+    "ledger show --ledger l": set(),
+    "ledger verify --ledger l --release r.zip": set(),
+    "ledger export --ledger l --out e.json": {"e.json"},
+    "evaluate t.csv o.csv --schema s.json": set(),
+    "plan --schema s.json": set(),
+    "schema check s.json t.csv": set(),
+    "audit --schema learnt.json --ways 1 --pairs 1": set(),
+}  # fmt: skip
+"""What each of them makes."""
+TABLES = {"o.csv", "p.parquet", "a.csv.gz", "more.csv.gz"}
+"""A stamp may lie beside them, for which there is a check beforehand."""
+LOGS = {"l-wal", "l-shm"}
+"""Of the ledger: removed by whoever closes it last, which a child that is forked leaves out."""
+
+
+def written(event, arguments):
+    """The path that an event makes or opens for writing, if it does."""
+    if event == "open" and isinstance(arguments[0], str | bytes) and arguments[2] & WRITING:
+        return os.fsdecode(arguments[0])
+    if event in MAKING:
+        return os.fsdecode(arguments[MAKING[event]])
+    return "elsewhere" if event in LEAVING else None
+
+
+def watching(journal, temporary):
+    """Note every such path, the permissions of new folders, and names in the working folder."""
+    tempfile.tempdir = str(temporary)
+    handle = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(kind, path, mode=0):
+        os.write(handle, (json.dumps([kind, os.path.abspath(path), mode]) + "\n").encode())
+
+    def hook(event, arguments):
+        path = written(event, arguments)
+        if path is not None and path != ":memory:":
+            note(event, path, arguments[1] if event == "os.mkdir" else 0)
+
+    def look(_):
+        for name in os.listdir():
+            note("listed", name)
+
+    on_reach(look)
+    sys.addaudithook(hook)
+
+
+def noted(journal):
+    """What was noted, and nothing more of it afterwards."""
+    notes = [json.loads(line) for line in journal.read_text().splitlines()]
+    journal.unlink()
+    return notes
+
+
+def unexpected(notes, folder, names):
+    """Paths that are neither these files in the folder, nor their parts, the ledger or its lock."""
+    known = "|".join(map(re.escape, names))
+    expected = re.compile(
+        rf"{re.escape(str(folder))}/(?:{known}|\.(?:{known})\.\w{{8}}\.part|\.l\.run-\d\.lock)"
+    )
+    return [
+        (kind, path)
+        for kind, path, _ in notes
+        if not expected.fullmatch(path) and not re.search(r"/__pycache__/.*\.(nbi|nbc|pyc)$", path)
+    ]
+
+
+@pytest.fixture
+def logs(folder, tmp_path_factory):
+    """A folder for what children say, and the schema of columns that are learnt in the other."""
+    Path("learnt.json").write_text(json.dumps(LEARNT))
+    return tmp_path_factory.mktemp("logs")
+
+
+def test_nothing_else_is_written(folder, logs):
+    journal, temporary = logs / "journal", logs / "temporary"
+    temporary.mkdir()
+    there = {path.name for path in folder.iterdir()}
+    for words, outputs in COMMANDS.items():
+        before = temporary.stat().st_mtime_ns
+        watch = partial(watching, journal, temporary)
+        ended = Child(words.split(), folder, logs, watch).ended()
+        assert ended.code == 0, (words, ended)
+        there |= outputs | ({"l.key"} if RUN in words else set())
+        assert {path.name for path in folder.iterdir()} - LOGS == there, words
+        assert not any(temporary.iterdir()), words
+        notes = noted(journal)
+        if words.startswith("audit"):  # whose rows are made up
+            made = {tuple(note[1:]) for note in notes if note[0] == "os.mkdir"}
+            assert {mode for _, mode in made} == {0o700}
+            ((private, _),) = made
+            notes = [note for note in notes if not f"{note[1]}/".startswith(f"{private}/")]
+        else:
+            assert temporary.stat().st_mtime_ns == before, words
+        stamps = {f"{name}.NOT-PRIVATE.txt" for name in TABLES & outputs}
+        listed = [note for note in notes if note[0] == "listed"]
+        assert not unexpected(listed, folder, there | stamps | LOGS), words
+        others = [note for note in notes if note[0] != "listed"]
+        assert not unexpected(others, folder, outputs | stamps | {"l", "l.key", "l.mark"}), words
+        named = {Path(path).name for kind, path, _ in others if kind in ("os.rename", "os.link")}
+        assert named >= outputs, "outputs get their names when they are complete"
+        opened = {Path(path).name for kind, path, _ in others if kind == "open"}
+        assert not opened & outputs, "and are never written under them"
+
+
+def untidy():
+    """Write files as no command may."""
+    Path("o.csv.tmp").write_text("x")
+    os.close(tempfile.mkstemp()[0])
+    with pytest.raises(OSError, match=""), socket.socket(socket.AF_UNIX) as link:
+        link.connect("nowhere")
+
+
+def test_the_watch_sees_what_is_written(folder, logs):
+    words = ["plan", "--schema", "s.json"]
+    Child(words, folder, logs, partial(watching, logs / "journal", logs), untidy).ended()
+    (first, second, third) = unexpected(noted(logs / "journal"), folder, {"o.csv"})
+    assert first == ("open", str(folder / "o.csv.tmp"))
+    assert second[0] == "open"
+    assert second[1].startswith(str(logs))
+    assert third[0] == "socket.connect"
+
+
+# Tables from standard input, URLs in the place of tables, and shell completion.
+
+COMMAND = [sys.executable, "-m", "adaptive_qs"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+SEEDED = ["--schema", "s.json", "--epsilon", "1", "--insecure-seed", "3"]
+
+
+@pytest.fixture
+def spool(tmp_path, monkeypatch):
+    """The folder for temporary files."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def pipe(monkeypatch, spool):
+    """Put bytes into standard input; nothing of them is left at the end."""
+
+    def fill(content):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    yield fill
+    assert list(spool.iterdir()) == []
+
+
+def contents(kind):
+    if kind == "csv":
+        return Path("t.csv").read_bytes()
+    buffer = io.BytesIO()
+    pd.read_csv("t.csv").to_parquet(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("verb", ["synthesize", "answer"])
+def test_the_same_output_as_from_a_file(run, pipe, verb, kind):
+    seed = ["--seed", 1] if verb == "synthesize" else []
+    assert run(verb, "t.csv", *SEEDED, *seed, "--out", "f.csv").code == 0
+    pipe(contents(kind))
+    said = run(verb, "-", *SEEDED, *seed, "--out", "p.csv")
+    assert said.code == 0, said
+    assert Path("p.csv").read_bytes() == Path("f.csv").read_bytes()
+    if verb == "synthesize":
+        assert "evaluate - p.csv --schema s.json < DATA\n" in said.out
+    made = [path.read_text() for path in Path().glob("p.csv*")]
+    assert not [text for text in [*made, said.out, said.err] if "/proc/" in text or "spool" in text]
+
+
+def test_evaluate_takes_one_table_from_standard_input(run, pipe):
+    expected = json.loads(run("evaluate", "t.csv", "t.csv", "--schema", "s.json", "--json").out)
+    for tables in (["-", "t.csv"], ["t.csv", "-"]):
+        pipe(contents("csv"))
+        said = run("evaluate", *tables, "--schema", "s.json", "--json", "--report", "r.html")
+        assert said.code == 0, said
+        assert json.loads(said.out)["verdict"] == expected["verdict"]
+        page = Path("r.html").read_text()
+        assert "standard input" in page
+        assert "/proc/" not in page
+        Path("r.html").unlink()
+
+
+@pytest.mark.parametrize(
+    "tables", [["-", "-"], ["-", "t.csv", "--control", "-"], ["t.csv", "-", "--control", "-"]]
+)
+def test_standard_input_holds_one_table(run, pipe, tables):
+    pipe(contents("csv"))
+    said = run("evaluate", *tables, "--schema", "s.json")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "- is given twice" in said.err
+
+
+def test_schema_init_and_check_read_standard_input(run, pipe):
+    Path("a.csv").write_text("age,town\n" + "1,a\n2,b\n3,a\n" * 30)
+    expected = run("schema", "init", "a.csv")
+    pipe(Path("a.csv").read_bytes())
+    assert run("schema", "init", "-") == expected
+    pipe(contents("csv"))
+    assert run("schema", "check", "s.json", "-").out.endswith("standard input: fits the schema\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "standard input: is empty"),
+        (b"job,age\na,1\n", "standard input: column 'day' of the schema is missing"),
+        (b"job,age,day\na,c4n4ry,2020-01-01\n", "standard input: column 'age' has a cell"),
+        (b"PAR1 and no more", "standard input: is not a readable Parquet file"),
+        (b"job,age,day\n\xff,1,2020-01-01\n", "standard input: is not UTF-8 text"),
+    ],
+)
+def test_mistakes_name_standard_input(run, pipe, content, words):
+    for arguments in (
+        ["synthesize", "-", *SEEDED[:4], "--out", "o.csv"],
+        ["answer", "-", *SEEDED[:4], "--out", "o.csv"],
+        ["evaluate", "-", "t.csv", "--schema", "s.json"],
+        ["schema", "check", "s.json", "-"],
+    ):
+        pipe(content)
+        said = run(*arguments)
+        assert (said.code, said.err.startswith("error: " + words)) == (2, True), said
+        assert "c4n4ry" not in said.err
+        assert "/proc/" not in said.err
+
+
+def test_a_release_on_standard_input_names_no_temporary_file(run, pipe):
+    assert run("synthesize", "t.csv", *SEEDED, "--release", "r.zip").code == 0
+    pipe(Path("r.zip").read_bytes())
+    said = run("schema", "init", "-")
+    assert said.err == (
+        "error: standard input: is a release bundle, not a table: draw one from it by adaptive-qs "
+        "sample FILE --out table.csv\n"
+    )
+
+
+def test_a_run_is_resumed_with_the_same_table_only(run, pipe, monkeypatch):
+    """The ledger recognises what came through the pipe, not the file that kept it."""
+    run("ledger", "create", "--ledger", "l", "--epsilon", "2")
+    options = ["synthesize", "-", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv"]
+    options += ["--ledger", "l"]
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr("adaptive_qs.release.release.Release.sample_table", stop)
+        pipe(contents("csv"))
+        assert run(*options).code == 130
+    pipe(contents("csv") + b"a,1,2020-01-01\n")
+    refused = run(*options, "--resume")
+    assert refused.code == 2, refused
+    pipe(contents("csv"))
+    assert run(*options, "--resume").code == 0
+    spent = json.loads(run("ledger", "show", "--ledger", "l", "--json").out)["runs"]
+    assert len(spent) == 1
+
+
+def test_the_copy_is_private_and_read_again(pipe, spool):
+    pipe(b"a,b\n1,2\n")
+    with readable(Path("-")) as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert path.read_bytes() == path.read_bytes() == b"a,b\n1,2\n"
+    with readable(Path("t.csv")) as path:
+        assert path == Path("t.csv")
+
+
+def test_the_copy_has_a_name_only_where_it_needs_one(pipe, spool, monkeypatch):
+    """Other systems than Linux have no /proc: the file is removed at the end, also by an error."""
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: "/proc/" not in str(path) and real(path))
+    pipe(b"a,b\n1,2\n")
+
+    def refuse():
+        with readable(Path("-")) as path:
+            assert [path] == list(spool.iterdir())
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert path.read_bytes() == b"a,b\n1,2\n"
+            raise DataError(f"{path}: is wrong")
+
+    with pytest.raises(DataError, match=r"^standard input: is wrong$"):
+        refuse()
+
+
+def test_a_terminal_and_a_full_disk_are_refused(run, pipe, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert "which is a terminal" in run("schema", "init", "-").err
+    pipe(b"a,b\n")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("adaptive_qs.cli.files._blocks", full)
+    said = run("schema", "init", "-")
+    assert said.code == 2
+    assert "no space left on device): free some space" in said.err
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_process_that_is_stopped(folder, how):
+    """It waits for more of the table meanwhile. Without /proc a kill cannot be cleaned up after."""
+    if how == signal.SIGKILL and not Path("/proc/self/fd").exists():
+        pytest.skip("no paths for open files")
+    spool = folder / "spool"
+    spool.mkdir()
+    process = subprocess.Popen(
+        [*COMMAND, "schema", "init", "-"],
+        env={**ENVIRONMENT, "TMPDIR": str(spool)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    process.stdin.write(b"a,b\n" + b"1,2\n" * 2**20)  # more than a pipe holds: it has begun to read
+    process.stdin.flush()
+    process.send_signal(how)
+    assert process.wait(60) == (128 + how if how == signal.SIGTERM else -how)
+    process.stdin.close()
+    process.stderr.close()
+    assert list(spool.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["https://example.org/t.csv", "s3://bucket/t.parquet"])
+def test_a_url_is_to_be_downloaded_first(run, url):
+    line = f"{url}: is a URL: download it first, and name the file"
+    for arguments in (
+        ["synthesize", url, *SEEDED, "--out", "o.csv"],
+        ["answer", url, *SEEDED, "--out", "o.csv"],
+        ["evaluate", url, "t.csv", "--schema", "s.json"],
+        ["evaluate", "t.csv", url, "--schema", "s.json"],
+        ["schema", "init", url],
+        ["schema", "check", "s.json", url],
+    ):
+        said = run(*arguments)
+        assert (said.code, said.err.splitlines()[-1]) == (2, f"error: {line}"), said
+    for call in (lambda: Synthesizer(1).fit(url, schema="s.json"), lambda: _answers(url)):
+        with pytest.raises(DataError) as caught:
+            call()
+        assert str(caught.value) == line
+
+
+def _answers(source):
+    return answer(source, Schema.load("s.json"), [1], epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "sourced"),
+    [
+        ("bash", ".bash_completions/adaptive-qs.sh", ".bashrc"),
+        ("zsh", ".zfunc/_adaptive-qs", ".zshrc"),
+        ("fish", ".config/fish/completions/adaptive-qs.fish", None),
+    ],
+)
+def test_completion_is_installed_for_the_shell(run, monkeypatch, shell, script, sourced):
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: (shell, f"/bin/{shell}"))
+    said = run("--install-completion")
+    assert said.code == 0, said
+    assert "_ADAPTIVE_QS_COMPLETE" in Path(script).read_text()
+    assert sourced is None or Path(sourced).exists()
+
+
+def test_completion_names_commands_and_options(folder):
+    def complete(words):
+        variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        done = subprocess.run(
+            COMMAND,
+            env={**ENVIRONMENT, **variables, "_ADAPTIVE_QS_COMPLETE": "complete_bash"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.split()
+
+    assert complete("adaptive-qs syn") == ["synthesize"]
+    assert complete("adaptive-qs answer --eps") == ["--epsilon"]
+
+
+def test_completion_that_cannot_be_installed_is_one_line(run, monkeypatch):
+    Path("home").write_text("a file")
+    monkeypatch.setenv("HOME", "home")
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
+    said = run("--install-completion")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "completion cannot be installed" in said.err

@@ -1,0 +1,155 @@
+"""What `schema init` and `schema check` say about a proposal, and a table in a schema's place."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from adaptive_qs.cli.schema import NOT_PRIVATE
+from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
+
+CANARY = "c4n4ry"
+LINES = {
+    "level": ("categorical, ordered", "low, medium, high; missing: ?", "4"),
+    "town": ("categorical", f"{CANARY}, x", "2"),
+    "step": ("numeric", "0.5 to 1.5 in 3 bins, own bins: 0.5, 1, 1.5", "3"),
+    "count": ("integer", "0 to 9", "10"),
+    "spent": ("integer", "0 to 100 in 8 bins, own bin: 0", "8"),
+    "flag": ("boolean", "false, true", "2"),
+    "day": ("date", "2020-01-01 to 2020-01-09 by day", "9"),
+}
+
+
+@pytest.fixture
+def proposed(run):
+    """The table t.csv, its proposed schema p.json, and what was said."""
+    rows = [",".join(LINES)]
+    for i in range(200):
+        level, step = ["low", "high", "medium", "?"][i % 4], [0.5, 1.0, 1.5][i % 3]
+        spent = 0 if i % 3 else i // 2
+        town, flag = [CANARY, "x"][i % 2], ["True", "False"][i % 2]
+        rows.append(f"{level},{town},{step},{i % 10},{spent},{flag},2020-01-0{1 + i % 9}")
+    Path("t.csv").write_text("\n".join(rows) + "\n")
+    outcome = run("schema", "init", "t.csv", "--out", "p.json")
+    assert outcome.code == 0, outcome
+    return outcome
+
+
+def listed(text):
+    """The lines of the table by column: type, what was taken, codes."""
+    lines = [line.strip() for line in text.splitlines()]
+    parts = [[part.strip() for part in line.split("   ") if part.strip()] for line in lines]
+    return {part[0]: tuple(part[1:]) for part in parts if len(part) == 4 and part[0] in LINES}
+
+
+def test_init_lists_every_column_with_what_was_taken(proposed):
+    assert listed(proposed.out) == LINES
+    for word in ("may it be shared", "catch_all", "clip", AS_PROPOSED, TAKEN_FROM_DATA):
+        assert word in proposed.out
+    assert "adaptive-qs schema check p.json" in proposed.out
+
+
+def test_what_was_taken_stays_out_of_the_notes(proposed, run):
+    assert CANARY in proposed.out
+    assert CANARY not in proposed.err
+    printed = run("schema", "init", "t.csv")
+    assert json.loads(printed.out)["columns"][0]["name"] == "level"
+    assert CANARY not in printed.err
+
+
+@pytest.mark.usefixtures("proposed")
+def test_check_lists_what_is_left(run):
+    content = json.loads(Path("p.json").read_text())
+    for reviewed in (0, 5, 6, 7):
+        for column in content["columns"][:reviewed]:
+            column.pop("description", None)
+        Path("p.json").write_text(json.dumps(content))
+        said = run("schema", "check", "p.json", "t.csv")
+        assert said.code == 0, said
+        left = list(LINES)[reviewed:]
+        assert list(listed(said.out)) == left
+        assert "t.csv: fits the schema" in said.out
+        verb = "is" if len(left) == 1 else "are"
+        words = f"{len(left)} of 7 columns {verb} as proposed ({', '.join(map(repr, left))})"
+        assert (words in said.err) == bool(left)
+        assert TAKEN_FROM_DATA[:-1].split(":")[0].lower() in said.err
+    content["description"] = ""
+    Path("p.json").write_text(json.dumps(content))
+    assert run("schema", "check", "p.json").err == ""
+
+
+@pytest.mark.usefixtures("proposed")
+def test_marks_of_columns_alone_refuse_a_run(run):
+    """Neither command spends anything on it; plan, which reads no rows, takes it."""
+    content = json.loads(Path("p.json").read_text())
+    for column in content["columns"][1:]:
+        column.pop("description")
+    Path("p.json").write_text(json.dumps({**content, "description": ""}))
+    assert "1 of 7 columns is as proposed" in run("schema", "check", "p.json").err
+    options = ["t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv"]
+    for verb in ("synthesize", "answer"):
+        refused = run(verb, *options)
+        assert refused.code == 2
+        assert f'remove "{AS_PROPOSED}" from the description of 1 column (' in refused.err
+    assert not Path("o.csv").exists()
+    content["columns"][0].pop("description")
+    Path("p.json").write_text(json.dumps({**content, "description": ""}))
+    assert run("synthesize", *options).code == 0
+
+
+@pytest.mark.usefixtures("proposed")
+def test_a_run_under_marks_that_was_asked_for_is_not_called_declared(run):
+    content = json.loads(Path("p.json").read_text())
+    Path("p.json").write_text(json.dumps({**content, "description": ""}))
+    options = ["--epsilon", "1", "--release", "r.zip", "--unreviewed-schema"]
+    made = run("synthesize", "t.csv", "--schema", "p.json", *options)
+    assert made.code == 0, made
+    assert "taken from the data" in made.err
+    with zipfile.ZipFile("r.zip") as bundle:
+        assert "does not cover what the schema tells" in bundle.read("statement.md").decode()
+
+
+@pytest.mark.usefixtures("proposed")
+def test_lists_are_marked_where_they_are_printed(proposed, run):
+    assert proposed.out.startswith(NOT_PRIVATE + "\n")
+    checked = run("schema", "check", "p.json").out.splitlines()
+    assert checked[1] == NOT_PRIVATE
+
+
+def test_long_lists_keep_their_ends(run):
+    names = [f"name{i:02}" for i in range(40)]
+    Path("t.csv").write_text("\n".join(["x", *names * 5]) + "\n")
+    said = run("schema", "init", "t.csv", "--out", "p.json")
+    line = next(line for line in said.out.splitlines() if "name00" in line)
+    assert ", ..., name39" in line
+    assert len(line) < 160
+
+
+@pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "t.tsv", "t.parquet", "t.xlsx"])
+def test_a_table_in_the_place_of_a_schema(run, name):
+    Path(name).write_bytes(b"a,b\n1,2\n")
+    said = run("schema", "check", name)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        f"error: {name}: is a table; the schema comes first: adaptive-qs schema init {name} "
+        "proposes one\n"
+    )
+    swapped = run("schema", "check", name, "s.json")
+    assert swapped.err.endswith(f"the schema comes first: adaptive-qs schema check s.json {name}\n")
+    planned = run("plan", "--schema", name)
+    assert (planned.code, planned.err.count("\n")) == (2, 1)
+    assert f"{name}: is a table, not a schema" in planned.err
+
+
+def test_parquet_is_known_by_its_content_and_other_files_are_read(run):
+    Path("table").write_bytes(b"PAR1rest")
+    assert "is a table" in run("schema", "check", "table").err
+    for path in ("missing.csv", "folder.csv"):
+        if path.startswith("folder"):
+            Path(path).mkdir()
+        said = run("schema", "check", path)
+        assert said.code == 2
+        assert "is a table" not in said.err

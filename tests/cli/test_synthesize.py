@@ -1,0 +1,476 @@
+"""The commands as users call them: what they print where, and what they write."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from adaptive_qs.cli import entry
+from adaptive_qs.cli.synthesize import Outcome
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.loop import loop
+from adaptive_qs.release.page import release_page
+from adaptive_qs.release.release import Release
+from adaptive_qs.release.statement import alone_columns
+from adaptive_qs.run import job
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable
+
+# The commands as users call them: what they print where, and what they write.
+
+synthesize_module = import_module("adaptive_qs.cli.synthesize")
+CANARY = "c4n4ry"
+BASE = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5"]
+
+
+def done(outcome):
+    assert outcome.code == 0, outcome.err
+    return outcome
+
+
+def test_synthesize_writes_a_table_and_says_what_it_cost(run):
+    outcome = done(run(*BASE, "--out", "o.csv", "--release", "r.zip"))
+    assert len(outcome.err.splitlines()) == outcome.err.count("independent of all others")
+    for text in ("epsilon 5, delta 1e-09", "one row", "add or remove one row", "o.csv", "r.zip"):
+        assert text in outcome.out
+    assert "NOT PRIVATE" not in outcome.out
+    made = pd.read_csv("o.csv")
+    assert made.columns.tolist() == ["job", "age", "day"]
+    assert made.age.dtype == "int64"
+    assert made.age.between(0, 9).all()
+    assert set(made.job) <= {"a", "b", "?"}
+    assert pd.to_datetime(made.day).between("2020-01-01", "2020-01-09").all()
+    assert {path.name for path in Path.cwd().iterdir()} == {
+        "t.csv", "s.json", "w.json", "o.csv", "o.csv.manifest.json", "r.zip",
+    }  # fmt: skip
+
+
+def test_synthesize_json(run):
+    outcome = done(run(*BASE, "--rows", "40", "--out", "o.parquet", "--json"))
+    assert len(outcome.err.splitlines()) == outcome.err.count("independent of all others")
+    content = json.loads(outcome.out)
+    assert content["rows"] == 40 == pq.read_table("o.parquet").num_rows
+    assert 0 < content["rho_spent"] <= content["rho"]
+    assert (content["epsilon"], content["delta"]) == (5, 1e-9)
+    assert content["rounds"] > 0
+    assert content["peak_memory_mb"] > 1
+    assert content["seed_insecure"] is False
+    assert {"read", "loop", "fit", "refine", "write", "total"} == set(content["seconds"])
+
+
+def test_rho_reports_the_epsilon_it_implies(run):
+    arguments = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.01497306"]
+    content = json.loads(done(run(*arguments, "--release", "r.zip", "--json")).out)
+    assert content["rho"] == 0.01497306
+    assert content["epsilon"] == pytest.approx(1, rel=1e-6)
+
+
+def test_samples_of_a_release_repeat_with_their_seed(run):
+    done(run(*BASE, "--workload", "w.json", "--release", "r.zip", "--out", "o.csv", "--seed", 3))
+    before = Path("r.zip").read_bytes()
+    done(run("sample", "r.zip", "--seed", "3", "--out", "again.csv"))
+    assert Path("again.csv").read_bytes() == Path("o.csv").read_bytes()
+    outcome = done(run("sample", "r.zip", "--rows", "7", "--out", "few.csv", "--json"))
+    assert json.loads(outcome.out)["rows"] == 7 == len(pd.read_csv("few.csv"))
+    assert Path("r.zip").read_bytes() == before
+
+
+def test_insecure_noise_repeats_and_stamps_everything(run):
+    outputs = ["--out", "o.csv", "--release", "r.zip", "--insecure-seed", "1"]
+    outcome = done(run(*BASE, *outputs))
+    assert outcome.err.startswith("warning: ")
+    assert "NOT PRIVATE" in outcome.err
+    assert "NOT PRIVATE" in outcome.out
+    assert "NOT PRIVATE" in Path("o.csv.NOT-PRIVATE.txt").read_text()
+    with zipfile.ZipFile("r.zip") as archive:
+        assert "NOT PRIVATE" in json.loads(archive.read("manifest.json"))["stamp"]
+    first = Path("o.csv").read_bytes(), Path("r.zip").read_bytes()
+    assert json.loads(done(run(*BASE, *outputs, "--force", "--json")).out)["seed_insecure"]
+    assert (Path("o.csv").read_bytes(), Path("r.zip").read_bytes()) == first
+    done(run("sample", "r.zip", "--out", "p.parquet"))
+    assert Path("p.parquet.NOT-PRIVATE.txt").exists()
+    assert b"NOT PRIVATE" in pq.read_schema("p.parquet").metadata[b"adaptive_qs.stamp"]
+
+
+def test_the_stamp_of_an_insecure_table_is_an_output_like_any_other(run):
+    stamp = Path("o.csv.NOT-PRIVATE.txt")
+    stamp.write_text("kept")
+    for seed in ([], ["--insecure-seed", "1"]):
+        outcome = run(*BASE, "--out", "o.csv", *seed)
+        assert (outcome.code, stamp.read_text()) == (2, "kept")
+        assert f"{stamp}: exists already" in outcome.err
+        outcome = run(*BASE, "--out", "o.csv", "--release", stamp, "--force", *seed)
+        assert outcome.code == 2
+        assert f"{stamp}: is also an input or another output" in outcome.err
+    assert not Path("o.csv").exists()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_private_table_does_not_keep_the_stamp_of_an_insecure_one(suffix, run):
+    stamp = Path(f"o{suffix}.NOT-PRIVATE.txt")
+    insecure = ["--insecure-seed", "1", "--release", "bad.zip"]
+    done(run(*BASE, "--out", f"o{suffix}", *insecure))
+    assert stamp.exists()
+    done(run(*BASE, "--out", f"o{suffix}", "--release", "good.zip", "--force"))
+    assert not stamp.exists()
+    done(run("sample", "bad.zip", "--out", f"o{suffix}", "--force"))
+    assert stamp.exists()
+    done(run("sample", "good.zip", "--out", f"o{suffix}", "--force"))
+    assert not stamp.exists()
+
+
+def test_existing_files_are_replaced_only_by_force(run):
+    Path("o.csv").write_text("old")
+    assert run(*BASE, "--out", "o.csv").code == 2
+    assert Path("o.csv").read_text() == "old"
+    done(run(*BASE, "--out", "o.csv", "--force"))
+    assert Path("o.csv").read_text() != "old"
+
+
+def test_a_release_can_be_made_without_a_table(run):
+    outcome = done(run(*BASE, "--release", "r.zip"))
+    assert "python -m adaptive_qs sample r.zip" in outcome.out
+    assert not Path("o.csv").exists()
+
+
+def test_mbi_domains_and_uniform_references_work(run):
+    Path("m.json").write_text('{"a": 3, "b": 2}')
+    Path("m.csv").write_text("a,b\n" + "2,1\n0,0\n" * 20)
+    arguments = ["synthesize", "m.csv", "--schema", "m.json", "--epsilon", "1", "--ways", "1,2"]
+    done(run(*arguments, "--reference", "uniform", "--out", "o.csv", "--rows", "5"))
+    assert pd.read_csv("o.csv").shape == (5, 2)
+
+
+def test_evaluate_prints_the_error_for_the_owner(run):
+    table = ["evaluate", "t.csv", "t.csv", "--schema", "s.json"]
+    outcome = done(run(*table))
+    assert "owner only" in outcome.err
+    assert "0.0000" in outcome.out
+    content = json.loads(done(run(*table, "--ways", "1", "--json")).out)
+    assert content["workload_error"] == {
+        "mean_l1": 0, "max_l1": 0, "rmse": 0, "rmse_of": "cells", "queries": 22
+    }  # fmt: skip
+    assert [entry["attributes"] for entry in content["per_clique"]] == [["job"], ["age"], ["day"]]
+    assert "owner only" in content["notice"]
+
+
+def test_schema_commands(run):
+    outcome = done(run("schema", "init", "t.csv", "--out", "new.json"))
+    assert "taken from the rows" in outcome.out
+    assert "not private" in outcome.err
+    outcome = done(run("schema", "check", "new.json", "t.csv"))
+    assert "fits the schema" in outcome.out
+    assert "taken from the data" in outcome.err
+    arguments = ["synthesize", "t.csv", "--schema", "new.json", "--epsilon", "1"]
+    assert "review it" in done(run(*arguments, "--release", "r.zip", "--unreviewed-schema")).err
+    Path("m.json").write_text('{"a": 3}')
+    assert json.loads(done(run("schema", "import", "m.json")).out)["columns"][0]["max"] == 2
+    assert json.loads(done(run("schema", "init", "t.csv")).out)["version"] == 1
+    for kind in ("schema", "workload"):
+        content = json.loads(done(run("schema", "json-schema", kind)).out)
+        assert content["$id"] == f"urn:adaptive-qs:{kind}:1"
+
+
+def test_init_says_which_columns_are_left_out(run):
+    rows = "".join(f"{i},{i % 7}\n" for i in range(1, 300))
+    Path("ids.csv").write_text(f"id,x\n{rows}")
+    outcome = done(run("schema", "init", "ids.csv"))
+    assert "left out: 'id' (an identifier" in outcome.err
+    assert json.loads(outcome.out)["ignore"] == ["id"]
+
+
+def test_the_demo_needs_nothing(run, monkeypatch):
+    monkeypatch.setattr(synthesize_module, "demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    for _ in range(2):  # its own output is replaced
+        outcome = done(run("synthesize", "--demo"))
+        assert "epsilon 1, delta 1e-09" in outcome.out
+        assert "evaluate t.csv adult_synthetic.csv --schema s.json" in outcome.out
+    assert len(pd.read_csv("adult_synthetic.csv").columns) == 3
+    Path("r.zip").write_text("kept")  # other files are not
+    assert run("synthesize", "--demo", "--release", "r.zip").code == 2
+    assert Path("r.zip").read_text() == "kept"
+
+
+@pytest.mark.parametrize("verb", [[], ["synthesize"], ["sample"], ["evaluate"], ["schema"]])
+def test_help(verb, run):
+    outcome = done(run(*verb, "--help"))
+    assert "Usage: adaptive-qs" in outcome.out
+    assert outcome.err == ""
+
+
+def test_no_arguments_show_the_help(run):
+    outcome = run()
+    assert outcome.code == 2
+    assert "error:" not in outcome.err
+
+
+def test_the_version(run):
+    assert done(run("--version")).out.startswith("adaptive-qs ")
+
+
+def test_nothing_written_or_printed_shows_an_undeclared_cell_or_the_input_path(run):
+    """An undeclared value goes to the catch-all; the file lies in a folder with a private name."""
+    folder = Path(CANARY)
+    folder.mkdir()
+    job = {"name": "job", "type": "categorical", "values": ["a", "b"], "catch_all": "other"}
+    Path("s.json").write_text(json.dumps({"version": 1, "columns": [job]}))
+    (folder / "t.csv").write_text(f"job\n{CANARY}\n" + "a\nb\n" * 30)
+    arguments = ["synthesize", folder / "t.csv", "--schema", "s.json", "--epsilon", "1", "--json"]
+    outcome = done(run(*arguments, "--out", "o.csv", "--release", "r.zip"))
+    with zipfile.ZipFile("r.zip") as archive:
+        members = b"".join(archive.read(name) for name in archive.namelist())
+    for artefact in (outcome.out, outcome.err, Path("o.csv").read_text(), members.decode("latin1")):
+        assert CANARY not in artefact
+
+
+def test_one_row_with_a_single_value_and_a_thousand_values(run):
+    columns = [
+        {"name": "one", "type": "categorical", "values": ["x"]},
+        {"name": "many", "type": "integer", "min": 1, "max": 1000},
+    ]
+    Path("s.json").write_text(json.dumps({"version": 1, "columns": columns}))
+    Path("t.csv").write_text("one,many\nx,1000\n")
+    done(run(*BASE, "--out", "o.csv", "--rows", "3"))
+    assert pd.read_csv("o.csv").one.tolist() == ["x"] * 3
+
+
+def test_synthesize_says_how_much_of_the_workload_was_measured(run):
+    """At a budget this small, at most a pair or two of the three columns can be measured."""
+    out = done(run(*BASE[:-1], "0.01", "--out", "o.csv")).out
+    assert re.search(r"measured\s+\d of 3 marginals, in \d+ rounds?\n", out)
+    generous = done(run(*BASE[:-1], "50", "--out", "p.csv")).out
+    assert re.search(r"measured\s+3 of 3 marginals, in \d+ rounds\n", generous)
+    assert "alone" not in generous
+
+
+def test_the_page_counts_what_was_measured_as_the_terminal_does(run):
+    """A column of one value adds nothing to a marginal, which is then measured without it."""
+    schema = json.loads(Path("s.json").read_text())
+    schema["columns"].append({"name": "land", "type": "categorical", "values": ["D"]})
+    Path("s.json").write_text(json.dumps(schema))
+    header, *rest = Path("t.csv").read_text().splitlines()
+    Path("t.csv").write_text("\n".join([f"{header},land", *(f"{row},D" for row in rest)]) + "\n")
+    out = done(run(*BASE[:-1], "50", "--release", "r.zip", "--out", "o.csv")).out
+    assert re.search(r"measured\s+6 of 6 marginals", out)
+    with zipfile.ZipFile("r.zip") as archive:
+        page = archive.read("page.html").decode()
+    assert "6 of the workload's 6 combinations were measured as a whole" in page
+
+
+def test_a_full_stdout_is_said_in_one_line(run, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout.write", full)
+    outcome = run("schema", "check", "s.json")
+    assert outcome.code == 1
+    assert outcome.err == (
+        "error: stdout cannot be written (No space left on device): output files are complete\n"
+    )
+
+
+def test_a_table_can_be_made_again_from_what_its_manifest_says(run):
+    done(run(*BASE, "--out", "o.csv", "--release", "r.zip"))
+    sampling = json.loads(Path("o.csv.manifest.json").read_text())["sampling"]
+    again = ["--seed", sampling["seed"], "--rows", sampling["rows"], "--out", "again.csv"]
+    done(run("sample", "r.zip", *again))
+    assert Path("again.csv").read_bytes() == Path("o.csv").read_bytes()
+
+
+def test_a_bundle_will_do_as_schema(run):
+    done(run(*BASE, "--release", "r.zip"))
+    bundle, file = (run("plan", "--schema", name, "--json") for name in ("r.zip", "s.json"))
+    assert json.loads(done(bundle).out)["rmse"] == json.loads(done(file).out)["rmse"]
+    Path("x.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    outcome = run("plan", "--schema", "x.zip")
+    assert (outcome.code, "no release bundle" in outcome.err) == (2, True)
+
+
+# Columns of which no combination was measured: `synthesize` counts, names and lists them.
+
+NAMES = [f"c{i}" for i in range(9)]
+
+
+@pytest.fixture
+def wide(run):
+    """The release of a table of nine columns, as it was measured."""
+    Path("s.json").write_text(json.dumps(dict.fromkeys(NAMES, 2)))
+    lines = [",".join(NAMES), *[",".join("01"[(i >> k) % 2] for k in range(9)) for i in range(512)]]
+    Path("t.csv").write_text("\n".join(lines) + "\n")
+    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5", "--release", "r.zip")
+    assert made.code == 0, made
+    return Release.load("r.zip")
+
+
+def outcome(release, *combinations):
+    """A run that measured all columns and these combinations."""
+    singles = {c: e for c, e in release.estimates.items() if len(c) < 2}
+    some = next(iter(singles.values()))
+    cliques = [release.workload.domain.clique(names) for names in combinations]
+    changed = replace(
+        release,
+        manifest=release.manifest.model_copy(update={"alone": None}),
+        estimates={**singles, **dict.fromkeys(cliques, some)},
+    )
+    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("measured", "alone", "row", "warning"),
+    [
+        ([], NAMES, "9 of 9 columns: c0, c1, c2, c3, c4, c5 and 3 more", "9 of 9 columns are"),
+        ([("c0", "c1"), ("c2", "c3", "c4")], NAMES[5:], "4 of 9 columns: c5, c6, c7, c8: no", "4"),
+        ([tuple(NAMES[:8])], ["c8"], "1 of 9 columns: c8: no combination", "1 of 9 columns is"),
+    ],
+)
+def test_they_are_counted_in_a_warning_and_listed_for_scripts(wide, measured, alone, row, warning):
+    found = outcome(wide, *measured)
+    assert dict(found.lines())["alone"].startswith(row)
+    assert found.warning.startswith(warning)
+    assert "independent of all others at this budget: use coarser bins" in found.warning
+    assert found.json()["alone"] == alone
+
+
+def test_nothing_is_said_where_all_are_combined(wide):
+    found = outcome(wide, tuple(NAMES))
+    assert "alone" not in dict(found.lines())
+    assert (found.warning, found.json()["alone"]) == (None, [])
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("ways", ["1", "2"])
+def test_the_warning_comes_with_the_list_on_either_output(run, ways):
+    run_of = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.01", "--ways", ways]
+    said = run(*run_of, "--insecure-seed", "1", "--release", "one.zip", "--json")
+    listed = json.loads(said.out)["alone"]
+    released = Release.load("one.zip")
+    names = released.workload.domain.clique_names
+    joined = {name for c in released.estimates if len(c) > 1 for name in names(c)}
+    assert listed == ([] if ways == "1" else [name for name in NAMES if name not in joined])
+    assert ("independent of all others" in said.err) == bool(listed)
+    shown = run(*run_of, "--insecure-seed", "1", "--release", "two.zip")
+    assert shown.err == said.err
+
+
+@pytest.mark.parametrize("ways", ["1", "2"])
+def test_a_constant_column_is_never_alone_and_the_page_says_the_same(run, ways):
+    """At this budget no pair of nine columns is measured; one of them has one code."""
+    sizes = {name: 1 if name == "c4" else 2 for name in NAMES}
+    Path("s.json").write_text(json.dumps(sizes))
+    cells = ["0" if name == "c4" else str(k % 2) for k, name in enumerate(NAMES)]
+    Path("t.csv").write_text("\n".join([",".join(NAMES), *[",".join(cells)] * 64]) + "\n")
+    options = ["--rho", "1e-6", "--ways", ways, "--insecure-seed", "1", "--release", "r.zip"]
+    said = run("synthesize", "t.csv", "--schema", "s.json", *options, "--json")
+    assert said.code == 0, said
+    found = Release.load("r.zip")
+    alone = json.loads(said.out)["alone"]
+    assert alone == list(alone_columns(found))
+    if ways == "1":
+        assert alone == []
+    else:
+        assert alone
+        assert "c4" not in alone
+    assert ("No combination measured with" in release_page(found)) == bool(alone)
+
+
+# Failures after the budget is spent: what it bought is kept, and the message says where.
+
+RECEIPT_BASE = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5", "--out", "o.csv"]
+SAVED = "the budget is spent; the release is in r.zip: sample a table from it free of charge"
+FAILURES = {
+    "memory": (MemoryError(CANARY), 1, "out of memory"),
+    "interrupt": (entry.Stopped(2), 130, "stopped before the end"),
+    "signal": (entry.Stopped(15), 143, "stopped before the end"),
+    "bug": (RuntimeError(CANARY), 1, "internal error (RuntimeError"),
+    "input": (InputError("o.csv: cannot be written"), 1, "o.csv: cannot be written"),
+}
+
+
+@pytest.fixture(params=FAILURES)
+def failure(request):
+    """An error to raise, the exit code it leads to, and the start of the message."""
+    error, code, hint = FAILURES[request.param]
+    if hasattr(error, "__notes__"):
+        del error.__notes__
+    return error, code, hint
+
+
+def fail_at(monkeypatch, target, name, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(target, name, fail)
+
+
+def check(outcome, code, *hints):
+    assert (outcome.code, outcome.out) == (code, "")
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    assert CANARY not in outcome.err
+    assert "no output was written" not in outcome.err
+    for hint in hints:
+        assert hint in outcome.err
+
+
+def test_the_release_is_saved_before_the_table_is_fitted(failure, run, monkeypatch):
+    error, code, hint = failure
+    with monkeypatch.context() as patch:
+        fail_at(patch, Release, "sample_table", error)
+        check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, SAVED)
+    assert not Path("o.csv").exists()
+    assert run("sample", "r.zip", "--out", "o.csv").code == 0
+    assert pd.read_csv("o.csv").columns.tolist() == ["job", "age", "day"]
+
+
+def test_without_a_release_the_message_owns_up(failure, run, monkeypatch):
+    error, code, hint = failure
+    before = sorted(Path.cwd().iterdir())
+    fail_at(monkeypatch, Release, "sample_table", error)
+    check(
+        run(*RECEIPT_BASE), code, hint, "the budget is spent; no release was kept (--release FILE"
+    )
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+def test_a_release_that_cannot_be_saved_is_not_claimed(run, monkeypatch):
+    fail_at(monkeypatch, Release, "save", InputError("r.zip: cannot be written"))
+    check(
+        run(*RECEIPT_BASE, "--release", "r.zip"),
+        1,
+        "r.zip: cannot be written",
+        "no release was kept",
+    )
+    assert not Path("r.zip").exists()
+
+
+def test_failures_between_the_first_charge_and_the_release(failure, run, monkeypatch):
+    error, code, hint = failure
+    before = sorted(Path.cwd().iterdir())
+    fail_at(monkeypatch, loop, "measure_one_way", error)
+    check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, job.SPENT_IN_VAIN)
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+def test_notes_of_other_libraries_are_not_shown(run, monkeypatch):
+    error = RuntimeError()
+    error.add_note(CANARY)
+    fail_at(monkeypatch, Release, "sample_table", error)
+    check(run(*RECEIPT_BASE), 1, "no release was kept")
+
+
+def test_the_python_api_notes_it_too(monkeypatch):
+    domain = Domain.from_sizes({"a": 2})
+    fail_at(monkeypatch, job.Release, "of_run", RuntimeError())
+    with pytest.raises(RuntimeError) as caught:
+        Synthesizer(rho=1).fit(CodedTable.from_codes(domain, [np.arange(2)]))
+    assert caught.value.__notes__ == [job.SPENT_IN_VAIN]

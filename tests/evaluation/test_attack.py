@@ -1,0 +1,443 @@
+"""Each score against a slow, obvious computation."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import combinations
+from math import comb, log
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brute
+from scipy.stats import binom, binomtest, norm
+
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.evaluation import attack
+from adaptive_qs.evaluation.attack import (
+    ATTACKS,
+    CLOSENESS,
+    Stack,
+    advantage_bound,
+    best_threshold,
+    judge,
+    measure_membership,
+    pair_distance,
+    replacement_distance,
+    resolution,
+)
+from adaptive_qs.evaluation.results import Promise
+from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
+from adaptive_qs.evaluation.tables import check_control, find_overlap
+from adaptive_qs.privacy.accounting import delta_of, epsilon_of
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable
+
+# Each score against a slow, obvious computation.
+
+DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "d": 2})
+
+
+def table(rows, seed):
+    rng = np.random.default_rng(seed)
+    return CodedTable.from_codes(DOMAIN, [rng.integers(0, n, rows) for n in DOMAIN.sizes])
+
+
+PARTS = [(table(rows, seed), np.arange(rows)) for seed, rows in enumerate((60, 40, 9, 7))]
+STACK = Stack.of(PARTS)
+ROWS = [list(zip(*(column.tolist() for column in part.columns))) for part, _ in PARTS]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("most_keys", [attack.MAX_KEYS, 1])
+def test_marginal_scores_are_mean_log_ratios_of_cell_shares(workers, most_keys, monkeypatch):
+    monkeypatch.setattr(attack, "MAX_KEYS", most_keys)
+    sets = [s for ways in (1, 2, 3) for s in combinations(range(4), ways)]
+
+    def share(rows, row, attributes):
+        equal = sum(all(r[i] == row[i] for i in attributes) for r in rows)
+        return equal / len(rows) + 1 / 40
+
+    expected = [
+        np.mean([log(share(ROWS[0], row, s) / share(ROWS[1], row, s)) for s in sets])
+        for row in ROWS[2] + ROWS[3]
+    ]
+    found = attack.marginal_scores(STACK, 0, workers)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    members, others = STACK.split_targets(found)
+    assert (len(members), len(others)) == (9, 7)
+
+
+def test_closeness_is_the_log_ratio_of_kernel_densities():
+    def density(rows, row):
+        return np.mean([0.03 ** sum(a != b for a, b in zip(row, other)) for other in rows])
+
+    expected = [log(density(ROWS[0], row) / density(ROWS[1], row)) for row in ROWS[2] + ROWS[3]]
+    np.testing.assert_allclose(attack.closeness_scores(STACK, 2), expected, atol=1e-9)
+
+
+def test_of_many_attributes_an_even_sample_of_sets_is_looked_at():
+    few = attack.attribute_sets(10, 0)
+    assert len(few) == len(set(few)) == 10 + comb(10, 2) + comb(10, 3)
+    many = attack.attribute_sets(600, 0)
+    assert [sum(len(s) == ways for s in many) for ways in (1, 2, 3)] == [500, 500, 500]
+    assert len(set(many)) == 1_500
+    assert all(list(s) == sorted(set(s)) and s[-1] < 600 for s in many)
+    assert many == attack.attribute_sets(600, 0) != attack.attribute_sets(600, 1)
+
+
+def test_rows_that_differ_in_very_many_columns_have_a_density():
+    domain = Domain.from_sizes({f"a{i}": 2 for i in range(300)})
+    parts = []
+    for others, share in ((0, 0.5), (0, 0.25), (1, 1.0), (1, 0.0)):  # 0.03^299 is 0 as a number
+        codes = np.full((300, 40), others)
+        codes[0] = np.arange(40) < share * 40
+        parts.append((CodedTable.from_codes(domain, codes), np.arange(40)))
+    stack = Stack.of(parts)
+    members, non_members = stack.split_targets(attack.closeness_scores(stack))
+    kernel = 0.03
+    member = log((0.5 + 0.5 * kernel) / (0.25 + 0.75 * kernel))
+    np.testing.assert_allclose(members, member, atol=1e-9)
+    non_member = log((0.5 + 0.5 * kernel) / (0.75 + 0.25 * kernel))
+    np.testing.assert_allclose(non_members, non_member, atol=1e-9)
+
+
+def test_time_is_bounded_for_many_columns():
+    assert attack.rows_compared(14) == attack.CLOSENESS_ROWS
+    for columns in (17, 300, 10**7):
+        assert attack.rows_compared(columns) * columns <= max(attack.MAX_CELLS, columns)
+
+
+# The bound of the advantage against exact distances of mechanisms that meet the promise.
+
+RHOS = [1e-6, 1e-3, 0.015, 0.1, 0.5, 1.09, 5.0]
+
+
+def promise(rho=None, epsilon=None, delta=None):
+    return Promise(rho, epsilon, delta, "given")
+
+
+@pytest.mark.parametrize("rho", RHOS)
+def test_gaussian_noise_is_within_the_bound_and_not_far_from_it(rho):
+    # Removing and adding a row move the mean by two sensitivities at most: mu = 2 sqrt(2 rho).
+    exact = 2 * norm.cdf(math.sqrt(2 * rho)) - 1
+    bound = replacement_distance(rho)
+    assert exact <= bound <= 1
+    # With x = sqrt(2 rho) Pinsker gives x, and 2 Phi(x) - 1 >= 2 x phi(x).
+    assert bound <= math.sqrt(math.pi / 2) * math.exp(rho) * exact
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.01, 0.3])
+def test_worst_pair_of_an_epsilon_delta_promise_reaches_the_pair_distance(epsilon, delta):
+    # Kairouz, Oh, Viswanath 2015: the dominating pair has four outcomes.
+    shares = np.array([math.exp(epsilon), 1.0]) * (1 - delta) / (1 + math.exp(epsilon))
+    first = np.array([delta, *shares, 0.0])
+    second = first[::-1]
+    distance = np.abs(first - second).sum() / 2
+    assert distance == pytest.approx(pair_distance(epsilon, delta), abs=1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.015, 0.5, 2.0])
+def test_bound_is_the_least_that_a_brute_force_search_finds(rho):
+    def by_pair(log_epsilon, scale):
+        epsilon = math.exp(float(np.squeeze(log_epsilon)))
+        return pair_distance(epsilon, delta_of(scale * rho, epsilon))
+
+    searched = [
+        float(brute(by_pair, ((-12, 6),), (scale,), Ns=2_000, full_output=True)[1])
+        for scale in (1, 4)
+    ]
+    least = min(
+        1, math.sqrt(2 * rho), math.sqrt(1 - math.exp(-4 * rho)), 2 * searched[0], searched[1]
+    )
+    assert replacement_distance(rho) == pytest.approx(least, rel=1e-5)
+
+
+def test_bound_grows_with_rho_from_nothing_to_one():
+    bounds = [replacement_distance(rho) for rho in [0.0, *RHOS, 1e6]]
+    assert bounds[0] == 0
+    assert bounds == sorted(bounds)
+    assert bounds[-1] <= 1
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_pure_promise_allows_what_randomised_response_of_two_steps_reaches(epsilon):
+    bound = advantage_bound(promise(epsilon=epsilon, delta=0.0))
+    assert bound == pytest.approx(math.tanh(epsilon))  # TV of randomised response at 2 epsilon
+
+
+def test_everything_that_is_promised_is_used():
+    rho, delta = 0.5, 1e-9
+    both = advantage_bound(promise(rho, epsilon_of(rho, delta), delta))
+    assert both == replacement_distance(rho)
+    assert advantage_bound(promise(rho, 0.01, delta)) < 0.02
+    assert advantage_bound(promise()) is None
+    assert advantage_bound(promise(epsilon=1e4, delta=1e-9)) == 1
+
+
+@pytest.mark.parametrize(
+    "given", [{"rho": -1.0}, {"rho": math.nan}, {"epsilon": -1.0}, {"epsilon": 1.0, "delta": 2.0}]
+)
+def test_what_is_no_promise_is_refused(given):
+    with pytest.raises(InputError, match="give a"):
+        advantage_bound(promise(**given))
+
+
+# The interval of the advantage covers the truth as often as it says, and thresholds are honest.
+
+RUNS = 250
+INTERVAL_FALSE_ALARM = 1e-6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembered():
+    """Counts come again and again: what SciPy makes of one is worked out once."""
+
+    @cache
+    def of(count, rows):
+        found = binomtest(count, rows)
+        return SimpleNamespace(statistic=found.statistic, proportion_ci=cache(found.proportion_ci))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attack, "binomtest", of)
+        yield
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_intervals_cover_the_advantage_of_the_rule_that_was_chosen(shift, confidence):
+    rng = np.random.default_rng(8)
+    missed = 0
+    for _ in range(RUNS):
+        members, others = rng.normal(shift, 1, 200), rng.normal(0, 1, 200)
+        threshold = best_threshold(members[:100], others[:100])
+        truth = norm.sf(threshold - shift) - norm.sf(threshold)
+        score = judge("a", members, others, 1, confidence)
+        missed += not score.lower <= truth <= score.upper
+    # Each run misses with probability 1 - confidence at most, independently of the others.
+    assert missed <= binom.isf(INTERVAL_FALSE_ALARM, RUNS, 1 - confidence)
+
+
+def test_pure_noise_has_no_advantage_because_other_rows_choose_the_threshold():
+    rng = np.random.default_rng(3)
+    found = [judge("a", *rng.normal(size=(2, 100)), 1, 0.95).advantage for _ in range(RUNS)]
+    # Each is a difference of two means of 50 indicators: variance at most 2 * 0.25 / 50.
+    assert abs(np.mean(found)) <= norm.isf(INTERVAL_FALSE_ALARM / 2) * np.sqrt(0.01 / RUNS)
+
+
+def test_more_attacks_and_fewer_rows_widen_the_interval():
+    rng = np.random.default_rng(1)
+    members, others = rng.normal(1, 1, 400), rng.normal(0, 1, 400)
+    one, three = (judge("a", members, others, attacks, 0.95) for attacks in (1, 3))
+    assert three.lower < one.lower < one.advantage < one.upper < three.upper
+    assert resolution(400, 3, 0.95) < resolution(40, 3, 0.95) <= 1
+
+
+def test_resolution_is_where_the_lower_end_of_even_rates_leaves_zero():
+    tested, attacks = 100, 3
+    least = resolution(2 * tested, attacks, 0.95)
+
+    def lower(accused):  # members and non-members symmetric around one half
+        scores = [np.repeat([1.0, 0.0], [count, tested - count]) for count in accused]
+        chosen = [np.array([1.0] * tested), np.array([0.0] * tested)]
+        return judge("a", *map(np.concatenate, zip(chosen, scores)), attacks, 0.95).lower
+
+    above = int(np.ceil(tested * (1 + least) / 2))
+    assert lower((above, tested - above)) > -2 / tested  # one row more of either kind
+    assert lower((above - 5, tested - above + 5)) < 0
+
+
+def test_tied_scores_are_accused_together():
+    members, others = np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 0.0])
+    assert best_threshold(members, others) == 1
+    assert best_threshold(others, members) == np.inf
+    equal = judge("a", np.zeros(50), np.zeros(50), 1, 0.95)
+    assert (equal.advantage, equal.auc) == (0, 0.5)
+
+
+# The whole game: leaks are seen, independence is not accused, and promises are kept.
+
+MEMBERSHIP_DOMAIN = Domain(tuple(Attribute(f"a{i}", 6, ordered=i % 2 == 0) for i in range(8)))
+
+
+def population(rows, seed):
+    """Rows whose attributes depend on one hidden class."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(0, 3, rows)
+    columns = [
+        (hidden * (i % 3) + rng.integers(0, 4, rows)) % 6 for i in range(len(MEMBERSHIP_DOMAIN))
+    ]
+    return CodedTable.from_codes(MEMBERSHIP_DOMAIN, columns)
+
+
+TRUE, FRESH, CONTROL = population(1_000, 1), population(1_000, 2), population(1_000, 3)
+
+
+def test_a_copy_of_the_table_is_seen_at_once():
+    result = measure_membership(TRUE, TRUE, CONTROL, Promise(0.01, None, None, "given"))
+    assert result.scores[0].attack == CLOSENESS
+    assert result.scores[0].lower > 0.5 > result.bound
+    assert result.scores[0].auc > 0.9
+
+
+def test_a_table_that_is_independent_of_the_members_is_not_accused():
+    # All intervals hold together with probability 1 - 1e-6, and the true advantage is 0.
+    result = measure_membership(TRUE, FRESH, CONTROL, None, confidence=1 - 1e-6)
+    assert {score.attack for score in result.scores} == set(ATTACKS)
+    assert all(score.lower <= 0 <= score.upper for score in result.scores)
+    assert result.bound is None
+    assert (result.members, result.non_members) == (500, 500)
+
+
+def test_strongest_attack_comes_first_and_workers_change_nothing():
+    first, second = (measure_membership(TRUE, TRUE, CONTROL, None, 5, w) for w in (1, 3))
+    assert first == second
+    advantages = [score.advantage for score in first.scores]
+    assert advantages == sorted(advantages, reverse=True)
+    assert measure_membership(TRUE, TRUE, CONTROL, None, 6) != first
+
+
+def test_advantage_over_real_releases_obeys_their_bound():
+    rho = 0.01
+    frame = {a.name: codes for a, codes in zip(MEMBERSHIP_DOMAIN.attributes, TRUE.columns)}
+    schema = {
+        "version": 1,
+        "columns": [
+            {"name": a.name, "type": "integer", "min": 0, "max": a.size - 1}
+            for a in MEMBERSHIP_DOMAIN.attributes
+        ],
+    }
+    model = Synthesizer(rho=rho).fit(pd.DataFrame(frame), schema=schema)
+    sample = model.sample(1_000, seed=1)
+    codes = [
+        np.asarray(sample[a.name].to_numpy(), dtype=np.int64) for a in MEMBERSHIP_DOMAIN.attributes
+    ]
+    synthetic = CodedTable.from_codes(MEMBERSHIP_DOMAIN, codes)
+    promise = Promise(rho, None, None, "given")
+    result = measure_membership(TRUE, synthetic, CONTROL, promise, confidence=1 - 1e-6)
+    assert 0 < result.bound < 0.15
+    assert all(score.lower <= result.bound for score in result.scores)
+
+
+def test_progress_ends_with_the_last_step():
+    steps = []
+    measure_membership(TRUE, FRESH, CONTROL, None, progress=lambda *step: steps.append(step))
+    assert steps[-1][0] == steps[-1][1] == len(steps)
+
+
+def test_few_control_rows_are_named_with_what_they_can_tell():
+    result = measure_membership(TRUE, FRESH, population(40, 4), None)
+    assert any("no advantage below about" in said for said in result.limitations)
+    result = measure_membership(TRUE, FRESH, population(16, 4), None)
+    assert result.members == 8
+    assert result.scores[0].lower > -1.01
+
+
+def test_overlapping_control_rows_are_named():
+    columns = [np.concatenate([a, b[:100]]) for a, b in zip(CONTROL.columns, TRUE.columns)]
+    control = CodedTable.from_codes(MEMBERSHIP_DOMAIN, columns)
+    result = measure_membership(TRUE, FRESH, control, None)
+    assert any("overlaps the true one" in said for said in result.limitations)
+    honest = measure_membership(TRUE, FRESH, CONTROL, None)
+    assert not any("overlaps" in said for said in honest.limitations)
+
+
+def test_bad_input_is_refused_in_one_line():
+    other = CodedTable.from_codes(Domain.from_sizes({"z": 2}), [np.zeros(50, dtype=int)])
+    within = CodedTable.from_codes(MEMBERSHIP_DOMAIN, [column[:60] for column in TRUE.columns])
+    for control, message in [
+        (other, "different attributes"),
+        (population(15, 1), "hold out more"),
+        (within, "every control row is a row of the true table"),
+    ]:
+        with pytest.raises(DataError, match=message) as caught:
+            measure_membership(TRUE, FRESH, control, None)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="confidence"):
+        measure_membership(TRUE, FRESH, CONTROL, None, confidence=1.0)
+
+
+def test_control_rows_that_are_all_true_rows_by_chance_are_named():
+    domain = Domain.from_sizes({"a": 2, "b": 2})
+    rng = np.random.default_rng(1)
+    true, made, control = (
+        CodedTable.from_codes(domain, rng.integers(0, 2, (2, rows))) for rows in (300, 300, 200)
+    )
+    result = measure_membership(true, made, control, None)
+    assert any("every control row is also a row of the true table" in s for s in result.limitations)
+
+
+def test_seeds_that_no_library_takes_are_refused():
+    for seed in (-1, 2**32):
+        with pytest.raises(InputError, match="give 0 to 4,294,967,295"):
+            measure_membership(TRUE, FRESH, CONTROL, None, seed)
+
+
+def test_of_very_many_columns_fewer_rows_are_compared_and_that_is_named(monkeypatch):
+    monkeypatch.setattr(attack, "MAX_CELLS", 800)
+    result = measure_membership(TRUE, FRESH, CONTROL, None)
+    assert any("taken from 100 rows of either kind at most" in said for said in result.limitations)
+
+
+# Control rows that were never held out are found, and honest ones are left in peace.
+
+WIDE = Domain.from_sizes({f"a{i}": 10 for i in range(8)})
+
+
+def drawn(domain, rows, rng):
+    return np.column_stack([rng.integers(0, n, rows) for n in domain.sizes])
+
+
+def overlap_table(domain, rows):
+    return CodedTable.from_codes(domain, rows.T)
+
+
+def test_a_few_rows_of_the_true_table_are_found_and_counted():
+    rng = np.random.default_rng(1)
+    true, fresh = drawn(WIDE, 1_000, rng), drawn(WIDE, 180, rng)
+    control = np.concatenate([fresh, true[:20]])
+    overlap = find_overlap(overlap_table(WIDE, true), overlap_table(WIDE, control), 0)
+    assert overlap.found
+    assert 0.05 <= overlap.control <= 0.1  # the base lacks the rows that are compared with
+    assert overlap.true == 0
+    assert not overlap.complete
+    assert find_overlap(overlap_table(WIDE, true), overlap_table(WIDE, true[:60]), 0).complete
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_honest_rows_raise_an_alarm_as_rarely_as_stated(size):
+    domain = Domain.from_sizes({f"a{i}": size for i in range(3)})
+    rng = np.random.default_rng(2)
+    runs = 1_000
+    alarms = 0
+    for seed in range(runs):
+        rows = drawn(domain, 90, rng)
+        alarms += find_overlap(
+            overlap_table(domain, rows[:60]), overlap_table(domain, rows[60:]), seed
+        ).found
+    assert alarms <= binom.isf(1e-6, runs, OVERLAP_FALSE_ALARM)
+
+
+def test_rows_of_which_there_are_few_kinds_occur_in_both_tables_without_alarm():
+    domain = Domain.from_sizes({"a": 2, "b": 2})
+    rng = np.random.default_rng(3)
+    true, control = drawn(domain, 500, rng), drawn(domain, 200, rng)
+    overlap = find_overlap(overlap_table(domain, true), overlap_table(domain, control), 0)
+    assert overlap.complete
+    assert (overlap.control, overlap.true, overlap.found) == (1, 1, False)
+
+
+def test_the_true_rows_in_another_order_are_no_control():
+    domain = Domain.from_sizes({"a": 2, "b": 2})  # by overlap alone it could not be told
+    rng = np.random.default_rng(4)
+    true = drawn(domain, 300, rng)
+    with pytest.raises(DataError, match="the very rows of the true table"):
+        check_control(overlap_table(domain, true), overlap_table(domain, rng.permutation(true)), 0)
+    other = true.copy()
+    other[0] = 1 - other[0]
+    assert check_control(overlap_table(domain, true), overlap_table(domain, other), 0).complete
+    assert check_control(overlap_table(domain, true), overlap_table(domain, true[:299]), 0).complete

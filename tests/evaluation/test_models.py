@@ -1,0 +1,314 @@
+"""Utility of tables whose best prediction is known."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
+
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.evaluation import scoring
+from adaptive_qs.evaluation.models import BOOSTED, LOGISTIC, measure_utility
+from adaptive_qs.evaluation.results import UtilitySettings
+from adaptive_qs.evaluation.scoring import agreement, auroc, class_probabilities, spread
+from adaptive_qs.evaluation.scoring import scores as scores_of
+from adaptive_qs.evaluation.tables import Overlap
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.files import sample_dataset
+from adaptive_qs.table.schema import Schema
+
+# Utility of tables whose best prediction is known.
+
+DOMAIN = Domain(
+    (
+        Attribute("noise", 7, ordered=False),
+        Attribute("signal", 12),
+        Attribute("helper", 3, ordered=False),
+        Attribute("label", 2),
+    )
+)
+QUICK = UtilitySettings(repeats=2)
+
+
+def population(rows, seed, weight=1.0):
+    """The label follows the signal, and a little the helper; weight 0 makes it a coin."""
+    rng = np.random.default_rng(seed)
+    noise, signal, helper = (rng.integers(0, n, rows) for n in (7, 12, 3))
+    chance = 1 / (1 + np.exp(-weight * (signal - 5.5 + (helper == 1))))
+    label = (rng.random(rows) < chance).astype(int)
+    return CodedTable.from_codes(DOMAIN, [noise, signal, helper, label])
+
+
+def with_column(table, position, codes):
+    columns = [codes if i == position else column for i, column in enumerate(table.columns)]
+    return CodedTable.from_codes(table.domain, columns)
+
+
+TRUE, GOOD = population(4_000, 1), population(4_000, 2)
+
+
+@pytest.fixture(scope="module")
+def good():
+    return measure_utility(TRUE, GOOD, UtilitySettings(repeats=4))
+
+
+def test_a_good_table_teaches_as_much_as_the_truth(good):
+    rows = population(100_000, 9)
+    _, signal, helper, label = (column.astype(float) for column in rows.columns)
+    best = roc_auc_score(label, signal + (helper == 1))
+    assert (good.target, good.proposed, good.classes) == ("label", True, 2)
+    assert [model.model for model in good.models] == [LOGISTIC, BOOSTED]
+    logistic = good.models[0]
+    # Hanley and McNeil 1982: 1,200 tested rows give the area a standard error below
+    # sqrt(A (1 - A) / min(n0, n1)), and each class has more than 500 of them.
+    error = np.sqrt(best * (1 - best) / 500)
+    for scores in (logistic.real, logistic.synthetic):
+        assert abs(scores["AUROC"].mean - best) <= norm.isf(1e-6) * error
+    for model in good.models:
+        for measure, score in model.synthetic.items():
+            assert score.mean > model.chance[measure].mean + 0.2
+            assert score.repeats == 4
+        # A coin's area is half the sum of two rates of more than 500 rows each.
+        coin_error = np.sqrt(2 * 0.25 / 500) / 2
+        assert abs(model.chance["AUROC"].mean - 0.5) <= norm.isf(1e-6) * coin_error
+
+
+def test_importances_name_what_matters_and_both_models_agree(good):
+    assert good.importances[0].column == "signal"
+    assert {importance.column for importance in good.importances} >= {"signal", "helper"}
+    assert good.importances[0].real > 0.2
+    assert good.importances[0].synthetic > 0.2
+    for model in good.models:
+        assert 0 < model.importance_agreement.mean <= 1
+
+
+def test_columns_that_do_not_matter_are_left_out():
+    still = np.zeros(TRUE.num_rows, dtype=int)
+    found = measure_utility(with_column(TRUE, 0, still), with_column(GOOD, 0, still), QUICK)
+    assert {importance.column for importance in found.importances} == {"signal", "helper"}
+
+
+def test_a_column_that_gives_the_target_away_is_named(good):
+    assert not any("determine" in said for said in good.limitations)
+    leaking = [with_column(table, 2, table.columns[3]) for table in (TRUE, GOOD)]
+    found = measure_utility(*leaking, UtilitySettings("label", repeats=1))
+    (said,) = [text for text in found.limitations if "determine" in text]
+    assert said.startswith("'helper' determines the target")
+
+
+def test_rows_of_one_population_cannot_be_told_apart(good):
+    # 8,000 rows are judged: under equality the area has variance (2n + 1) / 12n^2, n = 4,000.
+    assert abs(good.propensity.mean - 0.5) <= norm.isf(1e-6) * np.sqrt(1 / (6 * 4_000))
+    assert good.propensity.repeats == 5
+
+
+def test_a_table_without_the_dependence_teaches_nothing_and_is_told_apart():
+    shuffled = np.random.default_rng(0).permutation(TRUE.columns[3])
+    found = measure_utility(TRUE, with_column(TRUE, 3, shuffled), QUICK)
+    for model in found.models:
+        assert model.real["AUROC"].mean - model.synthetic["AUROC"].mean > 0.2
+    assert found.propensity.mean > 0.6
+
+
+def test_workers_change_nothing_and_seeds_do():
+    tables = population(1_000, 1), population(1_000, 2)
+    four = UtilitySettings(repeats=4)
+    one = measure_utility(*tables, four, workers=1)
+    assert measure_utility(*tables, four, workers=3) == one
+    assert measure_utility(*tables, replace(four, seed=1)) != one
+
+
+def test_held_out_rows_are_tested_on_and_the_caveat_goes(good):
+    assert any("tested on included" in said for said in good.limitations)
+    # Held-out labels turned round: whoever learnt the truth is wrong there.
+    held_out = population(500, 3, weight=-1.0)
+    found = measure_utility(TRUE, GOOD, QUICK, held_out=held_out)
+    assert found.test_rows == 500
+    assert found.models[0].real["AUROC"].mean < 0.3
+    assert not any("tested on included" in said for said in found.limitations)
+
+
+def test_both_models_see_equally_many_rows():
+    found = measure_utility(TRUE, population(300, 5), QUICK)
+    assert found.train_rows == (300, 300)
+    assert any("the synthetic table is shorter" in said for said in found.limitations)
+    capped = measure_utility(TRUE, GOOD, UtilitySettings(repeats=1, max_rows=500))
+    assert (capped.train_rows, capped.test_rows) == ((500, 500), 500)
+    assert any("to save time" in said for said in capped.limitations)
+
+
+def test_a_table_with_one_class_predicts_it():
+    one = with_column(GOOD, 3, np.ones(GOOD.num_rows, dtype=int))
+    found = measure_utility(TRUE, one, QUICK)
+    assert found.models[1].synthetic["AUROC"].mean == 0.5
+    assert found.models[1].importance_agreement is None
+    assert any("had one class only" in said for said in found.limitations)
+    assert any("1 of 2 classes did not occur" in said for said in found.limitations)
+
+
+def test_a_held_out_table_with_one_class_is_named():
+    one = with_column(GOOD, 3, np.ones(GOOD.num_rows, dtype=int))
+    found = measure_utility(TRUE, GOOD, QUICK, held_out=one)
+    assert found.models[0].real["AUROC"].mean == 0.5
+    assert any("AUROC is set to 0.5" in said for said in found.limitations)
+
+
+def test_shared_rows_are_blamed_for_a_propensity_below_chance():
+    found = measure_utility(TRUE, GOOD, QUICK)
+    assert not any("share rows" in said for said in found.limitations)
+    rng = np.random.default_rng(0)
+    domain = Domain.from_sizes({"a": 2, **{f"x{i}": 50 for i in range(6)}})
+    rows = CodedTable.from_codes(domain, [rng.integers(0, n, 400) for n in domain.sizes])
+    copied = measure_utility(rows, rows, UtilitySettings("a", repeats=1))
+    assert copied.propensity.mean < 0.45
+    assert any("share rows" in said for said in copied.limitations)
+
+
+def test_more_levels_than_trees_tell_apart():
+    rng = np.random.default_rng(0)
+    domain = Domain((Attribute("wide", 1_000, ordered=False), Attribute("y", 5, ordered=False)))
+    tables = []
+    for _ in range(2):
+        wide = np.minimum(rng.geometric(0.01, 3_000), 999)
+        y = np.where(rng.random(3_000) < 0.3, rng.integers(0, 5, 3_000), wide % 5)
+        tables.append(CodedTable.from_codes(domain, [wide, y]))
+    found = measure_utility(*tables, UtilitySettings("y", repeats=1))
+    assert found.classes == 5
+    assert found.models[1].synthetic["AUROC"].mean > 0.7
+    assert found.models[1].importance_agreement is None  # one column has no ranks
+
+
+def test_rare_classes_of_a_target_with_many_do_not_upset_the_boosted_model():
+    sample = sample_dataset()
+    adult = encode_file(sample.data, Schema.load(sample.schema))
+    found = measure_utility(adult, adult, UtilitySettings("occupation", repeats=1, max_rows=5_000))
+    logistic, boosted = found.models
+    assert found.classes > 10
+    assert boosted.real["AUROC"].mean > logistic.real["AUROC"].mean - 0.05
+
+
+def test_warnings_become_limitations(monkeypatch):
+    monkeypatch.setattr(scoring, "MAX_ITERATIONS", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = measure_utility(TRUE, GOOD, QUICK, workers=2)
+    assert any("did not converge" in said for said in found.limitations)
+
+
+def test_progress_ends_with_the_last_model():
+    steps = []
+    small = population(400, 1), population(400, 2)
+    measure_utility(*small, QUICK, progress=lambda *step: steps.append(step))
+    assert steps == [(i, 9) for i in range(1, 10)]
+
+
+def test_bad_input_is_refused_in_one_line():
+    other = CodedTable.from_codes(Domain.from_sizes({"z": 2}), [np.zeros(50, dtype=int)])
+    for arguments, message in [
+        ((other, QUICK), "different attributes"),
+        ((GOOD, UtilitySettings("nothing")), "not in the schema"),
+        ((population(3, 1), QUICK), "too few rows"),
+        ((population(0, 1), QUICK), "no rows"),
+    ]:
+        with pytest.raises(DataError, match=message) as caught:
+            measure_utility(TRUE, *arguments)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="too few rows"):
+        measure_utility(TRUE, GOOD, QUICK, held_out=population(1, 1))
+    for settings in (
+        {"repeats": 0},
+        {"repeats": 1_000},
+        {"max_rows": 5},
+        {"seed": -1},
+        {"seed": 2**32 - 4},
+    ):
+        with pytest.raises(InputError, match="give"):
+            UtilitySettings(**settings)
+
+
+def test_the_largest_seed_is_one_that_every_library_takes():
+    settings = UtilitySettings(repeats=2, seed=2**32 - 2)
+    small = population(400, 1), population(400, 2)
+    assert measure_utility(*small, settings).models[0].real["AUROC"].repeats == 2
+
+
+def test_rows_that_were_not_held_out_are_named():
+    honest = Overlap(control=0.1, true=0.1, found=False, complete=False)
+    for overlap, named in [
+        (honest, False),
+        (replace(honest, control=0.3, found=True), True),
+        (replace(honest, complete=True), True),
+    ]:
+        found = measure_utility(
+            population(400, 1),
+            population(400, 2),
+            UtilitySettings(repeats=1),
+            held_out=population(300, 9),
+            overlap=overlap,
+        )
+        said = [text for text in found.limitations if "rows of the true table, too" in text]
+        assert len(said) == named
+
+
+# Scores against definitions worked out by hand.
+
+LABELS = np.array([0, 0, 0, 1, 1, 2])
+PROBABILITIES = np.array(
+    [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.5, 0.3, 0.2], [0.2, 0.7, 0.1], [0.6, 0.4, 0], [1, 0, 0]]
+)
+
+
+def test_scores_by_hand():
+    found = scores_of(PROBABILITIES, LABELS)
+    # Guesses 0 1 0 1 0 0: recalls 2/3, 1/2, 0; precisions 2/4, 1/2, none.
+    assert found["balanced accuracy"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
+    assert found["macro F1"] == pytest.approx((4 / 7 + 1 / 2 + 0) / 3)
+
+
+def test_auroc_counts_ordered_pairs_of_each_class_against_the_rest():
+    def area(c):
+        pairs = [
+            (PROBABILITIES[i, c] > PROBABILITIES[j, c])
+            + (PROBABILITIES[i, c] == PROBABILITIES[j, c]) / 2
+            for i in np.flatnonzero(c == LABELS)
+            for j in np.flatnonzero(c != LABELS)
+        ]
+        return np.mean(pairs)
+
+    assert auroc(PROBABILITIES, LABELS) == pytest.approx(np.mean([area(c) for c in range(3)]))
+
+
+def test_classes_that_do_not_occur_are_left_out_and_unknown_ones_score_one_half():
+    two = PROBABILITIES[:5], LABELS[:5]
+    assert auroc(*two) == pytest.approx(np.mean([4 / 6, 5 / 6]))
+    assert auroc(np.zeros((5, 3)), two[1]) == 0.5
+    assert auroc(PROBABILITIES[:3], LABELS[:3]) == 0.5
+
+    class Model:
+        classes_ = np.array([0, 2])
+
+        def predict_proba(self, features):
+            return np.full((len(features), 2), 0.5)
+
+    np.testing.assert_array_equal(
+        class_probabilities(Model(), np.zeros((1, 1)), 3), [[0.5, 0, 0.5]]
+    )
+
+
+def test_spread_is_that_of_a_sample():
+    found = spread([1.0, 2.0, 6.0])
+    assert (found.mean, found.std, found.repeats) == (3.0, pytest.approx(np.sqrt(7)), 3)
+    assert spread([0.5]).std == 0
+
+
+def test_agreement_is_rank_correlation_where_that_is_defined():
+    assert agreement(np.array([1.0, 2, 3]), np.array([2.0, 4, 100])) == pytest.approx(1)
+    assert agreement(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
+    assert agreement(np.array([1.0, 2]), np.array([1.0, 1])) is None
+    assert agreement(np.array([1.0]), np.array([1.0])) is None

@@ -1,0 +1,244 @@
+"""The report shows every number it was given, escaped, capped and said so."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, most_different, pair_errors
+from adaptive_qs.release.facts import Fact
+from adaptive_qs.synthesizer import Synthesizer
+
+from .made import (
+    COLUMNS,
+    HOSTILE,
+    made_evaluation,
+    made_schema,
+    membership,
+    page_of,
+    queries,
+    utility,
+)
+
+NAMES = ("true.csv", "made.csv")
+
+
+class Outline(HTMLParser):
+    """Ids, links, headings and unclosed elements of a page."""
+
+    VOID = frozenset({"meta", "link", "path", "wbr"})
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.ids, self.links, self.levels = [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if "id" in found:
+            self.ids.append(found["id"])
+        if tag == "a":
+            self.links.append(found["href"])
+        if re.fullmatch(r"h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page():
+    return page_of(made_evaluation(), made_schema(), NAMES, None)
+
+
+def test_the_page_is_whole(page):
+    outline = Outline(page)
+    assert outline.open == []
+    assert len(set(outline.ids)) == len(outline.ids)
+    assert {link[1:] for link in outline.links} <= set(outline.ids)
+    assert outline.levels[0] == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(outline.levels))
+
+
+def test_it_is_for_the_owner_and_the_verdict_comes_first(page):
+    assert page.index("Owner only – do not share") < page.index("<h1>") < page.index("Verdict")
+    order = [
+        "Verdict",
+        "Single columns",
+        "How columns depend",
+        "Where the errors",
+        "Rows and rules",
+        "What models lose",
+        "Membership attack",
+        "Limitations",
+        "How to read",
+    ]
+    heads = re.findall(r"<h2 id=\"[a-z]+\">([^<]+)", page)
+    found = [next(k for k, head in enumerate(heads) if head.startswith(name)) for name in order]
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["0.252", "4.32 %", "2.20 %", "3.30 %", "−0.055", "1.23 %", "7.00 %", "0.800 ± 0.010",
+     "0.625 ± 0.010", "−0.010 to 0.050", "0.462", "0.512", "+0.2000", "−0.0010", "700", ".50",
+     "−.38", "rank correlation 0.75"],
+)  # fmt: skip
+def test_numbers_are_there_as_text(page, number):
+    assert number in page.replace("\u00a0", " ")
+
+
+def test_the_errors_of_queries_stand_beside_those_of_marginals(page):
+    """5,000 true rows; √((100·0.002² + 300·0.0062²)/400) = 0.00546 of them."""
+    assert 'id="queries"' not in page
+    asked = made_evaluation(queries=queries())
+    text = page_of(asked, made_schema(), NAMES, None).replace("\u00a0", " ")
+    rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="queries"')[1].split("<h3>")[0])
+    cells = [re.findall(r">([^<>]+)<", row) for row in rows[1:]]
+    assert cells == [
+        ["prefix of single columns", "0.200 %", "10.0", "0.100 %", "n/a", "2", "100"],
+        ["prefix and marginal of 2 columns", "0.620 %", "31.0", "0.220 %", "1.22 %", "6", "300"],
+        ["all", "0.546 %", "27.3", "0.197 %", "1.06 %", "8", "400"],
+    ]
+    assert '<a href="#queries">400 queries</a>' in text
+    assert "weighted as the workload is" in text
+    assert Outline(text).open == []
+
+
+def test_limitations_of_every_part_are_there(page):
+    for text in ("no rules were declared", "models saw 700 rows only", "control rows were few"):
+        assert text in page
+
+
+def test_hostile_names_are_escaped_and_whole_in_one_place(page):
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert page.count("x" * 500) == 1
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    hostile = page_of(made_evaluation(), made_schema(), (HOSTILE, HOSTILE), None)
+    assert "<script" not in hostile
+
+
+def test_the_same_input_gives_the_same_page(page):
+    assert page_of(made_evaluation(), made_schema(), NAMES, None) == page
+
+
+def test_parts_that_were_not_asked_for_are_said_to_be_missing():
+    evaluation = made_evaluation(
+        utility=None, membership=None, rules=(), ordered=(), limitations=()
+    )
+    page = page_of(evaluation, made_schema(), NAMES, None)
+    for text in ("No model was trained", "No attack was tried", "No rule was declared"):
+        assert text in page
+    assert "Budget and rounds" not in page
+
+
+def test_workloads_of_single_columns_and_tables_of_one_column():
+    page = page_of(made_evaluation(ways=1), made_schema(), NAMES, None)
+    assert "L1 error of every pair" not in page
+    schema = made_schema([{"name": "only", "type": "integer", "min": 0, "max": 3}])
+    single = made_evaluation(schema, ways=1, utility=utility("only"))
+    assert "There is one column only" in page_of(single, schema, NAMES, None)
+
+
+def test_attacks_without_a_known_promise():
+    evaluation = made_evaluation(membership=membership(bound=None))
+    page = page_of(evaluation, made_schema(), NAMES, None)
+    assert "The promise behind the table is not known" in page
+
+
+def test_a_release_adds_budget_and_rounds():
+    schema = made_schema()
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({
+        HOSTILE: rng.choice(["b"], 500), "age": rng.integers(0, 100, 500),
+        "city": [f"city {k}" for k in rng.integers(0, 40, 500)],
+        "income": rng.choice(["low", "high"], 500),
+    })  # fmt: skip
+    release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
+    page = page_of(made_evaluation(schema), schema, NAMES, release)
+    rounds = len(release.rounds)
+    assert rounds > 0
+    assert f"All {rounds} round" in page
+    assert "measuring combinations" in page
+    statement = page_of(made_evaluation(schema), schema, NAMES, release.manifest)
+    assert "measuring combinations" in statement
+    assert "The rounds are known where the release bundle is given" in statement
+
+
+def test_a_promise_that_leaves_the_schema_out_is_warned_of():
+    schema = made_schema(COLUMNS[1:2])
+    table = pd.DataFrame({"age": np.arange(500) % 100})
+    statement = Synthesizer(rho=1.0, workload=1).fit(table, schema=schema).release_.manifest
+    drafted = statement.model_copy(
+        update={"facts": (Fact(kind="columns", fact="names of columns", basis="NOT COVERED"),)}
+    )
+    evaluation = made_evaluation(
+        schema, ways=1, utility=None, membership=membership(bound=None), ordered=()
+    )
+    covered, page = (page_of(evaluation, schema, NAMES, s) for s in (statement, drafted))
+    warning = "The promise does not cover what the schema tells"
+    assert warning not in covered
+    assert page.count(warning) == 2
+    assert f"{warning}, which was taken from the data, so there is no bound" in page
+
+
+def test_rows_that_models_are_tested_on_are_told_from_those_that_were_synthesized(page):
+    assert "300 rows of the control table, which neither they nor" in page
+    alone = page_of(made_evaluation(membership=None), made_schema(), NAMES, None)
+    assert "300 other true rows. The synthetic table was made from all true rows" in alone
+
+
+def test_errors_that_cannot_be_told_from_chance_make_no_range(page):
+    tile = "errors of a fresh sample and of independent columns</span>"
+    assert page.count(tile) == 1
+    schema = made_schema(COLUMNS[1:2])
+    single = page_of(made_evaluation(schema, ways=1), schema, NAMES, None)
+    assert tile not in single
+    assert "error of a fresh sample</span>" in single
+
+
+def test_large_tables_stay_small_and_say_what_is_left_out():
+    number = 110
+    schema = made_schema(
+        {"name": f"column {k}", "type": "categorical", "values": [f"v{j}" for j in range(300)]}
+        if k % 2
+        else {"name": f"column {k}", "type": "integer", "min": 0, "max": 299}
+        for k in range(number)
+    )
+    evaluation = made_evaluation(schema, utility=utility("column 1"))
+    page = page_of(evaluation, schema, NAMES, None)
+    pairs = number * (number - 1) // 2
+    assert len(page.encode()) < 1_500_000
+    assert f"Showing {COLUMNS_SHOWN} of {number} columns" in page
+    assert f"The worst {CLIQUES_SHOWN} of {pairs:,} marginals" in page
+    assert f"of {pairs:,} marginals; --json has all" in page
+    assert all(f">column {k}</th>" in page for k in range(number))
+    assert "287 other values" in page
+
+
+def test_errors_of_pairs_are_means_over_the_marginals_that_hold_both():
+    evaluation = made_evaluation(ways=3)
+    errors = pair_errors(evaluation.pair.domain, evaluation.workload.per_clique)
+    l1 = {frozenset(c.attributes): c.l1 for c in evaluation.workload.per_clique}
+    names = evaluation.pair.domain.names
+    wanted = [value for held, value in l1.items() if {names[0], names[2]} <= held]
+    assert errors[0, 2] == errors[2, 0] == pytest.approx(np.mean(wanted))
+    assert np.isnan(errors[1, 1])
+
+
+def test_the_most_different_columns_are_chosen_in_order():
+    difference = np.zeros((4, 4))
+    difference[1, 3] = difference[3, 1] = -0.5
+    difference[0, 2] = difference[2, 0] = 0.1
+    assert most_different(difference, 2) == [1, 3]
+    assert most_different(difference, 9) == [0, 1, 2, 3]

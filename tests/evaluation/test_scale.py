@@ -1,0 +1,451 @@
+"""The scale of the verdict against samples that are really drawn."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation import scale
+from adaptive_qs.evaluation import scale as thresholds
+from adaptive_qs.evaluation.evaluation import compare
+from adaptive_qs.evaluation.pairs import association_of, count_pairs
+from adaptive_qs.evaluation.scale import (
+    STEP_ERROR,
+    Associations,
+    Fate,
+    Scale,
+    WorkloadScale,
+    _deviation,
+    associations,
+    chance_l1,
+    chi_square_variance,
+    fresh_sample_l1,
+    independent_l1,
+    sparse_share,
+    workload_scale,
+)
+from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.verdict import (
+    column_pairs,
+    columns_sentence,
+    dependence_sentence,
+    findings,
+    marginals_sentence,
+    verdict,
+)
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.workload.workload import Workload
+
+from .made import made_evaluation, made_schema
+
+# The scale of the verdict against samples that are really drawn.
+
+GRADES = ("good", "fair", "poor")
+DRAWS = 60
+POPULATIONS = {
+    "four cells": [0.5, 0.3, 0.15, 0.05],
+    "skewed, 10,000 cells": np.random.default_rng(1).dirichlet(np.full(10_000, 0.3)),
+    "skewed, 100,000 cells": np.random.default_rng(2).dirichlet(np.full(100_000, 0.3)),
+    "Zipf": 1 / np.arange(1, 50_001),
+    "full and empty cells": [0.05] * 10 + [5e-6] * 100_000,
+    "3,000 even cells": np.full(3_000, 1.0),
+    "10,000 even cells": np.full(10_000, 1.0),
+}
+
+
+def drawn(shares, rows, number, seed):
+    """Multinomial counts, shape (number, cells); row by row where that is fewer draws."""
+    p = np.asarray(shares) / np.sum(shares)
+    rng = np.random.default_rng(seed)
+    if len(p) <= rows:
+        return rng.multinomial(rows, p, number)
+    ends = np.cumsum(p)[:-1]
+    uniform = np.sort(rng.random((number, rows)))
+    return np.array(
+        [np.bincount(np.searchsorted(ends, u, "right"), minlength=len(p)) for u in uniform]
+    )
+
+
+@pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500), (5_000, 50_000)])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_the_fresh_sample_is_that_of_two_samples(name, rows):
+    """Means over draws, within the allowed error and five standard errors of both."""
+    n, m = rows
+    first, second = (drawn(POPULATIONS[name], k, DRAWS, seed) for seed, k in enumerate(rows))
+    found = np.abs(first / n - second / m).sum(axis=1)
+    told = np.array([fresh_sample_l1(counts, m) for counts in first])
+    error = 5 * np.hypot(found.std(), told.std()) / np.sqrt(DRAWS)
+    assert told.mean() == pytest.approx(found.mean(), abs=error + STEP_ERROR * found.mean())
+
+
+@pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500)])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_chance_is_three_standard_deviations_or_more(name, rows):
+    """The standard deviation of 200 draws is known to 5 %: five of its own are granted."""
+    n, m = rows
+    first, second = (drawn(POPULATIONS[name], k, 200, seed) for seed, k in enumerate(rows))
+    found = np.abs(first / n - second / m).sum(axis=1).std()
+    told = np.mean([chance_l1(n, m, sparse_share(counts)) for counts in first])
+    assert 3 * found <= told * 1.25
+
+
+def test_tables_without_chance():
+    assert fresh_sample_l1(np.array([1_000, 0]), 1_000) == 0
+    assert fresh_sample_l1(np.ones(1_000, dtype=int), 1_000) == pytest.approx(2)
+    assert fresh_sample_l1(np.array([1]), 10) == 2
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9, 2 / 3])
+def test_the_mean_deviation_of_a_binomial_number(part):
+    for number in (0, 1, 2, 7, 30):
+        k = np.arange(number + 1)
+        ways = np.array([np.prod([(number - j) / (j + 1) for j in range(i)]) for i in k])
+        chance = ways * part**k * (1 - part) ** (number - k)
+        assert _deviation(np.array([number]), part)[0] == pytest.approx(
+            (chance * np.abs(k - number * part)).sum()
+        )
+
+
+@pytest.mark.parametrize("rows", [1, 40, 2_000, 30_000])
+def test_independent_columns_are_sampled_from_the_product_of_the_true_ones(rows):
+    """Mean over 400 draws, within five standard errors."""
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(2_000, rng.dirichlet(np.full(120, 0.2))).reshape(12, 10)
+    singles = [counts.sum(axis=1) / 2_000, counts.sum(axis=0) / 2_000]
+    made = rng.multinomial(rows, np.outer(*singles).ravel(), 400) / rows
+    found = np.abs(made - counts.ravel() / 2_000).sum(axis=1)
+    error = 5 * found.std() / np.sqrt(400)
+    assert independent_l1(counts, singles, rows) == pytest.approx(found.mean(), abs=error + 1e-9)
+
+
+def test_the_scale_is_of_the_marginals_that_were_evaluated():
+    evaluation = made_evaluation()
+    scale = workload_scale(evaluation)
+    assert scale.all
+    assert scale.l1 == pytest.approx(evaluation.workload.mean_l1)
+    assert set(scale.per_clique) == {c.attributes for c in evaluation.workload.per_clique}
+
+
+def test_every_so_many_th_marginal_gives_the_scale_where_there_are_too_many(monkeypatch):
+    evaluation = made_evaluation()
+    cliques = evaluation.workload.per_clique
+    monkeypatch.setattr("adaptive_qs.evaluation.scale.MOST_MARGINALS", len(cliques) - 1)
+    scale = workload_scale(evaluation)
+    assert not scale.all
+    assert list(scale.per_clique) == [c.attributes for c in cliques[::2]]
+    some = f"{len(cliques[::2]):,} of them, with mean error "
+    assert some in marginals_sentence(evaluation, scale).text
+
+
+def population(rng, rows, codes, together, columns=3):
+    hidden = rng.integers(0, codes, rows)
+    return [
+        np.where(rng.random(rows) < together, (hidden + i) % codes, rng.integers(0, codes, rows))
+        for i in range(columns)
+    ]
+
+
+def judged(schema, true, made, ways):
+    domain = schema.domain()
+    pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
+    evaluation = compare(pair, schema, Workload.all_ways(domain, ways))
+    scale, fates = workload_scale(evaluation), associations(evaluation)
+    singles = columns_sentence(evaluation, column_pairs(pair))
+    worst = max((singles, dependence_sentence(fates)), key=lambda s: GRADES.index(s.grade))
+    return marginals_sentence(evaluation, scale), worst, scale
+
+
+def coded(names, codes):
+    return made_schema(
+        {"name": n, "type": "integer", "min": 0, "max": k - 1} for n, k in zip(names, codes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "together", "rows", "ways"),
+    [(30, 0.5, 5_000, 3), (60, 0.5, 5_000, 2), (100, 0.6, 5_000, 2), (40, 0.4, 20_000, 3),
+     (5, 0.3, 300, 2), (5, 0.0, 300, 2), (30, 0.5, 200, 2), (8, 0.3, 20_000, 3),
+     (3_000, 0.5, 3_000, 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fresh_sample_is_never_far_nor_has_it_losses(codes, together, rows, ways, seed):
+    rng = np.random.default_rng(seed)
+    schema = coded("abc", [codes] * 3)
+    true, made = (population(rng, rows, codes, together) for _ in range(2))
+    closeness, dependence, _ = judged(schema, true, made, ways)
+    assert closeness.word in {"close", "no scale"}
+    assert dependence.word == "kept"
+
+
+def test_a_fresh_sample_of_numbers_of_persons_has_no_losses():
+    """A column of which every row has another value, one of many values, and a range to show."""
+    rng = np.random.default_rng(5)
+    schema = coded(["id", "word", "kind"], [5_000_000, 3_000, 3])
+    true, made = (
+        [rng.integers(0, codes, 5_000) for codes in (5_000_000, 3_000, 3)] for _ in range(2)
+    )
+    closeness, dependence, scale = judged(schema, true, made, 1)
+    assert closeness.word in {"close", "no scale"}
+    assert dependence.word == "kept"
+    assert scale.position is None or scale.independent > scale.fresh
+
+
+def test_independent_columns_are_seen_to_be_lost():
+    """What is honest about a fresh sample must not excuse a table that lost everything."""
+    rng = np.random.default_rng(6)
+    schema = coded("abc", [8] * 3)
+    true = population(rng, 20_000, 8, 0.6)
+    made = [rng.permutation(column) for column in true]
+    closeness, dependence, scale = judged(schema, true, made, 2)
+    assert (closeness.word, dependence.word) == ("far", "losses")
+    assert scale.position == pytest.approx(1, abs=0.02)
+
+
+def test_sparse_marginals_have_no_scale():
+    evaluation = made_evaluation()
+    sparse = WorkloadScale({("a",): None}, 1.3, 1.3, 1.6, True, sparse=0.6)
+    assert sparse.position is None
+    sentence = marginals_sentence(evaluation, sparse)
+    assert (sentence.grade, sentence.word) == ("plain", "no scale")
+    assert "60 % of the true rows lie in cells with fewer than 5" in sentence.text.replace(
+        "\u00a0", " "
+    )
+
+
+def test_a_part_of_the_marginals_is_compared_with_itself():
+    """The rest may differ more; it is not held against the scale of the others."""
+    evaluation = made_evaluation(l1=0.5)
+    sentence = marginals_sentence(evaluation, WorkloadScale({("a",): None}, 0.1, 0.1, 0.1, False))
+    assert sentence.word == "close"
+    assert "1 of them, with mean error 0.100, give the scale" in sentence.text
+
+
+def test_what_chance_explains_is_close_and_said_where_it_decides():
+    evaluation = made_evaluation()
+    scale = WorkloadScale({("a",): None}, 0.19, 0.1, 0.5, True, chance=0.1)
+    sentence = marginals_sentence(evaluation, scale)
+    assert sentence.word == "close"
+    said = sentence.text.replace("\u00a0", " ")
+    assert "22 % of the way from" in said
+    assert "the limit of close is 26 % of the way here, instead of 15 %." in said
+    for surer in (replace(scale, l1=0.25), replace(scale, chance=0.05)):
+        sure = marginals_sentence(evaluation, surer)
+        assert sure.word == "usable"
+        assert "Chance" not in sure.text
+
+
+@pytest.mark.parametrize("word", ["usable", "close"])
+def test_a_marginal_as_far_off_as_independent_columns_is_named(word):
+    """One of 28 is lost: the mean alone is close."""
+    rng = np.random.default_rng(7)
+    schema = coded("abcdefgh", [6] * 8)
+    true, made = (population(rng, 20_000, 6, 0.6, 8) for _ in range(2))
+    for table in (true, made):
+        table[1] = np.where(rng.random(20_000) < 0.4, table[0], rng.integers(0, 6, 20_000))
+        table[2:] = population(rng, 20_000, 6, 0.6, 6)
+    if word == "usable":
+        made[1] = rng.permutation(made[1])
+    sentence, _, scale = judged(schema, true, made, 2)
+    assert scale.position < thresholds.CLOSE
+    assert scale.gone == ((("a", "b"),) if word == "usable" else ())
+    assert sentence.word == word
+    lost = "1 marginal is as far off as independent columns: a × b."
+    assert (lost in sentence.text) == (lost in sentence.plain) == (word == "usable")
+
+
+@pytest.mark.parametrize(
+    ("l1", "scale", "gone"),
+    [(0.29, Scale(0.1, 0.3, 0.0, 0.05), True), (0.27, Scale(0.1, 0.3, 0.0, 0.05), False),
+     (0.29, Scale(0.1, 0.3, 0.0, 0.25), False), (0.29, Scale(0.1, 0.3, 0.6, 0.05), False),
+     (0.119, Scale(0.1, 0.119, 0.0, 0.0), False), (0.4, Scale(0.1, 0.1, 0.0, 0.0), False)],
+)  # fmt: skip
+def test_a_marginal_is_gone_only_where_independence_is_clearly_worse(l1, scale, gone):
+    """Not near enough; chance explains it; few rows in a cell; too small; no dependence to lose."""
+    assert scale.is_gone(l1) == gone
+
+
+@pytest.mark.parametrize("ways", [2, 3])
+@pytest.mark.parametrize(("rows", "other"), [(2_000, 2_000), (20_000, 20_000), (20_000, 4_000)])
+def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
+    """All of them: nothing is told from chance below three to five standard deviations."""
+    rng = np.random.default_rng(12)
+    codes = [2, 3, 4, 5, 8, 12, 3, 2, 6, 4]
+    schema = coded([f"c{k}" for k in range(10)], codes)
+    together = rng.uniform(0.1, 0.6, 10)
+
+    def sample(number):
+        hidden = rng.random(number)
+        return [
+            (np.where(rng.random(number) < part, hidden, rng.random(number)) ** 1.5 * k).astype(int)
+            for k, part in zip(codes, together)
+        ]
+
+    domain = schema.domain()
+    tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
+    evaluation = compare(TablePair(*tables), schema, Workload.all_ways(domain, ways))
+    found = findings(evaluation)
+    assert found.fates.weak > 0
+    told = verdict(found, None)
+    assert (told.overall.word, told.brief[2:]) == ("close", [])
+
+
+# Associations that chance explains are neither clear, lost nor made up.
+
+
+def test_the_variance_of_chi_square_is_that_over_permutations():
+    """Rare values make it 1.7 times as large as 2 (r − 1)(c − 1); 20,000 permutations.
+
+    The kurtosis of χ² is moderate here: the variance is known to about √(10/20,000), 2 %.
+    """
+    rng = np.random.default_rng(1)
+    first = np.repeat(np.arange(9), [40, 30, 20, 5, 1, 1, 1, 1, 1])
+    second = np.repeat(np.arange(6), [50, 30, 17, 1, 1, 1])
+    expected = np.outer(np.bincount(first), np.bincount(second)) / 100
+
+    def chi_square():
+        cells = np.bincount(first * 6 + rng.permutation(second), minlength=54).reshape(9, 6)
+        return (cells**2 / expected).sum() - 100
+
+    drawn = np.var([chi_square() for _ in range(20_000)])
+    told = chi_square_variance([np.bincount(first), np.bincount(second)])[0, 1]
+    spread = np.sqrt((stats.kurtosis([chi_square() for _ in range(5_000)]) + 2) / 20_000)
+    assert drawn == pytest.approx(told, rel=5 * spread)
+
+
+@pytest.mark.parametrize(("rows", "codes"), [(100, 300), (100, 5), (300, 50), (1_000, 300)])
+def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, codes):
+    rng = np.random.default_rng(2)
+    domain = Domain.from_sizes({f"c{k}": codes for k in range(12)})
+    pair = TablePair(
+        *(CodedTable.from_codes(domain, rng.integers(0, codes, (12, rows))) for _ in range(2))
+    )
+    found = association_of(count_pairs(JointCodes(pair)))
+    fates = associations(made_evaluation(pair=pair, association=found))
+    assert (fates.clear, fates.lost, fates.made_up) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "together", "clear"),
+    [(7_000, 1, 0), (7_000, 34, 0), (7_000, 35, 1), (200, 9, 0), (200, 10, 1)],
+)
+def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
+    """V is 1 in each: both columns leave their most frequent value in the same rows."""
+    assert max(scale.LEAST_OFF, scale.LEAST_OFF_PART * 7_000) == 35
+    domain = Domain.from_sizes({"a": 2, "b": 2})
+    true = np.zeros((2, rows), int)
+    true[:, :together] = 1
+    made = np.zeros((2, rows), int)
+    made[0, :together] = made[1, -together:] = 1
+    for first, second in ((true, made), (made, true)):
+        pair = TablePair(
+            CodedTable.from_codes(domain, first), CodedTable.from_codes(domain, second)
+        )
+        found = association_of(count_pairs(JointCodes(pair)))
+        assert max(v[0, 1] for v in found.cramers_v) == pytest.approx(1)
+        evaluation = made_evaluation(pair=pair, association=found)
+        fates = associations(evaluation)
+        lost, new = (clear, 0) if first is true else (0, clear)
+        assert (len(fates.lost), len(fates.made_up)) == (lost, new)
+        assert fates.clear == lost
+        assert fates.rare == (first is true) - lost
+        assert len(fates.changes) == clear
+        assert fates.untold == 1 - clear
+
+
+def fates_of(true, made, sizes):
+    domain = Domain.from_sizes({f"c{i}": n for i, n in enumerate(sizes)})
+    pair = TablePair(*(CodedTable.from_codes(domain, np.array(codes)) for codes in (true, made)))
+    found = association_of(count_pairs(JointCodes(pair)))
+    return associations(made_evaluation(pair=pair, association=found))
+
+
+def leaning(rng, first, codes, part):
+    """A column that is the first one in a part of the rows, and its own in the others."""
+    return np.where(rng.random(len(first)) < part, first, rng.integers(0, codes, len(first)))
+
+
+@pytest.fixture(scope="module")
+def faint():
+    """Of four columns: the first two depend clearly, the third weakly on both, the last on none."""
+    rng = np.random.default_rng(8)
+    first = rng.integers(0, 6, 20_000)
+    second = leaning(rng, first, 6, 0.8)
+    return np.array([first, second, leaning(rng, first, 6, 0.15), rng.integers(0, 6, 20_000)])
+
+
+def test_a_column_that_lost_all_of_its_weak_associations_is_named(faint):
+    """V of 0.15 and 0.12, w of 0.34 and 0.27: 6 values each."""
+    made = faint.copy()
+    made[2] = np.random.default_rng(9).permutation(made[2])
+    found = fates_of(faint, made, [6] * 4)
+    assert (found.clear, found.kept, found.lost) == (1, 1, ())
+    assert found.weak == 2
+    assert [fate.names for fate in found.weak_lost] == [("c0", "c2"), ("c1", "c2")]
+    assert found.alone == ("c2",)
+    sentence = dependence_sentence(found)
+    assert (sentence.grade, sentence.word) == ("fair", "some lost")
+    assert "“c2” comes out independent of all other columns." in sentence.text
+    assert "Of 2 weak associations, 2 are lost: c0 × c2 (V 0.1" in sentence.text
+
+
+def test_weak_associations_that_only_the_synthetic_table_has_are_counted(faint):
+    true = faint.copy()
+    true[2] = np.random.default_rng(9).permutation(true[2])
+    found = fates_of(true, faint, [6] * 4)
+    assert (found.weak, found.alone) == (0, ())
+    assert [fate.names for fate in found.weak_made_up] == [("c0", "c2"), ("c1", "c2")]
+    sentence = dependence_sentence(found)
+    assert (sentence.grade, sentence.word) == ("fair", "some new")
+    assert "2 weak associations, the largest c0 × c2 (V " in sentence.text
+    assert "not measured together" in sentence.text
+
+
+def test_a_column_that_keeps_one_association_is_not_alone(faint):
+    """Its dependence on the second column goes on through the first."""
+    rng = np.random.default_rng(10)
+    made = np.array([faint[0], rng.permutation(faint[1]), faint[2], faint[3]])
+    found = fates_of(faint, made, [6] * 4)
+    assert [fate.names for fate in found.lost] == [("c0", "c1")]
+    assert found.alone == ("c1",)
+
+
+@pytest.mark.parametrize(("codes", "weak"), [(2, 0), (6, 1)])
+def test_what_is_weak_is_told_by_the_size_of_the_effect(codes, weak):
+    """V of 0.07 is w of 0.07 for two values and 0.16 for six; chance explains neither."""
+    rng = np.random.default_rng(11)
+    first = rng.integers(0, codes, 100_000)
+    true = [first, leaning(rng, first, codes, 0.07)]
+    made = [rng.permutation(column) for column in true]
+    found = fates_of(true, made, [codes] * 2)
+    assert (found.weak, len(found.weak_lost)) == (weak, weak)
+
+
+def test_a_few_of_many_weak_ones_may_be_lost():
+    """Up to a tenth is close where no column lost all of its own."""
+    lost = (Fate(("a", "b"), 0.15, 0.0),)
+    for weak, grade in ((10, "good"), (9, "fair")):
+        sentence = dependence_sentence(made_fates(weak=weak, weak_lost=lost))
+        assert sentence.grade == grade
+        assert "a × b (V 0.150, now 0.000)" in sentence.text
+
+
+@pytest.mark.parametrize("synthetic", [0.02, 0.22, 0.4, 0.62, 0.9])
+def test_the_fates_of_clear_associations_add_up(synthetic):
+    found = associations(made_evaluation(v=(0.5, synthetic)))
+    assert found.kept + found.weaker + found.stronger + len(found.lost) == found.clear == 6
+    text = dependence_sentence(found).text
+    number = re.compile(r"(\d+) (?:kept|became weaker|stronger|are lost)")
+    assert sum(map(int, number.findall(text.split(".")[0]))) == 6
+
+
+def made_fates(**changes):
+    nothing = np.zeros((2, 2))
+    parts = {"clear": 0, "kept": 0, "weaker": 0, "stronger": 0, "lost": (), "made_up": (),
+             "weak": 0, "weak_lost": (), "weak_made_up": (), "alone": (), "rare": 0,
+             "told": nothing, "changes": (), "untold": 0}  # fmt: skip
+    return Associations(**{**parts, **changes})

@@ -1,0 +1,321 @@
+"""Offsets and strides against np.ravel_multi_index, for both layouts."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.optimize import brentq
+
+from adaptive_qs.generate.loglinear import (
+    LogLinearModel,
+    build_adjacency,
+    count_rows,
+    make_target,
+    maximal_cliques,
+    project_to_simplex,
+)
+from adaptive_qs.residual.model import ReferenceModel, uniform_reference, variance_weight
+
+from .helpers import assert_drawn_from, domain_of, histogram, marginal_of, random_loglinear
+
+# Offsets and strides against np.ravel_multi_index, for both layouts.
+
+DOMAIN = domain_of(2, 3, 1, 4, 5)
+CLIQUES = [(0, 1), (1, 3, 4), (2, 3), (0, 1, 2, 4), (4,)]
+
+
+def cell(adjacency, entry, row, value):
+    """The cell a kernel reads for an entry when the attribute has this value."""
+    base = adjacency.offset[entry] + row[adjacency.other[entry]] @ adjacency.stride[entry]
+    return base + value * adjacency.own_stride[entry]
+
+
+@pytest.mark.parametrize("copy_per_axis", [False, True])
+def test_every_entry_points_at_the_cell_of_its_clique(copy_per_axis):
+    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        row = np.array([rng.integers(n) for n in DOMAIN.sizes])
+        for i in range(len(DOMAIN)):
+            entries = range(adjacency.start[i], adjacency.start[i + 1])
+            around = [k for k, clique in enumerate(CLIQUES) if i in clique]
+            assert len(entries) == len(around)
+            for entry, k in zip(entries, around):
+                clique = CLIQUES[k]
+                begin = adjacency.position[k]
+                order = clique
+                if copy_per_axis:
+                    begin += clique.index(i) * DOMAIN.size(clique)
+                    order = (*(j for j in clique if j != i), i)
+                for value in range(DOMAIN.sizes[i]):
+                    moved = row.copy()
+                    moved[i] = value
+                    index = np.ravel_multi_index(moved[list(order)], DOMAIN.shape(order))
+                    assert cell(adjacency, entry, row, value) == begin + index
+
+
+@pytest.mark.parametrize("copy_per_axis", [False, True])
+def test_tables_lie_one_after_the_other(copy_per_axis):
+    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
+    lengths = [DOMAIN.size(c) * (len(c) if copy_per_axis else 1) for c in CLIQUES]
+    assert adjacency.position == tuple(np.cumsum([0, *lengths[:-1]]))
+    assert adjacency.cells == sum(lengths)
+
+
+def test_with_copies_the_values_of_an_attribute_are_consecutive():
+    assert set(build_adjacency(DOMAIN, CLIQUES, copy_per_axis=True).own_stride) == {1}
+
+
+@pytest.mark.parametrize("copy_per_axis", [False, True])
+def test_no_cliques_is_an_empty_structure(copy_per_axis):
+    adjacency = build_adjacency(DOMAIN, [], copy_per_axis)
+    assert adjacency.cells == 0
+    assert adjacency.position == ()
+    assert not adjacency.start.any()
+    assert adjacency.start.size == len(DOMAIN) + 1
+
+
+# The Gibbs sampler against distributions obtained by enumeration.
+
+ROWS = 40_000
+
+
+def rows_at(row, count=ROWS):
+    return np.tile(np.array(row, dtype=np.int32), (count, 1))
+
+
+def freeze(model, domain, row, free):
+    """Concentrate every attribute but one on its value (odds of 1e12 against any other)."""
+    for i, n in enumerate(domain.sizes):
+        if i != free:
+            ratio = np.full(n, 1e-6)
+            ratio[row[i]] = 1e6
+            model.scale((i,), ratio)
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+@pytest.mark.parametrize("row", [(0, 0, 0), (1, 2, 3), (1, 0, 2)])
+def test_an_attribute_is_drawn_from_its_exact_conditional(free, row):
+    domain = domain_of(2, 3, 4)
+    model, joint = random_loglinear(domain, [(0, 1), (1, 2), (0, 1, 2)], seed=1)
+    freeze(model, domain, row, free)
+    rows = rows_at(row)
+    model.sweep(rows, key=7)
+    index = tuple(slice(None) if i == free else row[i] for i in range(3))
+    conditional = joint[index] / joint[index].sum()
+    for i in range(3):
+        if i != free:
+            assert (rows[:, i] == row[i]).all()
+    assert_drawn_from(np.bincount(rows[:, free], minlength=conditional.size), conditional)
+
+
+@pytest.mark.parametrize("exponent", [5, -5])
+@pytest.mark.parametrize("neighbours", [15, 16, 17, 33, 80])
+def test_many_cliques_around_an_attribute_neither_overflow_nor_bias(neighbours, exponent):
+    """Eighty weights near a limit multiply to 1e400 or 1e-400; the conditional stays exact."""
+    domain = domain_of(4, *[2] * neighbours)
+    cliques = [(0, k) for k in range(1, neighbours + 1)]
+    rng = np.random.default_rng(2)
+    model = LogLinearModel(domain, cliques, [np.ones(n) for n in domain.sizes], workers=1)
+    row = [0, *rng.integers(0, 2, neighbours).tolist()]
+    logs = np.zeros(4)
+    for clique in cliques:
+        factors = np.exp(rng.normal(scale=0.3, size=(4, 2))) * 10.0**exponent
+        model.scale(clique, factors)
+        logs += np.log(factors[:, row[clique[1]]])
+    for k in range(1, neighbours + 1):
+        model.scale((k,), np.where(np.arange(2) == row[k], 1e6, 1e-6))
+    # The other attributes see attribute 0 as well, by a factor e^±2 at most: they stay frozen.
+    rows = rows_at(row)
+    model.sweep(rows, key=3)
+    assert (rows[:, 1:] == row[1:]).all()
+    conditional = np.exp(logs - logs.max())
+    assert_drawn_from(np.bincount(rows[:, 0], minlength=4), conditional / conditional.sum())
+
+
+@pytest.mark.parametrize(
+    "cliques",
+    [[], [(0, 1)], [(0, 1), (1, 2), (0, 2)], [(0, 1, 2)], [(0, 1, 3), (1, 2), (2, 3)]],
+    ids=str,
+)
+def test_the_stationary_distribution_is_the_models(cliques):
+    """From one state, thirty sweeps at mild dependence leave no trace of the start."""
+    domain = domain_of(2, 3, 2, 2)
+    model, joint = random_loglinear(domain, cliques, seed=4, spread=0.5)
+    rows = rows_at((1, 2, 1, 0))
+    for key in range(30):
+        model.sweep(rows, key)
+    assert_drawn_from(histogram(rows, domain), joint)
+
+
+def test_a_sweep_keeps_the_models_distribution():
+    """Rows drawn from the joint itself, with strong dependence, stay so after one sweep."""
+    domain = domain_of(3, 4, 2)
+    model, joint = random_loglinear(domain, [(0, 1), (1, 2), (0, 2)], seed=5, spread=2.0)
+    cells = np.random.default_rng(0).choice(joint.size, size=ROWS, p=joint.ravel())
+    rows = np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+    model.sweep(rows, key=11)
+    assert_drawn_from(histogram(rows, domain), joint)
+
+
+def test_draws_of_rows_attributes_and_sweeps_are_independent():
+    domain = domain_of(6, 6)
+    model = LogLinearModel(domain, [], [np.ones(6)] * 2, workers=1)
+    first, second = rows_at((0, 0)), rows_at((0, 0))
+    model.sweep(first, key=100)
+    model.sweep(second, key=101)
+    uniform = np.full((6, 6), 1 / 36)
+    for a, b in [
+        (first[:, 0], first[:, 1]),
+        (first[:, 0], second[:, 0]),
+        (first[:, 0], second[:, 1]),
+        (first[:-1, 0], first[1:, 0]),
+        (first[:-1, 0], first[1:, 1]),
+    ]:
+        assert_drawn_from(np.bincount(6 * a + b, minlength=36), uniform)
+
+
+def test_a_sweep_depends_on_the_key_and_not_on_the_workers():
+    domain = domain_of(3, 4, 2)
+    results = []
+    for workers, key in [(1, 5), (2, 5), (3, 5), (1, 6)]:
+        model, _ = random_loglinear(domain, [(0, 1), (1, 2)], seed=6, workers=workers)
+        rows = rows_at((0, 0, 0), 1001)
+        model.sweep(rows, key)
+        results.append(rows)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert (results[0] != results[3]).any()
+
+
+def test_an_impossible_value_is_hardly_ever_drawn():
+    domain = domain_of(3)
+    model = LogLinearModel(domain, [], [np.array([0.0, 5.0, 5.0])], workers=1)
+    rows = rows_at((0,))
+    model.sweep(rows, key=1)
+    assert (rows > 0).all()  # probability 1e-9 each: a false alarm of 4e-5
+
+
+def test_attributes_of_one_value_and_tables_of_one_row_or_none_sweep():
+    domain = domain_of(1, 3, 1)
+    model, _ = random_loglinear(domain, [(0, 1), (0, 2)], seed=7)
+    for count in (0, 1, 2):
+        rows = rows_at((0, 1, 0), count)
+        model.sweep(rows, key=1)
+        assert not rows[:, [0, 2]].any()
+        assert ((rows >= 0) & (rows < 3)).all()
+
+
+def test_counts_equal_a_bincount():
+    domain = domain_of(3, 1, 4, 7)
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 500):
+        rows = rng.integers(0, domain.sizes, (count, 4)).astype(np.int32)
+        for clique in [c for k in (1, 2, 3, 4) for c in combinations(range(4), k)]:
+            found = count_rows(rows, domain, clique)
+            assert found.dtype == np.float64
+            np.testing.assert_array_equal(found, marginal_of(rows, domain, clique))
+
+
+def test_counts_do_not_saturate_beyond_the_precision_of_single_floats():
+    rows = np.broadcast_to(np.zeros((1, 1), dtype=np.int32), (2**24 + 6, 1))
+    assert count_rows(rows, domain_of(3), (0,)).tolist() == [2**24 + 6, 0, 0]
+
+
+arrays = hnp.arrays(float, hnp.array_shapes(max_dims=3, max_side=5), elements=st.floats(-1e4, 1e4))
+cliques = st.sets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s)))
+
+
+def slow_projection(array, total):
+    """max(x − t, 0) with t found by bisection; the optimality condition of the projection."""
+    low, high = array.min() - total - 1, array.max()
+    t = brentq(lambda t: np.maximum(array - t, 0).sum() - total, low, high, xtol=1e-12)
+    return np.maximum(array - t, 0)
+
+
+@given(arrays, st.floats(0.01, 1e5))
+def test_the_projection_equals_bisection(array, total):
+    found = project_to_simplex(array, total)
+    assert found.shape == array.shape
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(total)
+    np.testing.assert_allclose(found, slow_projection(array, total), atol=1e-6 * (1 + total))
+
+
+@given(arrays, st.floats(1, 1e4), st.integers(0, 2**32 - 1))
+def test_no_random_table_is_nearer_than_the_projection(array, total, seed):
+    nearest = np.linalg.norm(project_to_simplex(array, total) - array)
+    rng = np.random.default_rng(seed)
+    for concentration in (0.1, 1.0, 10.0):
+        other = total * rng.dirichlet(np.full(array.size, concentration)).reshape(array.shape)
+        assert nearest <= np.linalg.norm(other - array) + 1e-6
+
+
+@given(arrays.filter(lambda a: np.abs(a).sum() > 0.1))
+def test_a_table_of_the_right_total_is_its_own_projection(array):
+    table = np.abs(array)
+    np.testing.assert_allclose(project_to_simplex(table, table.sum()), table, atol=1e-6)
+
+
+@given(st.lists(cliques, max_size=8))
+def test_maximal_cliques_are_those_inside_no_other(some):
+    slow = {c for c in some if not any(set(c) < set(d) for d in some)}
+    found = maximal_cliques(some)
+    assert set(found) == slow
+    assert len(found) == len(slow)
+    assert maximal_cliques(reversed(some)) == found
+
+
+def test_the_noise_of_a_target_is_that_of_its_measured_residuals():
+    """Fuentes et al., Proposition 4.4; an unmeasured residual adds none."""
+    domain = domain_of(2, 3, 4)
+    model = ReferenceModel(domain, uniform_reference(domain))
+    model.update((), np.array(100.0), 0.5)
+    for tau, precision in {(0,): 2.0, (1,): 1.0, (0, 1): 0.25, (1, 2): 8.0}.items():
+        model.update(tau, np.zeros(domain.shape(tau)), precision)
+    for clique in [(0,), (0, 1), (1, 2), (0, 1, 2)]:
+        inside = [t for t in model.estimates if set(t) <= set(clique)]
+        variance = sum(variance_weight(domain, t, clique) / model.precision(t) for t in inside)
+        assert make_target(model, clique).noise_std == pytest.approx(math.sqrt(variance))
+
+
+@pytest.mark.parametrize("total", [-50.0, 0.0, 0.3, 100.0])
+def test_a_target_is_a_table_of_the_models_total_but_at_least_one_row(total):
+    domain = domain_of(3, 4)
+    model = ReferenceModel(domain, uniform_reference(domain))
+    model.update((), np.array(total), 1.0)
+    rng = np.random.default_rng(0)
+    for tau in [(0,), (1,), (0, 1)]:
+        values = rng.normal(scale=30, size=domain.shape(tau))
+        for axis in range(values.ndim):
+            values -= values.mean(axis=axis, keepdims=True)
+        model.update(tau, values, 1.0)
+    for clique in [c for k in (1, 2) for c in combinations(range(2), k)]:
+        target = make_target(model, clique)
+        assert target.counts.shape == domain.shape(clique)
+        assert (target.counts >= 0).all()
+        assert target.counts.sum() == pytest.approx(max(total, 1.0))
+
+
+def test_scaling_a_target_scales_counts_and_noise():
+    domain = domain_of(2, 2)
+    model = ReferenceModel(domain, uniform_reference(domain))
+    model.update((), np.array(10.0), 4.0)
+    target = make_target(model, (0, 1))
+    scaled = target.scaled(3.0)
+    np.testing.assert_allclose(scaled.counts, 3 * target.counts)
+    assert scaled.noise_std == 3 * target.noise_std
+    assert scaled.clique == target.clique
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e16, 1e30])
+def test_the_projection_holds_its_total_however_large_the_entries(scale):
+    projected = project_to_simplex(scale * np.array([1.0, -1.0, 0.5, 1.0]), 5.0)
+    assert projected.min() >= 0
+    assert projected.sum() == pytest.approx(5.0)

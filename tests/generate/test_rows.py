@@ -1,0 +1,365 @@
+"""From residual models to tables, with settings small enough for a test."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
+from adaptive_qs.generate.rows import (
+    FitSettings,
+    SynthesisSettings,
+    choose_fit_rows,
+    fit_weights,
+    refine_rows,
+    resize,
+    synthesise_rows,
+    watch_list,
+)
+from adaptive_qs.generate.tree import BranchMoves, dependence_tree
+from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+
+from .helpers import domain_of, histogram, marginal_of, random_loglinear, residuals_of
+
+# From residual models to tables, with settings small enough for a test.
+
+QUICK = SynthesisSettings(
+    fit=FitSettings(sweeps=60, averaged=20, step=0.2),
+    fewest_rows=2000,
+    most_rows=4000,
+    refine_passes=2,
+)
+DOMAIN = domain_of(3, 4, 1, 2, 5)
+PAIRS = [(0, 1), (1, 3), (1, 4), (0, 4)]
+WORKLOAD = list(combinations(range(5), 2))
+
+
+def truth(count=3000, seed=0):
+    """A table drawn from a log-linear model."""
+    _, joint = random_loglinear(DOMAIN, [(0, 1), (1, 3, 4), (0, 4)], seed=3, spread=1.0)
+    cells = np.random.default_rng(seed).choice(joint.size, size=count, p=joint.ravel())
+    return np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+
+
+def synthesise(num_rows, seed=0, workers=1, measured=PAIRS, noise_std=3.0, **more):
+    model = residuals_of(truth(), DOMAIN, measured, noise_std)
+    return synthesise_rows(model, measured, WORKLOAD, num_rows, seed, QUICK, workers, **more)
+
+
+def distance(rows, clique):
+    true = truth()
+    a, b = (marginal_of(t, DOMAIN, clique) / len(t) for t in (rows, true))
+    return np.abs(a - b).sum()
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 500, 2000, 3000, 4000, 9000])
+def test_any_number_of_rows_has_codes_in_range(num_rows):
+    rows = synthesise(num_rows)
+    assert rows.shape == (num_rows, 5)
+    assert rows.dtype == np.int32
+    assert ((rows >= 0) & (rows < DOMAIN.sizes)).all()
+
+
+def test_the_table_depends_on_the_seed_and_not_on_the_workers():
+    for num_rows in (500, 3000, 6000):
+        first = synthesise(num_rows, seed=4)
+        np.testing.assert_array_equal(first, synthesise(num_rows, seed=4, workers=2))
+        assert (first != synthesise(num_rows, seed=5)).any()
+
+
+@pytest.mark.parametrize("num_rows", [3000, 9000])
+def test_measured_marginals_are_met_to_within_their_noise(num_rows):
+    """Noise of 3 rows in each residual; a cell's is below it, so ‖·‖₁/rows < 3 · cells / 3000."""
+    rows = synthesise(num_rows)
+    for clique in PAIRS:
+        assert distance(rows, clique) < 3 * DOMAIN.size(clique) / 3000 + 0.02
+
+
+def test_a_measured_dependence_is_better_met_than_without_measuring_it():
+    with_it, without = synthesise(3000), synthesise(3000, measured=[])
+    for clique in PAIRS:
+        assert distance(with_it, clique) < distance(without, clique) / 2
+
+
+@pytest.mark.parametrize("measured", [[], [(0,)], [()]])
+def test_without_measured_pairs_attributes_match_on_their_own(measured):
+    rows = synthesise(4000, measured=measured)
+    for i in range(5):
+        assert distance(rows, (i,)) < 0.05
+
+
+@pytest.mark.parametrize("sizes", [(1,), (4,), (1, 1), (1, 3)])
+@pytest.mark.parametrize("count", [0, 1, 30])
+def test_small_domains_and_tables_work(sizes, count):
+    domain = domain_of(*sizes)
+    table = np.random.default_rng(0).integers(0, sizes, (count, len(sizes))).astype(np.int32)
+    everything = tuple(range(len(sizes)))
+    model = residuals_of(table, domain, [everything], noise_std=0.5)
+    for num_rows in (1, 40):
+        rows = synthesise_rows(model, [everything], [everything], num_rows, 0, QUICK)
+        assert rows.shape == (num_rows, len(sizes))
+        assert ((rows >= 0) & (rows < sizes)).all()
+
+
+def test_a_model_that_lost_every_row_to_noise_still_gives_rows():
+    model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+    model.update((), np.array(-12.0), 0.01)
+    rows = synthesise_rows(model, [], WORKLOAD, 50, 0, QUICK)
+    assert rows.shape == (50, 5)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 4.0])
+def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std):
+    """b = f(a) over 3000 rows; single-site Gibbs alone would be stuck or break it.
+
+    The projected target may put at most the noise's mass, half of n_a n_b mean absolute errors,
+    on forbidden pairs, and the fit's damping leaves the step of a few rows per cell.
+    """
+    rng = np.random.default_rng(0)
+    domain = domain_of(8, 4, 3)
+    a = rng.choice(8, 3000, p=np.arange(1, 9) / 36)
+    table = np.stack([a, (3 * a + 1) % 4, rng.integers(0, 3, 3000)], axis=1).astype(np.int32)
+    cliques = [(0, 1), (1, 2)]
+    model = residuals_of(table, domain, cliques, noise_std)
+    rows = synthesise_rows(model, cliques, [(0, 1), (0, 2), (1, 2)], 3000, 0, QUICK)
+    broken = np.mean(rows[:, 1] != (3 * rows[:, 0] + 1) % 4)
+    assert broken <= 32 * 0.4 * noise_std / 3000 + 0.01
+    shares = np.bincount(rows[:, 0], minlength=8) / 3000
+    assert np.abs(shares - np.bincount(a, minlength=8) / 3000).sum() < 0.03 + 8 * noise_std / 3000
+
+
+def test_further_samples_of_one_release_differ_but_agree_in_distribution():
+    first, second = synthesise(3000, seed=1), synthesise(3000, seed=2)
+    assert (first != second).any()
+    for clique in PAIRS:
+        a, b = (marginal_of(t, DOMAIN, clique) / 3000 for t in (first, second))
+        # Two independent samples of 3000 rows differ by about 2 sqrt(cells / (π rows)).
+        assert np.abs(a - b).sum() < 3 * math.sqrt(DOMAIN.size(clique) / 3000)
+
+
+def test_progress_tells_every_step_of_each_phase():
+    heard = []
+    synthesise(2000, progress=lambda *step: heard.append(step))
+    for phase, total in (("fit", QUICK.fit.sweeps), ("refine", QUICK.refine_passes)):
+        steps = [(done, of) for name, done, of in heard if name == phase]
+        assert steps == [(k + 1, total) for k in range(total)]
+
+
+def test_fewer_rows_are_a_subset_without_repeats():
+    model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
+    rows = np.arange(500, dtype=np.int32).reshape(100, 5)
+    smaller = resize(model, rows, 60, np.random.default_rng(0))
+    firsts = smaller[:, 0].tolist()
+    assert len(set(firsts)) == 60
+    assert {tuple(r) for r in smaller.tolist()} <= {tuple(r) for r in rows.tolist()}
+
+
+@pytest.mark.parametrize("cells", [2**26, 3999, 599, 250, 10])
+@pytest.mark.parametrize("counts", [40_000_000, 4000, 2000, 1])
+def test_the_watch_list_is_as_much_of_the_workload_as_the_limits_allow(cells, counts):
+    domain = domain_of(10, 10, 10, 10)
+    workload = list(combinations(range(4), 3))
+    pairs = list(combinations(range(4), 2))
+    settings = SynthesisSettings(watched_cells=cells, watched_counts=counts)
+    watched = watch_list(domain, workload, [(1, 3)], 1000, settings)
+    assert len(set(watched)) == len(watched) <= max(counts // 1000, 1)
+    assert sum(map(domain.size, watched)) <= cells
+    assert set(watched) <= {c for c in downward_closure(workload) if c}
+    if cells >= 4000 and counts >= 4000:
+        assert set(watched) == set(workload)
+    elif cells >= 600 and counts >= 6000:
+        assert set(watched) == set(pairs)
+    elif cells >= 250:
+        assert (1, 3) in watched
+
+
+@pytest.mark.parametrize("workload", [[(0,)], [(0,), (2,)], [(0, 1), (2,)]])
+def test_the_watch_list_never_holds_the_empty_clique(workload):
+    assert () not in watch_list(domain_of(3, 3, 3), workload, [], 1000, SynthesisSettings())
+
+
+def test_wide_attributes_are_fitted_with_fewer_rows():
+    settings = SynthesisSettings()
+    narrow = Domain.from_sizes({"a": 10, "b": 10})
+    wide = Domain.from_sizes({"a": 100_000, "b": 4})
+    assert choose_fit_rows(narrow, [(0, 1)], 60_000, settings) == 60_000
+    assert choose_fit_rows(narrow, [(0, 1)], 5, settings) == settings.fewest_rows
+    assert choose_fit_rows(narrow, [(0, 1)], 10**7, settings) == settings.most_rows
+    rows = choose_fit_rows(wide, [(0, 1)], 60_000, settings)
+    assert rows < settings.fewest_rows
+    assert rows * 2 * 100_004 * settings.fit.sweeps <= settings.most_steps
+
+
+FIT_DOMAIN = domain_of(3, 4, 2)
+CLIQUES = [(0, 1), (1, 2), (0, 2)]
+ROWS = 20_000
+
+
+def joint():
+    return random_loglinear(FIT_DOMAIN, CLIQUES, seed=1, spread=1.0)[1]
+
+
+def margin(table, clique):
+    return table.sum(axis=tuple(i for i in range(table.ndim) if i not in clique))
+
+
+def fitted(settings, watched=(), workers=1, noise_std=0.0):
+    """A model fitted from independence to the exact marginals of a table without a tree shape."""
+    table = ROWS * joint()
+    targets = [Target(c, margin(table, c), noise_std) for c in [*CLIQUES, (0,), (1,), (2,)]]
+    singles = [t.counts for t in targets[3:]]
+    model = LogLinearModel(FIT_DOMAIN, CLIQUES, singles, workers)
+    rng = np.random.default_rng(0)
+    rows = np.stack([rng.choice(s.size, ROWS, p=s / s.sum()) for s in singles], axis=1).astype(
+        np.int32
+    )
+    start = rows.copy()
+    tree = dependence_tree(FIT_DOMAIN, targets[:3], singles)
+    branches = BranchMoves(model, tree, singles, workers)
+    means = fit_weights(model, branches, rows, targets, watched, settings, rng, workers)
+    return start, rows, means
+
+
+def fit_distance(rows):
+    return np.abs(histogram(rows, FIT_DOMAIN) / ROWS - joint()).sum()
+
+
+def test_the_chains_reach_the_table_whose_marginals_are_the_targets():
+    """The joint is log-linear in the targets' cliques, so it is the only maximum of entropy.
+
+    Sampling alone leaves an L1 distance of about sqrt(2 · 24 cells / (π · rows)) = 0.028.
+    """
+    start, rows, _ = fitted(FitSettings(sweeps=60, averaged=10))
+    assert fit_distance(start) > 0.2
+    assert fit_distance(rows) < 0.07
+
+
+def test_the_averaged_marginals_are_closer_than_those_of_the_rows():
+    watched = [(0, 1), (0, 1, 2)]
+    _, rows, means = fitted(FitSettings(sweeps=200, averaged=30, step=0.3), watched)
+    for clique, mean in zip(watched, means):
+        wanted = ROWS * margin(joint(), clique)
+        assert mean.shape == FIT_DOMAIN.shape(clique)
+        assert mean.sum() == pytest.approx(ROWS, rel=1e-5)
+        assert (
+            np.abs(mean - wanted).sum()
+            < np.abs(count_rows(rows, FIT_DOMAIN, clique) - wanted).sum()
+        )
+
+
+def test_with_one_averaged_sweep_the_mean_is_the_rows():
+    watched = [(0, 1), (0, 1, 2), (2,)]
+    _, rows, means = fitted(FitSettings(sweeps=3, averaged=1), watched)
+    for clique, mean in zip(watched, means):
+        np.testing.assert_array_equal(mean, marginal_of(rows, FIT_DOMAIN, clique))
+
+
+def test_weights_hardly_follow_differences_below_the_noise():
+    still = fitted(FitSettings(sweeps=20, averaged=1), noise_std=1e7)[1]
+    moved = fitted(FitSettings(sweeps=20, averaged=1), noise_std=0.0)[1]
+    assert fit_distance(still) > 0.2
+    assert fit_distance(moved) < fit_distance(still) / 2
+
+
+def test_the_fit_does_not_depend_on_the_workers():
+    settings = FitSettings(sweeps=5, averaged=2)
+    first, second = (fitted(settings, [(0, 1)], workers) for workers in (1, 2))
+    np.testing.assert_array_equal(first[1], second[1])
+    np.testing.assert_array_equal(first[2][0], second[2][0])
+
+
+@pytest.mark.parametrize(("sweeps", "averaged"), [(5, 6), (5, 0), (0, 0)])
+def test_impossible_settings_are_refused(sweeps, averaged):
+    with pytest.raises(ValueError, match="averaged"):
+        FitSettings(sweeps=sweeps, averaged=averaged)
+
+
+WATCHED = [(0, 1), (1, 3, 4), (2, 3), (4,)]
+
+
+def drawn(count, seed, skew=0.5):
+    rng = np.random.default_rng(seed)
+    columns = [rng.binomial(n - 1, skew, count) for n in DOMAIN.sizes]
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def slow_distance(rows, means):
+    """The mean over watched cliques of ‖table − wanted‖₁ / rows, counted afresh."""
+    gaps = [
+        np.abs(marginal_of(rows, DOMAIN, c) - m.astype(float)).sum() for c, m in zip(WATCHED, means)
+    ]
+    return sum(gaps) / len(rows) / len(WATCHED)
+
+
+def wanted(count, seed):
+    """Marginals of another table, shrunk towards even ones so that they are no integers."""
+    rows = drawn(count, seed, skew=0.3)
+    even = [count / DOMAIN.size(c) for c in WATCHED]
+    return [
+        (0.9 * count_rows(rows, DOMAIN, c) + 0.1 * e).astype(np.float32)
+        for c, e in zip(WATCHED, even)
+    ]
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 300), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_the_distance_never_grows_and_is_booked_correctly(count, passes, seed):
+    model, _ = random_loglinear(DOMAIN, [(0, 1), (1, 3, 4)], seed=0)
+    rows, means = drawn(count, seed), wanted(count, seed + 1)
+    before = slow_distance(rows, means)
+    booked = refine_rows(model, rows, WATCHED, means, passes, np.random.default_rng(seed))
+    after = slow_distance(rows, means)
+    # float32 errors: at most 300 rows in a cell and five passes of unit steps, 1e-4 in all.
+    assert booked == pytest.approx(after, abs=1e-4)
+    assert after <= before + 1e-4
+    assert ((rows >= 0) & (rows < DOMAIN.sizes)).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_near_the_optimum_no_move_makes_it_worse(seed):
+    """Wanted marginals within half a row of the table's: every move is a loss, some a small one."""
+    model, _ = random_loglinear(DOMAIN, [(0, 1), (1, 3, 4)], seed=0)
+    rows, rng = drawn(200, seed), np.random.default_rng(seed)
+    means = []
+    for clique in WATCHED:
+        gap = rng.uniform(-0.49, 0.49, DOMAIN.shape(clique))
+        means.append((count_rows(rows, DOMAIN, clique) + gap).astype(np.float32))
+    before = slow_distance(rows, means)
+    refine_rows(model, rows, WATCHED, means, 3, rng)
+    assert slow_distance(rows, means) <= before + 1e-6
+
+
+def test_every_pass_goes_on_where_the_last_one_stopped():
+    model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
+    means = wanted(3000, 1)
+    reached = []
+    for passes in (0, 1, 3, 6):
+        rows = drawn(3000, 0)
+        rng = np.random.default_rng(5)
+        reached.append(refine_rows(model, rows, WATCHED, means, passes, rng))
+    assert reached == sorted(reached, reverse=True)
+    assert reached[-1] < reached[0] / 3
+
+
+def test_no_passes_change_nothing():
+    model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
+    rows, means = drawn(50, 0), wanted(50, 1)
+    before = rows.copy()
+    refine_rows(model, rows, WATCHED, means, 0, np.random.default_rng(0))
+    np.testing.assert_array_equal(rows, before)
+
+
+def test_a_table_that_matches_stays_as_it_is():
+    model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
+    rows = drawn(200, 0)
+    before = [marginal_of(rows, DOMAIN, c) for c in WATCHED]
+    means = [count_rows(rows, DOMAIN, c) for c in WATCHED]
+    assert refine_rows(model, rows, WATCHED, means, 3, np.random.default_rng(0)) == 0
+    for clique, marginal in zip(WATCHED, before):
+        np.testing.assert_array_equal(marginal_of(rows, DOMAIN, clique), marginal)

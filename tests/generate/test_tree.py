@@ -1,0 +1,257 @@
+""""""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from adaptive_qs.generate.loglinear import LogLinearModel, Target
+from adaptive_qs.generate.rows import write_tree
+from adaptive_qs.generate.tree import (
+    BranchMoves,
+    conditionals,
+    dependence_tree,
+    draw_from_tree,
+    mutual_information,
+    pair_marginals,
+)
+
+from .helpers import assert_drawn_from, domain_of, histogram, random_loglinear
+
+ROWS = 40_000
+DOMAIN = domain_of(3, 2, 4, 2)
+
+
+def tree_joint(seed=0):
+    """p(a) p(c|a) p(b|c) p(d|a): a tree whose edges run against the order of the attributes."""
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: rng.dirichlet(np.full(shape[-1], 0.7), size=shape[:-1])  # noqa: E731
+    return np.einsum("a,ac,cb,ad->abcd", draw(3), draw(3, 4), draw(4, 2), draw(3, 2))
+
+
+def marginal(joint, clique):
+    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in clique))
+
+
+def targets_of(joint, cliques, noise_std=1.0):
+    return [Target(c, ROWS * marginal(joint, c), noise_std) for c in cliques]
+
+
+def singles_of(joint):
+    return [ROWS * marginal(joint, (i,)) for i in range(joint.ndim)]
+
+
+def start(joint, cliques, damping=2.0):
+    targets, singles = targets_of(joint, cliques), singles_of(joint)
+    tree = dependence_tree(DOMAIN, targets, singles)
+    model = LogLinearModel(DOMAIN, cliques, singles, workers=1)
+    write_tree(model, tree, damping)
+    return model, draw_from_tree(tree, singles, ROWS, np.random.default_rng(1))
+
+
+def edges(tree):
+    return {tuple(sorted((n.parent, n.attribute))) for n in tree if n.parent is not None}
+
+
+@pytest.mark.parametrize(
+    "cliques",
+    [[(0, 2), (1, 2), (0, 3)], [(0, 1, 2), (0, 3)], [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]],
+    ids=str,
+)
+def test_a_tree_structured_table_is_drawn_exactly(cliques):
+    joint = tree_joint()
+    _, rows = start(joint, cliques)
+    assert rows.shape == (ROWS, 4)
+    assert rows.dtype == np.int32
+    assert_drawn_from(histogram(rows, DOMAIN), joint)
+
+
+def test_the_weights_hold_the_same_tree():
+    """Without damping the model is the tree itself, so a sweep keeps the rows' distribution."""
+    joint = tree_joint()
+    model, rows = start(joint, [(0, 2), (1, 2), (0, 3)], damping=1e-9)
+    for key in range(3):
+        model.sweep(rows, key)
+    assert_drawn_from(histogram(rows, DOMAIN), joint)
+
+
+def test_without_measured_pairs_attributes_are_drawn_on_their_own():
+    joint = tree_joint()
+    _, rows = start(joint, [])
+    product = np.einsum("a,b,c,d->abcd", *(marginal(joint, (i,)) for i in range(4)))
+    assert_drawn_from(histogram(rows, DOMAIN), product)
+
+
+def test_a_value_that_the_pair_never_saw_is_still_drawn_from_somewhere():
+    """The parent's value has counts of its own but none in the joint: the child's own share."""
+    joint = np.zeros((2, 3))
+    joint[0] = [0.2, 0.3, 0.5]
+    domain = domain_of(2, 3)
+    targets = [Target((0, 1), ROWS * joint, 1.0)]
+    singles = [np.array([0.5, 0.5]) * ROWS, joint[0] * ROWS]
+    tree = dependence_tree(domain, targets, singles)
+    rows = draw_from_tree(tree, singles, ROWS, np.random.default_rng(1))
+    assert_drawn_from(histogram(rows, domain), np.tile(joint[0] / 2, (2, 1)))
+
+
+@pytest.mark.parametrize("mix", [0.0, 0.3, 1.0])
+def test_conditionals_are_distributions_that_reach_from_the_pair_to_the_attribute(mix):
+    joint = tree_joint()
+    singles = singles_of(joint)
+    tree = dependence_tree(DOMAIN, targets_of(joint, [(0, 2), (1, 2), (0, 3)]), singles)
+    for node in tree:
+        own = marginal(joint, (node.attribute,))
+        found = conditionals(node, singles[node.attribute], mix)
+        if node.parent is None:
+            given = own[None, :]
+        else:
+            pair = marginal(joint, tuple(sorted((node.parent, node.attribute))))
+            pair = pair if node.parent < node.attribute else pair.T
+            given = pair / pair.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found, (1 - mix) * given + mix * own, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_branch_is_contiguous(seed):
+    """nodes[k : end] are node k and exactly its descendants; parents come before children."""
+    rng = np.random.default_rng(seed)
+    domain = domain_of(*[2] * 9)
+    pairs = [(i, j) for i in range(9) for j in range(i + 1, 9) if rng.random() < 0.25]
+    targets = [Target(p, 100 * rng.dirichlet(np.ones(4)).reshape(2, 2), 1.0) for p in pairs]
+    tree = dependence_tree(domain, targets, [np.ones(2)] * 9)
+    assert sorted(n.attribute for n in tree) == list(range(9))
+    parent = {n.attribute: n.parent for n in tree}
+
+    def descends(attribute, ancestor):
+        while attribute is not None and attribute != ancestor:
+            attribute = parent[attribute]
+        return attribute == ancestor
+
+    for k, node in enumerate(tree):
+        branch = {n.attribute for n in tree[k : node.end]}
+        assert branch == {a for a in range(9) if descends(a, node.attribute)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mutual_information_is_the_divergence_from_independence(seed):
+    joint = np.random.default_rng(seed).dirichlet(np.ones(12)).reshape(3, 4)
+    joint[0, 0] = 0.0
+    joint /= joint.sum()
+    product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    expected = entropy(joint.ravel(), product.ravel())
+    assert mutual_information(1000 * joint) == pytest.approx(expected)
+
+
+def test_mutual_information_at_its_ends():
+    assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0, abs=1e-12)
+    assert mutual_information(np.eye(4)) == pytest.approx(math.log(4))
+
+
+def test_the_forest_takes_the_edges_of_the_tree():
+    joint = tree_joint()
+    every_pair = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    tree = dependence_tree(DOMAIN, targets_of(joint, every_pair), singles_of(joint))
+    assert edges(tree) == {(0, 2), (1, 2), (0, 3)}
+
+
+def test_attributes_without_a_measured_pair_stay_alone():
+    joint = tree_joint()
+    tree = dependence_tree(DOMAIN, targets_of(joint, [(0, 2)]), singles_of(joint))
+    assert edges(tree) == {(0, 2)}
+    assert {n.attribute for n in tree if n.parent is None} == {0, 1, 3}
+
+
+def test_a_pair_comes_from_its_least_noisy_target():
+    joint = tree_joint()
+    (noisy,) = targets_of(joint, [(0, 1, 2)], noise_std=5.0)
+    (quiet,) = targets_of(joint, [(0, 2)], noise_std=1.0)
+    for order in ([noisy, quiet], [quiet, noisy]):
+        pairs = pair_marginals(order)
+        assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
+        assert pairs[0, 2][0] is quiet
+        assert pairs[0, 1][0] is noisy
+        np.testing.assert_allclose(pairs[1, 2][1], ROWS * marginal(joint, (1, 2)))
+
+
+# Branch moves against distributions obtained by enumeration.
+
+BRANCHES_DOMAIN = domain_of(2, 3, 2, 2)
+CLIQUES = {
+    "tree": [(0, 1), (1, 2), (1, 3)],
+    "cycle": [(0, 1), (1, 2), (2, 3), (0, 3)],
+    "triples": [(0, 1, 2), (1, 2, 3)],
+    "separate": [(0, 1), (2, 3)],
+    "none": [],
+}
+
+
+def moves_of(cliques, spread=1.0, workers=1):
+    """A model, its exact joint, and branch moves from the tree of its own pair marginals."""
+    model, joint = random_loglinear(
+        BRANCHES_DOMAIN, cliques, seed=4, spread=spread, workers=workers
+    )
+    margin = lambda c: joint.sum(axis=tuple(i for i in range(4) if i not in c))  # noqa: E731
+    targets = [Target(c, ROWS * margin(c), 1.0) for c in cliques]
+    singles = [ROWS * margin((i,)) for i in range(4)]
+    tree = dependence_tree(BRANCHES_DOMAIN, targets, singles)
+    return joint, BranchMoves(model, tree, singles, workers)
+
+
+@pytest.mark.parametrize("name", CLIQUES)
+def test_a_move_keeps_the_models_distribution(name):
+    """Detailed balance, on a model that the proposing tree does not match."""
+    joint, moves = moves_of(CLIQUES[name], spread=1.5)
+    cells = np.random.default_rng(0).choice(joint.size, size=ROWS, p=joint.ravel())
+    rows = np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+    before = rows.copy()
+    for key in range(3):
+        moves(rows, key)
+    assert (rows != before).any(axis=1).mean() > 0.3
+    assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
+
+
+@pytest.mark.parametrize("name", CLIQUES)
+def test_moves_alone_reach_the_models_distribution(name):
+    joint, moves = moves_of(CLIQUES[name], spread=0.7)
+    rows = np.tile(np.array([1, 2, 1, 0], dtype=np.int32), (ROWS, 1))
+    for key in range(300):
+        moves(rows, 1000 + key)
+    assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
+
+
+def test_a_move_changes_one_branch_only():
+    """Of two separate trees, at most one moves in a row at a time."""
+    _, moves = moves_of(CLIQUES["separate"])
+    rows = np.tile(np.array([1, 2, 1, 0], dtype=np.int32), (ROWS, 1))
+    before = rows.copy()
+    moves(rows, 3)
+    changed = rows != before
+    assert not (changed[:, :2].any(axis=1) & changed[:, 2:].any(axis=1)).any()
+
+
+def test_moves_depend_on_the_key_and_not_on_the_workers():
+    results = []
+    for workers, key in [(1, 5), (2, 5), (3, 5), (1, 6)]:
+        _, moves = moves_of(CLIQUES["cycle"], workers=workers)
+        rows = np.zeros((1001, 4), dtype=np.int32)
+        moves(rows, key)
+        results.append(rows)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert (results[0] != results[3]).any()
+
+
+def test_moves_reach_what_the_tree_thinks_impossible():
+    """The measured pair has empty cells, which the model's weights do not exclude."""
+    domain = domain_of(2, 2)
+    singles = [np.array([50.0, 50.0])] * 2
+    tree = dependence_tree(domain, [Target((0, 1), np.diag([50.0, 50.0]), 1.0)], singles)
+    model = LogLinearModel(domain, [(0, 1)], singles, workers=1)
+    moves = BranchMoves(model, tree, singles, workers=1)
+    rows = np.zeros((4000, 2), dtype=np.int32)
+    for key in range(1500):
+        moves(rows, key)
+    assert_drawn_from(histogram(rows, domain), np.full((2, 2), 0.25))

@@ -1,0 +1,186 @@
+"""What is known of a run before it: unconnected columns and the noise of the number of rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.cli.entry import main
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
+from adaptive_qs.loop.forecast import MOST_CANDIDATES, UnconnectedForecast, plan_memory, total_std
+from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.workload.workload import Workload
+
+# What is known of a run before it: unconnected columns and the noise of the number of rows.
+
+SIZES = {"a": 2, "b": 3, "wide": 60, "wider": 200}
+
+
+def forecast_of(rho, ways=2, **sizes):
+    return UnconnectedForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
+
+
+def test_large_columns_take_more_rows_and_more_budget_takes_fewer():
+    columns = forecast_of(rho_of(1.0, 1e-9), **SIZES).columns(5_000)
+    assert columns == ("wide", "wider")
+    assert forecast_of(rho_of(100.0, 1e-9), **SIZES).columns(5_000) == ()
+    little = forecast_of(rho_of(1.0, 1e-9), **SIZES).least_rows()
+    much = forecast_of(rho_of(10.0, 1e-9), **SIZES).least_rows()
+    assert little["wider"] >= little["wide"] > little["b"]
+    assert all(much[name] <= little[name] for name in SIZES)
+    assert much["wider"] < little["wider"]
+
+
+def test_the_rows_that_it_takes_agree_with_the_columns_left():
+    forecast = forecast_of(rho_of(1.0, 1e-9), **SIZES)
+    least = forecast.least_rows()
+    assert set(least) == set(SIZES)
+    for name in ("wide", "wider"):
+        assert name in forecast.columns(least[name] // 10)
+        assert name not in forecast.columns(10 * least[name])
+
+
+def test_there_is_none_without_combinations_or_with_too_many():
+    assert not forecast_of(1.0, ways=1, **SIZES).possible
+    assert not forecast_of(1.0, a=1, b=1, c=5).possible
+    constant = forecast_of(1e-4, a=1, b=2, c=300)
+    assert "a" not in constant.columns(10)
+    assert "a" not in constant.least_rows()
+    wide = forecast_of(1.0, **{f"c{i}": 2 for i in range(150)})
+    assert len(wide.workload.closure) > MOST_CANDIDATES
+    assert not wide.possible
+    assert wide.doubts(100) == ()
+    assert wide.note() is None
+
+
+@pytest.mark.parametrize(("epsilon", "rows"), [(0.01, 300), (0.05, 300), (0.05, 30_000)])
+def test_the_noise_of_the_number_of_rows_is_that_of_the_run(epsilon, rows):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(4, size=rows), "b": rng.integers(9, size=rows)})
+    schema = {"a": 4, "b": 9}
+    model = Synthesizer(epsilon=epsilon, insecure_seed=1)
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+        release = model.fit(frame, schema=schema).release_
+    found = release.estimates[()].precision ** -0.5
+    told = total_std(Domain.from_sizes(schema), model.rho_, rows)
+    # The run takes the noisy total where the forecast has the public number, and rounds may
+    # measure it again where there are enough rows.
+    assert found <= 1.3 * told
+    assert rows > 300 or found >= told / 1.3
+
+
+@pytest.fixture
+def wide(tmp_path, monkeypatch):
+    """2,000 rows of two small columns that depend on each other and a large one that does not."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    small = rng.integers(2, size=2000)
+    frame = pd.DataFrame({"a": small, "b": small, "c": rng.integers(300, size=2000)})
+    frame.to_csv("t.csv", index=False)
+    Path("s.json").write_text(json.dumps({"a": 2, "b": 2, "c": 300}))
+    return frame
+
+
+RUN = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--release"]
+
+
+def test_synthesize_tells_it_before_it_spends_and_what_to_do(wide, capsys):
+    assert main([*RUN, "r.zip", "--public-rows", "2000"]) == 0
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == (
+        "warning: 1 of 3 columns will likely be independent of all others at this budget, with "
+        "2,000 rows: c: use coarser bins, fewer values or columns, or more budget"
+    )
+    assert "1 of 3 columns is independent" in rest[0]
+    assert main([*RUN, "q.zip"]) == 0
+    said = capsys.readouterr().err.splitlines()[0]
+    assert "in a table of fewer rows than about: c " in said
+    assert "use coarser bins" in said
+
+
+def test_it_is_told_before_the_first_draw(wide, capsys, monkeypatch):
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    monkeypatch.setattr("adaptive_qs.loop.loop.measure_total", stop)
+    for more in ([], ["--public-rows", "2000"]):
+        assert main([*RUN, "r.zip", *more]) == 1
+        assert "independent of all others" in capsys.readouterr().err
+
+
+def test_it_says_the_same_of_every_table(wide, capsys):
+    """The rows decide nothing: other rows, and another number of them."""
+    said = []
+    for frame in (wide, wide.iloc[:7], wide.assign(c=5)):
+        frame.to_csv("t.csv", index=False)
+        main([*RUN, "r.zip", "--force"])
+        said.append(capsys.readouterr().err.splitlines()[0])
+    assert len(set(said)) == 1
+
+
+def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
+    plan = ["plan", "--schema", "s.json", "--epsilon", "1", "--json"]
+    assert main([*plan, "--rows", "2000"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    assert tables["unconnected"] == ["c"]
+    assert tables["least_rows"]["c"] > 2000
+    assert tables["total_std"] > 0
+    assert main(plan) == 0
+    assert json.loads(capsys.readouterr().out)["tables"]["unconnected"] is None
+    assert main([*plan[:3], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"] is None
+    with pytest.warns(GuardRailWarning, match="independent of all others at this budget, with"):
+        Synthesizer(epsilon=1.0, public_rows=2000).fit(wide, schema="s.json")
+
+
+DOMAIN = Domain.from_sizes({"a": 500, "b": 400, "c": 300, "d": 2})
+GB = 2**30
+
+
+def plan(ways=2, max_memory=4 * GB, rows=50_000, workers=2):
+    return plan_memory(DOMAIN, Workload.all_ways(DOMAIN, ways), rows, max_memory, workers)
+
+
+def test_the_planned_peak_stays_below_the_ceiling_and_covers_what_is_fixed():
+    for ceiling in (1 * GB, 4 * GB, 64 * GB):
+        planned = plan(max_memory=ceiling)
+        assert planned.fixed_bytes < planned.total_bytes <= ceiling
+
+
+def test_the_largest_marginal_can_always_be_measured():
+    assert plan().measured_cells >= 500 * 400
+
+
+def test_more_memory_never_allows_less():
+    plans = [plan(max_memory=size * GB) for size in (1, 2, 4, 8)]
+    measured = [p.measured_cells for p in plans]
+    watched = [p.watched_cells for p in plans]
+    assert measured == sorted(measured)
+    assert watched == sorted(watched)
+
+
+def test_ceilings_never_exceed_what_the_candidates_hold():
+    cells = 500 * 400 + 500 * 300 + 400 * 300 + 2 * (500 + 400 + 300) + 500 + 400 + 300 + 2
+    assert plan(max_memory=64 * GB).measured_cells == cells
+
+
+def test_a_workload_that_does_not_fit_is_refused_with_its_largest_marginal():
+    with pytest.raises(ResourceExceeded) as error:
+        plan(ways=3, max_memory=2 * GB)
+    assert "a x b x c" in str(error.value)
+    assert "60,000,000 cells" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_refusal_blames_the_workload_only_where_that_is_the_cause():
+    with pytest.raises(ResourceExceeded, match=r"^the plan needs 4,\d\d\d MB .* --max-memory$"):
+        plan(rows=50_000_000, max_memory=2 * GB)

@@ -1,0 +1,404 @@
+"""The loop: its budget, and what a neighbouring table can and cannot change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_qs.audit.audit import Diverged, Run, Tally, compare
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.loop.loop import LoopSettings, RoundBudget, measurable_cliques, run_loop
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.workload.workload import Workload
+
+from .helpers import Recorder, Replay, counter_of, domain_of, every_row, skewed_rows
+
+# The loop: its budget, and what a neighbouring table can and cannot change.
+
+DOMAIN = domain_of(3, 4, 2, 1, 5)
+WORKLOADS = {
+    "2-way": Workload.all_ways(DOMAIN, 2),
+    "3-way": Workload.all_ways(DOMAIN, 3),
+    "mixed weights": Workload(DOMAIN, {(0, 1, 4): 0.25, (1, 2): 3.0, (0, 3): 1.0, (2,): 7.0}),
+    "one attribute": Workload(DOMAIN, {(1,): 1.0}),
+    "one single-valued attribute": Workload(DOMAIN, {(3,): 1.0}),
+}
+ROWS = skewed_rows(DOMAIN, 400, 0)
+UNIFORM = LoopSettings(reference="uniform")
+
+
+def run(rows, workload, mechanisms, rho, settings=None, workers=1, **more):
+    return run_loop(
+        counter_of(workload.domain, rows), workload, mechanisms, rho, settings, workers, **more
+    )
+
+
+def estimates_of(model):
+    return {tau: (e.values.tolist(), e.precision) for tau, e in model.estimates.items()}
+
+
+def assert_same_release(first, second):
+    assert first.rounds == second.rounds
+    assert first.initial_rho == second.initial_rho
+    assert estimates_of(first.model) == estimates_of(second.model)
+    for a, b in zip(first.model.reference, second.model.reference, strict=True):
+        np.testing.assert_array_equal(a, b)
+    everything = tuple(range(len(first.model.domain)))
+    np.testing.assert_array_equal(
+        first.model.marginal(everything), second.model.marginal(everything)
+    )
+
+
+def spent(budget):
+    """ρ recomputed from the events alone."""
+    total = Fraction(0)
+    for event in budget.events:
+        if isinstance(event, GaussianEvent):
+            total += Fraction(event.squared_sensitivity) / (2 * Fraction(event.noise_variance))
+        else:
+            assert isinstance(event, SelectionEvent)
+            total += Fraction(event.epsilon) ** 2 / 8
+    return total
+
+
+# ---------------------------------------------------------------- budget
+
+
+@pytest.mark.parametrize("settings", [None, UNIFORM], ids=["product", "uniform"])
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("rho", [1e-6, 0.015, 1.0, 1000.0])
+def test_the_budget_is_spent_and_never_exceeded(name, rho, settings):
+    mechanisms = Recorder(rho)
+    run(ROWS, WORKLOADS[name], mechanisms, rho, settings)
+    assert spent(mechanisms.budget) <= Fraction(rho)
+    assert spent(mechanisms.budget) >= Fraction(rho) * (1 - Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LoopSettings(initial_share=1e-3),
+        LoopSettings(initial_share=0.999),
+        LoopSettings(initial_share=1.0),
+        LoopSettings(selecting_share=0.01),
+        LoopSettings(selecting_share=0.99),
+    ],
+    ids=str,
+)
+def test_no_setting_breaks_the_budget(settings):
+    mechanisms = Recorder(0.1)
+    run(ROWS, WORKLOADS["3-way"], mechanisms, 0.1, settings)
+    assert float(spent(mechanisms.budget)) >= 0.1 * (1 - 1e-6)
+    assert spent(mechanisms.budget) <= Fraction(0.1)
+
+
+def test_a_ledger_that_holds_too_little_stops_the_loop():
+    mechanisms = Mechanisms(Budget(0.05), InsecureSeed(0))
+    with pytest.raises(BudgetExceeded):
+        run(ROWS, WORKLOADS["2-way"], mechanisms, 0.1)
+
+
+def test_rounds_tell_what_was_charged():
+    mechanisms = Recorder(0.5)
+    result = run(ROWS, WORKLOADS["3-way"], mechanisms, 0.5)
+    events = iter(mechanisms.budget.events)
+    initial = Fraction(0)
+    for event in events:
+        if isinstance(event, SelectionEvent):
+            break
+        initial += event.rho
+    assert float(initial) == pytest.approx(result.initial_rho)
+    for done in result.rounds:
+        assert isinstance(event, SelectionEvent)
+        assert float(event.rho) == pytest.approx(done.budget.selecting)
+        cost = Fraction(0)
+        for residual, variance in done.measured.items():
+            assert set(residual) <= set(done.clique)
+            event = next(events)
+            size = DOMAIN.size(residual)
+            assert float(event.noise_variance) == pytest.approx(variance * size**2)
+            cost += event.rho
+        assert float(cost) == pytest.approx(done.budget.measuring)
+        event = next(events, None)
+    assert event is None
+    assert len(result.rounds) > 3
+
+
+def test_estimates_hold_the_precision_of_everything_measured():
+    result = run(ROWS, WORKLOADS["3-way"], Recorder(0.5), 0.5)
+    for residual in WORKLOADS["3-way"].closure:
+        late = sum(1 / r.measured[residual] for r in result.rounds if residual in r.measured)
+        total = result.model.precision(residual)
+        if len(residual) > 1:
+            assert total == pytest.approx(late)
+        else:
+            assert total >= late * (1 - 1e-9)
+
+
+def test_progress_rises_to_the_whole_budget():
+    heard = []
+    result = run(ROWS, WORKLOADS["2-way"], Recorder(0.1), 0.1, on_round=lambda *a: heard.append(a))
+    assert tuple(done for done, _ in heard) == result.rounds
+    parts = [part for _, part in heard]
+    assert parts == sorted(parts)
+    assert 0 < parts[0] < 1
+    assert parts[-1] == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- record and replay
+
+RAREST = min(every_row(DOMAIN), key=lambda row: (ROWS.count(row), row))
+NEIGHBOURS = {
+    "a typical row is added": [*ROWS, max(set(ROWS), key=ROWS.count)],
+    "the first codes are added": [*ROWS, (0, 0, 0, 0, 0)],
+    "the last codes are added": [*ROWS, (2, 3, 1, 0, 4)],
+    "a combination nobody has is added": [*ROWS, RAREST],
+    "the first row is removed": ROWS[1:],
+    "the last row is removed": ROWS[:-1],
+}
+
+
+def assert_replays(rows, neighbour, workload, rho, settings, seed=0):
+    """On a neighbour, with outputs frozen, everything released is identical."""
+    recorded = Recorder(rho, seed)
+    first = run(rows, workload, recorded, rho, settings)
+    replayed = Replay(rho, recorded.calls)
+    second = run(neighbour, workload, replayed, rho, settings)
+    assert_same_release(first, second)
+    runs = [Run(tuple(r.calls), r.ledger.events, {}) for r in (recorded, replayed)]
+    tally = Tally()
+    moved = compare(*runs, "the loop", tally)
+    assert tally.findings == []
+    assert moved, "the neighbour was not seen at all"
+    return first
+
+
+@pytest.mark.parametrize("settings", [None, UNIFORM], ids=["product", "uniform"])
+@pytest.mark.parametrize("kind", NEIGHBOURS)
+@pytest.mark.parametrize("name", ["3-way", "mixed weights"])
+def test_a_neighbour_changes_nothing_but_the_inputs_within_their_sensitivity(name, kind, settings):
+    result = assert_replays(ROWS, NEIGHBOURS[kind], WORKLOADS[name], 0.5, settings)
+    assert len(result.rounds) >= 3
+
+
+@pytest.mark.parametrize("rho", [1e-5, 50.0])
+def test_neighbours_replay_at_any_budget(rho):
+    assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], rho, None)
+
+
+def test_the_only_row_may_go():
+    assert_replays([(1, 1, 1, 0, 1)], [], WORKLOADS["3-way"], 1.0, None)
+
+
+def test_the_first_row_may_come():
+    assert_replays([], [(1, 1, 1, 0, 1)], WORKLOADS["3-way"], 1.0, None)
+
+
+@pytest.mark.parametrize("name", ["one attribute", "one single-valued attribute", "2-way"])
+def test_degenerate_workloads_replay(name):
+    assert_replays(ROWS, ROWS[1:], WORKLOADS[name], 0.1, None)
+
+
+def test_residuals_too_large_to_scale_replay(monkeypatch):
+    monkeypatch.setattr("adaptive_qs.loop.measure.MAX_SCALE", 8)
+    assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
+
+
+def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
+    """Power: an annealing rule that sees the private number of rows is caught."""
+    seen = {}
+    real_count = MarginalCounter.count
+
+    def spying_count(self, clique):
+        seen["odd"] = int(real_count(self, ())) % 2
+        return real_count(self, clique)
+
+    def anneal(leaking):
+        def after(self, moved, expected):
+            factor = 4 if leaking and seen["odd"] else 1
+            return RoundBudget(factor * self.selecting, factor * self.measuring)
+
+        return after
+
+    monkeypatch.setattr(MarginalCounter, "count", spying_count)
+    monkeypatch.setattr(RoundBudget, "after", anneal(leaking=False))
+    assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
+    monkeypatch.setattr(RoundBudget, "after", anneal(leaking=True))
+    with pytest.raises(Diverged, match="another course"):
+        assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
+
+
+# ---------------------------------------------------------------- odd tables and reproducibility
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(1,), (2,), (300,), (1, 1), (1, 2), (2, 1, 3), (40, 50)])
+@pytest.mark.parametrize("rho", [1e-4, 10.0])
+def test_tiny_tables_work(sizes, rows, rho):
+    domain = domain_of(*sizes)
+    table = [(0,) * len(sizes), tuple(n - 1 for n in sizes)][:rows]
+    workload = Workload.all_ways(domain, range(1, len(sizes) + 1))
+    result = run(table, workload, Recorder(rho), rho)
+    everything = result.model.marginal(tuple(range(len(sizes))))
+    assert np.isfinite(everything).all()
+
+
+@pytest.mark.parametrize("settings", [None, UNIFORM], ids=["product", "uniform"])
+def test_the_same_seed_gives_the_same_release_for_any_number_of_workers(settings):
+    results = [run(ROWS, WORKLOADS["3-way"], Recorder(0.5, 7), 0.5, settings, w) for w in (1, 2)]
+    assert_same_release(*results)
+
+
+def test_another_seed_gives_another_release():
+    first, second = (run(ROWS, WORKLOADS["2-way"], Recorder(0.5, seed), 0.5) for seed in (1, 2))
+    assert estimates_of(first.model) != estimates_of(second.model)
+
+
+def test_system_entropy_gives_another_release_each_time():
+    first, second = (
+        run(ROWS, WORKLOADS["2-way"], Mechanisms(Budget(0.5), SystemEntropy()), 0.5)
+        for _ in range(2)
+    )
+    assert estimates_of(first.model) != estimates_of(second.model)
+
+
+def test_the_ceiling_on_measured_cells_is_respected():
+    for ceiling in (20, 60, 100):
+        result = run(
+            ROWS, WORKLOADS["3-way"], Recorder(5.0), 5.0, LoopSettings(measured_cells=ceiling)
+        )
+        assert result.rounds
+        assert sum(map(DOMAIN.size, {r.clique for r in result.rounds})) <= ceiling
+
+
+def test_candidates_are_the_subsets_in_which_every_attribute_varies():
+    assert set(measurable_cliques(WORKLOADS["mixed weights"])) == {
+        (0,), (1,), (2,), (4,), (0, 1), (0, 4), (1, 4), (1, 2), (0, 1, 4),
+    }  # fmt: skip
+    assert measurable_cliques(WORKLOADS["one single-valued attribute"]) == ()
+
+
+def test_with_a_huge_budget_the_marginals_are_the_true_ones():
+    """At ρ = 1e9 the noise of a cell is far below one row; the error is that of rounding."""
+    workload = WORKLOADS["3-way"]
+    result = run(ROWS, workload, Recorder(1e9), 1e9)
+    counter = counter_of(DOMAIN, ROWS)
+    measured = {r.clique for r in result.rounds}
+    assert measured
+    for clique in measured:
+        np.testing.assert_allclose(result.model.marginal(clique), counter.count(clique), atol=0.05)
+
+
+def test_more_budget_gives_less_error():
+    """Mean over 5 seeds and all marginals; the ratio is near 5 and must exceed 2."""
+    counter = counter_of(DOMAIN, ROWS)
+    workload = WORKLOADS["2-way"]
+
+    def error(rho):
+        total = 0.0
+        for seed in range(5):
+            model = run(ROWS, workload, Recorder(rho, seed), rho).model
+            total += sum(
+                np.abs(model.marginal(c) - counter.count(c)).sum() for c in workload.cliques
+            )
+        return total
+
+    assert error(0.01) > 2 * error(1.0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"reference": "tree"},
+        {"initial_share": 0.0},
+        {"initial_share": 1.5},
+        {"initial_share": float("nan")},
+        {"selecting_share": 0.0},
+        {"selecting_share": 1.0},
+        {"selecting_share": float("nan")},
+    ],
+)
+def test_settings_out_of_range_are_refused(bad):
+    (name,) = bad
+    with pytest.raises(ValueError, match=name):
+        replace(LoopSettings(), **bad)
+
+
+rhos = st.floats(1e-12, 1e3)
+shares = st.floats(0.01, 0.99)
+
+
+@given(rhos, shares)
+def test_a_split_adds_up(rho, share):
+    budget = RoundBudget.split(rho, share)
+    assert budget.total == pytest.approx(rho)
+    assert budget.selecting == pytest.approx(rho * share)
+
+
+@given(rhos, shares)
+def test_epsilon_is_that_of_an_exponential_mechanism_of_this_cost(rho, share):
+    budget = RoundBudget.split(rho, share)
+    assert budget.epsilon**2 / 8 == pytest.approx(budget.selecting)
+
+
+@given(rhos, shares, st.floats(0, 1e9), st.floats(0, 1e9))
+def test_a_round_that_brought_only_noise_is_followed_by_one_four_times_as_large(
+    rho, share, moved, expected
+):
+    budget = RoundBudget.split(rho, share)
+    after = budget.after(moved, expected)
+    factor = 1 if moved > expected else 4
+    assert after.selecting == factor * budget.selecting
+    assert after.measuring == factor * budget.measuring
+
+
+def test_a_round_that_moved_exactly_as_far_as_noise_counts_as_noise():
+    assert RoundBudget(1.0, 2.0).after(5.0, 5.0).total == 12.0
+
+
+@given(rhos, shares, rhos)
+def test_a_round_is_kept_while_two_more_fit_and_takes_all_otherwise(rho, share, remaining):
+    budget = RoundBudget.split(rho, share)
+    fitted = budget.fitted(remaining, share)
+    if remaining > 2 * budget.total:
+        assert fitted == budget
+    else:
+        assert math.isclose(fitted.total, remaining)
+        assert math.isclose(fitted.selecting, remaining * share)
+
+
+# The ledger rounds each charge up; however small the budget, the loop must end inside it.
+
+
+@pytest.mark.parametrize("rho", [1e-10, 1e-7])
+def test_many_attributes_do_not_overdraw_a_tiny_budget(rho):
+    domain = Domain.from_sizes({f"a{i}": 2 for i in range(100)})
+    rng = np.random.default_rng(0)
+    table = CodedTable.from_codes(domain, [rng.integers(0, 2, 50) for _ in domain.sizes])
+    budget = Budget(rho)
+    mechanisms = Mechanisms(budget, InsecureSeed(0))
+    run_loop(MarginalCounter(table), Workload.all_ways(domain, 2), mechanisms, rho)
+    assert 0.999 * rho < budget.spent.rho <= rho
+
+
+@pytest.mark.parametrize("rho", [1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e12])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tiny_budget_is_spent_without_a_refusal(rho, seed):
+    domain = Domain.from_sizes({"a": 3, "b": 4, "c": 2, "d": 5, "e": 2})
+    rng = np.random.default_rng(seed)
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 200) for n in domain.sizes])
+    budget = Budget(rho)
+    mechanisms = Mechanisms(budget, InsecureSeed(seed))
+    run_loop(MarginalCounter(table), Workload.all_ways(domain, 3), mechanisms, rho)
+    assert 0.999 * rho < budget.spent.rho <= rho

@@ -1,0 +1,203 @@
+""""""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import downward_closure
+from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1
+from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+
+from .helpers import Recorder, centered, counter_of, domain_of, every_row, skewed_rows
+
+DOMAIN = domain_of(2, 3, 4)
+CANDIDATES = [c for k in (1, 2, 3) for c in combinations(range(3), k)]
+WEIGHTS = [float(w) for w in np.linspace(0.3, 2.0, len(CANDIDATES))]
+ALL = np.ones(len(CANDIDATES), dtype=bool)
+NOTHING_EXPECTED = np.zeros(len(CANDIDATES))
+
+cliques = st.sets(st.integers(0, 2), max_size=3).map(lambda s: tuple(sorted(s)))
+
+
+def random_model(seed, measured, scale=5.0):
+    rng = np.random.default_rng(seed)
+    reference = [rng.dirichlet(np.ones(n)) * 0.9 + 0.1 / n for n in DOMAIN.sizes]
+    model = ReferenceModel(DOMAIN, reference)
+    for tau in measured:
+        model.update(tau, centered(rng.normal(scale=scale, size=DOMAIN.shape(tau))), 1.0)
+    return model
+
+
+def scores_of(selector, expected=NOTHING_EXPECTED, offered=ALL, epsilon=1.0):
+    """The private scores as they enter the exponential mechanism, and their sensitivity."""
+    mechanisms = Recorder(rho=10.0)
+    selector.select(mechanisms, expected, epsilon, offered)
+    (call,) = mechanisms.calls
+    return call.inputs.tolist(), call.score_sensitivity
+
+
+@given(st.lists(cliques, max_size=6), st.integers(0, 2**32 - 1))
+def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measured, seed):
+    model = random_model(seed, measured)
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, seed % 100))
+    for clique in CANDIDATES:
+        front, full = model.last_axis_form(clique)
+        estimate = front[..., None] * model.reference[clique[-1]]
+        if full is not None:
+            estimate = estimate + full
+        cells = np.floor(np.maximum(estimate, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
+        exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
+        error = grid_l1(counter, model, clique)
+        assert error == exact
+        # Rounding moves each cell by half a unit at most, floating point by far less.
+        plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
+        assert abs(error / 2**CELL_BITS - plain) <= DOMAIN.size(clique) * 2.0**-CELL_BITS
+
+
+@given(st.lists(cliques, min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_rescoring_stale_candidates_only_equals_rescoring_all(changes, seed):
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
+    model = random_model(seed, [(), (0,), (1,), (0, 1)])
+    lazy = Selector(counter, CANDIDATES, WEIGHTS)
+    assert lazy.refresh(model) == len(CANDIDATES)
+    rng = np.random.default_rng(seed)
+    for tau in changes:
+        model.update(tau, centered(rng.normal(scale=20, size=DOMAIN.shape(tau))), 2.0)
+        stale = [c for c in CANDIDATES if set(tau) <= set(c)]
+        assert lazy.refresh(model, [tau]) == len(stale)
+        full = Selector(counter, CANDIDATES, WEIGHTS)
+        full.refresh(model)
+        assert scores_of(lazy) == scores_of(full)
+
+
+def test_several_changes_at_once_leave_nothing_stale():
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
+    model = random_model(0, [(), (0,), (1,), (2,)])
+    lazy, full = (Selector(counter, CANDIDATES, WEIGHTS) for _ in range(2))
+    lazy.refresh(model)
+    for tau in [(0,), (1, 2)]:
+        model.update(
+            tau, centered(np.ones(DOMAIN.shape(tau)).cumsum().reshape(DOMAIN.shape(tau))), 2
+        )
+    assert lazy.refresh(model, [(0,), (1, 2)]) == len(
+        {c for c in CANDIDATES if 0 in c or c == (1, 2)}
+    )
+    full.refresh(model)
+    assert scores_of(lazy) == scores_of(full)
+
+
+def test_scores_are_the_weighted_improvement():
+    """w (‖μ − μ̂‖₁ − expected), weights within 2⁻¹⁰ of the largest and never below it."""
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
+    model = random_model(3, [(), (0,), (2,), (0, 2)])
+    selector = Selector(counter, CANDIDATES, WEIGHTS)
+    selector.refresh(model)
+    expected = np.linspace(0.5, 9.0, len(CANDIDATES))
+    scores, sensitivity = scores_of(selector, expected)
+    for score, clique, weight, offset in zip(scores, CANDIDATES, WEIGHTS, expected):
+        error = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0)).sum()
+        improvement = score * max(WEIGHTS) / sensitivity
+        slack = 1e-3 * max(WEIGHTS) * abs(error - offset) + 1e-2
+        assert improvement == pytest.approx(weight * (error - offset), abs=slack)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_moves_a_score_by_more_than_the_declared_sensitivity(rows, seed):
+    table = skewed_rows(DOMAIN, rows, seed)
+    model = random_model(seed, downward_closure(CANDIDATES)[seed:], scale=1.0)
+
+    def scored(table):
+        selector = Selector(counter_of(DOMAIN, table), CANDIDATES, WEIGHTS)
+        selector.refresh(model)
+        return scores_of(selector, np.full(len(CANDIDATES), 0.7))
+
+    before, sensitivity = scored(table)
+    for row in every_row(DOMAIN):
+        after, same = scored([*table, row])
+        assert same == sensitivity
+        assert max(abs(x - y) for x, y in zip(before, after)) <= sensitivity
+
+
+def test_the_declared_sensitivity_is_attained():
+    """Where the estimate is zero, a row moves the heaviest candidate's score by all of it."""
+    empty = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+
+    def scored(table):
+        selector = Selector(counter_of(DOMAIN, table), CANDIDATES, WEIGHTS)
+        selector.refresh(empty)
+        return scores_of(selector)
+
+    (before, sensitivity), (after, _) = scored([]), scored([(0, 0, 0)])
+    assert max(y - x for x, y in zip(before, after)) == sensitivity
+
+
+def test_only_offered_candidates_are_chosen_and_weighed():
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
+    selector = Selector(counter, CANDIDATES, WEIGHTS)
+    selector.refresh(random_model(0, [()]))
+    offered = np.zeros(len(CANDIDATES), dtype=bool)
+    offered[[1, 4]] = True
+    mechanisms = Recorder(rho=10.0)
+    chosen = {selector.select(mechanisms, NOTHING_EXPECTED, 0.01, offered) for _ in range(200)}
+    # At ε = 0.01 both are near even: one never drawn has probability about 2 · 0.55^200.
+    assert chosen == {CANDIDATES[1], CANDIDATES[4]}
+    all_scores, largest = scores_of(selector)
+    scores, sensitivity = scores_of(selector, offered=offered)
+    assert scores == [all_scores[1], all_scores[4]]
+    assert sensitivity < largest
+    assert sensitivity / largest == pytest.approx(WEIGHTS[4] / max(WEIGHTS), abs=2**-9)
+
+
+def test_the_best_candidate_wins_at_a_large_epsilon():
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
+    selector = Selector(counter, CANDIDATES, [1.0] * len(CANDIDATES))
+    model = random_model(5, downward_closure(CANDIDATES))
+    selector.refresh(model)
+    errors = [np.abs(counter.count(c) - np.maximum(model.marginal(c), 0)).sum() for c in CANDIDATES]
+    chosen = selector.select(Recorder(rho=1e9), NOTHING_EXPECTED, 1e4, ALL)
+    assert chosen == CANDIDATES[int(np.argmax(errors))]
+
+
+def test_a_selection_is_charged_an_eighth_of_epsilon_squared():
+    selector = Selector(counter_of(DOMAIN, []), CANDIDATES, WEIGHTS)
+    mechanisms = Recorder(rho=1.0)
+    selector.select(mechanisms, NOTHING_EXPECTED, 0.25, ALL)
+    assert [event.rho for event in mechanisms.budget.events] == [0.25**2 / 8]
+
+
+def test_scores_do_not_depend_on_the_number_of_workers():
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 100, 0))
+    model = random_model(1, downward_closure(CANDIDATES))
+    single, double = (Selector(counter, CANDIDATES, WEIGHTS, workers) for workers in (1, 2))
+    assert single.refresh(model) == double.refresh(model)
+    assert scores_of(single) == scores_of(double)
+
+
+@pytest.mark.parametrize("huge", [1e12, 1e18, 1e300, np.inf])
+def test_enormous_expected_errors_do_not_wrap_around(huge):
+    """A wrapped product would turn the worst candidate into the best, and break the sensitivity."""
+    selector = Selector(counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0)), CANDIDATES, WEIGHTS)
+    selector.refresh(random_model(0, [()]))
+    expected = np.zeros(len(CANDIDATES))
+    expected[-1] = huge
+    scores, _ = scores_of(selector, expected)
+    assert scores[-1] < 0
+    assert scores[-1] == min(scores)
+
+
+def test_enormous_estimates_do_not_wrap_around():
+    """Low budgets on large marginals give estimates of this size from noise alone."""
+    selector = Selector(counter_of(DOMAIN, [(0, 0, 0)]), CANDIDATES, WEIGHTS)
+    selector.refresh(random_model(0, [(0, 1, 2)], scale=1e13))
+    scores, sensitivity = scores_of(selector)
+    assert min(scores) >= 0
+    neighbour = Selector(counter_of(DOMAIN, [(0, 0, 0), (1, 2, 3)]), CANDIDATES, WEIGHTS)
+    neighbour.refresh(random_model(0, [(0, 1, 2)], scale=1e13))
+    after, _ = scores_of(neighbour)
+    assert max(abs(x - y) for x, y in zip(scores, after)) <= sensitivity

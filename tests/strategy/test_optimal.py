@@ -1,0 +1,609 @@
+"""Certified strategies: known optima, published figures, symmetry, and what the user may ask."""
+
+from __future__ import annotations
+
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy import optimal
+from adaptive_qs.strategy import optimal as module
+from adaptive_qs.strategy.fixed_basis import FourierFactor
+from adaptive_qs.strategy.fixed_point import solve_conic, symmetric_blocks
+from adaptive_qs.strategy.optimal import (
+    SolveCache,
+    factorise,
+    solve,
+    solve_dense,
+    solve_rows,
+    superadditive_bound,
+)
+from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
+
+from .oracles import (
+    PROBLEMS,
+    affine,
+    center,
+    centered,
+    optimum,
+    prefix,
+    ranges,
+    strategy_matrix,
+    total_error,
+    unanswered,
+)
+
+# Certified strategies: known optima, published figures, symmetry, and what the user may ask.
+
+SETTINGS = SolverSettings()
+TIGHT = SolverSettings(gap=1e-8)
+
+
+def gram_of(rows):
+    return rows.T.astype(float) @ rows
+
+
+def windows(n, width=32):
+    cell = np.arange(n)
+    return np.array([(cell >= a) & (cell < a + width) for a in range(n - width + 1)])
+
+
+def test_marginals_have_the_residual_planner_optimum():
+    solution = solve_dense(3 * center(7), (7,), TIGHT)
+    assert solution.objective == pytest.approx(3 * 36 / 7, rel=1e-8)
+    assert solution.lower_bound == pytest.approx(3 * 36 / 7, rel=1e-8)
+
+
+def test_independent_cells_are_measured_as_they_are():
+    # G = diag(g): every V with unit diagonal has tr(G V⁺) ≥ Σ g, and V = I attains it.
+    weights = np.array([1.0, 5.0, 0.01, 30.0, 2.0, 2.0])
+    solution = solve_dense(np.diag(weights), (2, 3), TIGHT)
+    assert solution.objective == pytest.approx(weights.sum(), rel=1e-8)
+    assert solution.lower_bound <= weights.sum()
+
+
+def test_a_good_start_is_used():
+    weights = np.array([1.0, 5.0, 0.01, 30.0, 2.0, 2.0])
+    solution = solve_dense(np.diag(weights), (6,), TIGHT, start=7 * weights)
+    assert solution.iterations == 1
+    assert solution.status == Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("rows", "identity", "published"),
+    [
+        (ranges(64), 19.82, 9.73),
+        (prefix(64), 24.08, 8.87),
+        (windows(64), 23.90, 8.74),
+        (prefix(256), 47.89, 10.66),
+        (windows(256), 23.90, 9.93),
+    ],
+)
+def test_error_is_not_above_the_published_optimum(rows, identity, published):
+    """McKenna et al., Table 5, as the ratio to the identity strategy of the same row."""
+    gram = gram_of(rows)
+    solution = solve_dense(gram, (len(gram),), SETTINGS)
+    ratio = np.sqrt(solution.objective / np.trace(gram))
+    # Both figures are rounded to 0.005.
+    assert ratio <= (published + 0.005) / (identity - 0.005)
+    assert solution.gap <= SETTINGS.gap
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e15])
+def test_scale_of_the_weights_does_not_matter(scale):
+    gram = gram_of(centered(prefix(12), 12))
+    solution = solve_dense(scale * gram, (12,), SETTINGS)
+    assert solution.objective == pytest.approx(
+        scale * solve_dense(gram, (12,), SETTINGS).objective, rel=1e-9
+    )
+
+
+def test_weights_over_many_orders_of_magnitude():
+    rng = np.random.default_rng(3)
+    rows = 10 ** rng.uniform(-2, 2, (20, 1)) * rng.normal(size=(20, 20))
+    solution = solve_dense(gram_of(rows), (20,), SETTINGS)
+    matrix = solution.strategy.factors[0].matrix
+    errors = rows @ np.linalg.inv(matrix)
+    assert solution.status == Status.OPTIMAL
+    assert solution.objective == pytest.approx((errors**2).sum(), rel=1e-6)
+
+
+def test_same_problem_same_bits():
+    gram = gram_of(centered(affine(6), 6, 6))
+    first, second = (solve_dense(gram, (6, 6), SETTINGS) for _ in range(2))
+    assert first.objective == second.objective
+    np.testing.assert_array_equal(
+        first.strategy.factors[0].matrix, second.strategy.factors[0].matrix
+    )
+
+
+def test_residual_strategies_stay_in_their_residual_space():
+    gram = gram_of(centered(affine(8), 8, 8))
+    matrix = solve_dense(gram, (8, 8), SETTINGS).strategy.factors[0].matrix
+    table = matrix.reshape(-1, 8, 8)
+    # Rounding of a projection: a few ulps of entries of size at most 1.
+    np.testing.assert_allclose(table.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(table.sum(axis=2), 0, atol=1e-12)
+
+
+def test_few_queries_over_many_cells():
+    """99 queries over 2,500 cells, without a matrix over the cells."""
+    rows = affine(50).astype(float).reshape(-1, 50, 50)
+    rows = np.einsum("ij,qjk,kl->qil", center(50), rows, center(50), optimize=True)
+    rows = rows.reshape(len(rows), -1)
+    solution = solve_rows(rows, np.ones(len(rows)), (50, 50), SETTINGS)
+    factor = solution.strategy.factors[0]
+    assert solution.status == Status.OPTIMAL
+    assert factor.matrix.shape == (np.linalg.matrix_rank(rows), 2500)
+    errors = rows @ factor.inverse
+    assert solution.objective == pytest.approx((errors**2).sum(), rel=1e-9)
+
+
+def test_a_hidden_order_does_not_matter():
+    shuffle = np.random.default_rng(5).permutation(100)
+    gram = gram_of(ranges(100))
+    hidden = solve_dense(gram[np.ix_(shuffle, shuffle)], (100,), SETTINGS)
+    plain = solve_dense(gram, (100,), SETTINGS)
+    assert hidden.status == Status.OPTIMAL
+    assert hidden.objective == pytest.approx(plain.objective, rel=SETTINGS.gap)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape", "count"),
+    [
+        (affine(5), (5, 5), 4),  # swap; both axes reversed (once centered)
+        (np.kron(prefix(4), prefix(4)), (4, 4), 4),  # both reversals (once centered)
+        (np.kron(prefix(4), ranges(3)), (4, 3), 4),
+        (ranges(7), (7,), 2),
+        (np.random.default_rng(0).normal(size=(9, 9)), (3, 3), 1),
+    ],
+)
+def test_symmetric_blocks_are_an_exact_change_of_coordinates(rows, shape, count):
+    gram = gram_of(centered(rows, *shape))
+    blocks = symmetric_blocks(lambda x: gram @ x, shape)
+    assert len(blocks.bases) == count
+    basis = np.concatenate([q.toarray() for q in blocks.bases], axis=1)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(len(gram)), atol=1e-14)
+    owner = np.repeat(np.arange(count), [q.shape[1] for q in blocks.bases])
+    turned = basis.T @ gram @ basis
+    assert np.abs(turned[owner[:, None] != owner]).max(initial=0) < 1e-12 * np.abs(gram).max()
+    # A diagonal matrix that is constant on orbits stays diagonal.
+    y = np.random.default_rng(1).random(blocks.sizes.size)
+    for q, members in zip(blocks.bases, blocks.members):
+        np.testing.assert_allclose(
+            (q.T @ (y[blocks.orbit][:, None] * q.toarray())), np.diag(y[members]), atol=1e-14
+        )
+    assert blocks.largest <= -(-len(gram) // count) + sum(shape)
+
+
+def test_symmetry_that_holds_only_roughly_is_not_used():
+    gram = gram_of(ranges(6))
+    gram[0, 0] *= 1 + 1e-9
+    assert len(symmetric_blocks(lambda x: gram @ x, (6,)).bases) == 1
+
+
+@pytest.mark.parametrize(
+    ("gram", "words"),
+    [
+        (np.eye(3), "shape"),
+        (np.zeros((4, 4)), "zero"),
+        (np.full((4, 4), np.nan), "not finite"),
+        (np.triu(np.ones((4, 4))), "symmetric"),
+    ],
+)
+def test_gram_matrices_that_are_none(gram, words):
+    with pytest.raises(ValueError, match=words):
+        solve_dense(gram, (4,), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "words"),
+    [
+        (np.ones((2, 3)), np.ones(2), "over shape"),
+        (np.ones((2, 4)), np.ones(3), "over shape"),
+        (np.ones((2, 4)), np.array([1.0, 0.0]), "positive"),
+        (np.full((2, 4), np.inf), np.ones(2), "finite"),
+        (np.zeros((2, 4)), np.ones(2), "zero"),
+    ],
+)
+def test_queries_that_are_none(rows, weights, words):
+    with pytest.raises(ValueError, match=words):
+        solve_rows(rows, weights, (4,), SETTINGS)
+
+
+# Products and sums of products are recognised, solved by their factors, and put together.
+
+
+def term(scale, *families):
+    return Term(scale, tuple(CenteredAxis(queries) for queries in families))
+
+
+def kept(scale, axes):
+    return Term(scale, (centered_part(Affine(4, 4), axes),))
+
+
+def sub(*terms):
+    return Subworkload(tuple(n for f in terms[0].factors for n in f.shape), terms)
+
+
+P, R, M, C = Prefix, Range, Marginal, Circular
+WHOLE = {  # name: subworkload and the axes of its pieces
+    "product": (sub(term(2.0, P(4), R(3), M(5))), [(0,), (1,), (2,)]),
+    "one axis differs": (sub(term(2.0, P(4), R(5)), term(0.5, P(4), M(5))), [(0,), (1,)]),
+    "same terms": (sub(term(2.0, P(4), R(5)), term(0.5, P(4), R(5))), [(0,), (1,)]),
+    "binary axes are all alike": (sub(term(2.0, P(2), R(5)), term(3.0, M(2), R(5))), [(0,), (1,)]),
+    "two axes differ": (sub(term(2.0, P(4), R(5)), term(0.5, M(4), P(5))), [(0, 1)]),
+    "expanded product": (
+        sub(
+            term(2.0, P(3), R(4)),
+            term(1.0, R(3), R(4)),
+            term(4.0, P(3), M(4)),
+            term(2.0, R(3), M(4)),
+        ),
+        [(0,), (1,)],
+    ),
+    "outer axes differ": (
+        sub(term(2.0, P(4), R(3), P(5)), term(0.5, M(4), R(3), R(5))),
+        [(0, 2), (1,)],
+    ),
+    "interleaved, then a product": (
+        sub(term(1.0, P(3), R(3), P(4), C(4)), term(0.5, M(3), R(3), R(4), C(4))),
+        [(0, 2), (1,), (3,)],
+    ),
+    "circular": (sub(term(2.0, C(7), C(4))), [(0,), (1,)]),
+    "joint": (sub(kept(2.0, (0, 1)), term(1.0, P(4), P(4))), [(0, 1)]),
+    "one kept axis of a joint family": (sub(kept(2.0, (0,)), term(1.0, P(4))), [(0,)]),
+}
+
+
+@pytest.fixture(params=WHOLE)
+def case(request):
+    return WHOLE[request.param]
+
+
+def test_pieces_multiply_to_the_whole(case):
+    subworkload, axes = case
+    scale, pieces = factorise(subworkload)
+    assert [piece.axes for piece in pieces] == axes
+    sizes = [n for piece in pieces for n in piece.subworkload.shape]
+    order = np.argsort([a for piece in pieces for a in piece.axes])
+    gram = scale * reduce(np.kron, [piece.subworkload.gram() for piece in pieces])
+    k = len(sizes)
+    gram = gram.reshape(sizes * 2).transpose([*order, *(order + k)])
+    expected = subworkload.gram()
+    np.testing.assert_allclose(
+        gram.reshape(expected.shape), expected, rtol=0, atol=1e-13 * np.abs(expected).max()
+    )
+
+
+def test_solution_of_the_whole_is_what_it_says(case):
+    subworkload, _ = case
+    solution = solve(subworkload, SETTINGS)
+    gram = subworkload.gram()
+    matrix = strategy_matrix(solution.strategy)
+    direct = solve_dense(gram, subworkload.shape, SETTINGS)
+    assert solution.strategy.shape == subworkload.shape
+    assert (matrix * matrix).sum(axis=0).max() == pytest.approx(1, abs=1e-9)
+    assert unanswered(gram, matrix) < 1e-8
+    assert solution.objective == pytest.approx(total_error(gram, matrix), rel=1e-8)
+    assert solution.status == Status.OPTIMAL
+    assert solution.gap <= SETTINGS.gap
+    # The optimum lies within both certificates.
+    assert solution.lower_bound <= direct.objective
+    assert direct.lower_bound <= solution.objective
+
+
+def test_covariance_of_an_interleaved_factor():
+    (factor,) = solve(WHOLE["outer axes differ"][0]).strategy.factors
+    inverse = np.linalg.pinv(factor.matrix, rcond=1e-12)
+    np.testing.assert_allclose(factor.inverse, inverse, atol=1e-10)
+    np.testing.assert_allclose(factor.covariance, inverse @ inverse.T, atol=1e-10)
+
+
+def test_marginal_factors_need_no_solver():
+    solution = solve(sub(term(3.0, M(100), M(2), P(2))))
+    assert all(isinstance(factor, CenteringFactor) for factor in solution.strategy.factors)
+    assert solution.iterations == 0
+    # tr G of the halved difference that prefix queries ask of two cells is 1/2: G = Π/2.
+    assert solution.objective == pytest.approx(3 * 99**2 / 100 * (1 / 2) * (1 / 2) / 2, rel=1e-12)
+    assert solution.gap == 0
+
+
+def test_equal_problems_are_solved_once():
+    cache = SolveCache()
+    first = solve(sub(term(3.0, P(9), R(8))), SETTINGS, cache)
+    assert len(cache) == 2
+    second = solve(sub(term(5.0, R(8), P(9), P(9))), SETTINGS, cache)
+    assert len(cache) == 2
+    assert second.strategy.factors[0] is first.strategy.factors[1]
+    # Sums that are equal up to the order of their terms and a scale.
+    solve(sub(term(1.0, P(9)), term(3.0, R(9))), SETTINGS, cache)
+    solve(sub(term(9.0, R(9)), term(3.0, P(9))), SETTINGS, cache)
+    assert len(cache) == 3
+    solve(sub(term(9.0, R(9)), term(4.0, P(9))), SETTINGS, cache)
+    assert len(cache) == 4
+
+
+def test_threads_that_ask_for_one_problem_get_one_solution():
+    cache, subworkload = SolveCache(), sub(term(1.0, P(30), P(30)))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: solve(subworkload, SETTINGS, cache), range(16)))
+    assert len({id(factor) for solution in found for factor in solution.strategy.factors}) == 1
+
+
+def test_a_failure_is_not_remembered():
+    cache = SolveCache()
+    with pytest.raises(ZeroDivisionError):
+        cache.get("key", lambda: 1 / 0)
+    solution = solve(sub(term(1.0, P(3))))
+    assert cache.get("key", lambda: solution) is solution
+    assert cache.get("key", lambda: 1 / 0) is solution
+
+
+# The automatic choice: which solver runs, and what is refused before it starts.
+
+
+def joint(scale, family):
+    return Term(scale, (centered_part(family, (0, 1)),))
+
+
+def products(scale, *families):
+    return Term(scale, tuple(CenteredAxis(queries) for queries in families))
+
+
+def record(monkeypatch, name):
+    """Calls of a solver, which still runs."""
+    calls, real = [], getattr(module, name)
+
+    def wrapper(*args):
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(module, name, wrapper)
+    return calls
+
+
+def test_the_total_has_nothing_to_choose():
+    solution = solve(Subworkload((), (Term(2.0, ()), Term(0.5, ()))))
+    assert solution.strategy.factors == ()
+    assert (solution.objective, solution.lower_bound) == (2.5, 2.5)
+    assert solution.status == Status.OPTIMAL
+    assert solution.iterations == 0
+
+
+def test_ranges_over_thousands_of_values_are_waves_within_the_gap(monkeypatch):
+    dense = record(monkeypatch, "solve_dense")
+    solution = solve(Subworkload((8_000,), (products(3.0, Range(8_000)),)), SETTINGS)
+    assert not dense
+    assert isinstance(solution.strategy.factors[0], FourierFactor)
+    assert solution.status == Status.OPTIMAL
+    assert 0 < solution.gap < SETTINGS.gap
+    with pytest.raises(ResourceExceeded):
+        solve(Subworkload((9_000,), (products(1.0, Prefix(9_000)),)), SETTINGS)
+
+
+def test_few_joint_queries_are_solved_by_their_rows(monkeypatch):
+    few, dense = record(monkeypatch, "solve_rows"), record(monkeypatch, "solve_dense")
+    solution = solve(Subworkload((70, 70), (joint(1.0, Affine(70, 70)),)))
+    assert len(few) == 1
+    assert not dense
+    assert solution.status == Status.OPTIMAL
+
+
+def test_several_terms_of_few_queries_are_stacked(monkeypatch):
+    few = record(monkeypatch, "solve_rows")
+    both = Subworkload((9, 9), (joint(1.0, Affine(9, 9)), joint(4.0, AbsDiff(9, 9))))
+    solution = solve(both)
+    assert len(few) == 1
+    rows = few[0][0]
+    np.testing.assert_allclose(rows.T @ rows * 5, both.gram(), atol=1e-10)
+    factor = solution.strategy.factors[0]
+    assert solution.objective == pytest.approx(np.trace(both.gram() @ factor.covariance), rel=1e-9)
+
+
+def test_many_queries_are_solved_by_their_gram(monkeypatch):
+    dense = record(monkeypatch, "solve_dense")
+    solve(Subworkload((6, 6), (joint(1.0, Affine(6, 6)), products(1.0, Prefix(6), Prefix(6)))))
+    assert len(dense) == 1
+
+
+def test_circular_queries_have_a_closed_form_at_any_size(monkeypatch):
+    dense = record(monkeypatch, "solve_dense")
+    solution = solve(Subworkload((10_000,), (products(1.0, Circular(10_000)),)))
+    assert not dense
+    assert solution.status == Status.OPTIMAL
+    assert solution.gap < 1e-9
+
+
+def test_memory_is_refused_before_it_is_taken():
+    terms = (joint(1.0, Affine(200, 200)), products(1.0, Prefix(200), Prefix(200)))
+    tracemalloc.start()
+    with pytest.raises(ResourceExceeded) as refused:
+        solve(Subworkload((200, 200), terms), SETTINGS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    message = str(refused.value)
+    for words in ("200 x 200", "40,000", "107.3 GiB", "4.0 GiB", "--mechanism auto"):
+        assert words in message
+    assert "\n" not in message
+    assert peak < 2**24  # one prefix Gram of 320 kB, a few times over; the whole has 12.8 GB
+
+
+@pytest.mark.parametrize("family", [Range, Prefix])
+def test_a_huge_ordered_axis_is_refused(family):
+    with pytest.raises(ResourceExceeded, match=r"10,000 values.*--mechanism"):
+        solve(Subworkload((10_000,), (products(1.0, family(10_000)),)), SETTINGS)
+
+
+def test_time_is_refused_where_symmetry_does_not_help(monkeypatch):
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 20)
+    symmetric = Subworkload((6, 6), (joint(1.0, Affine(6, 6)), products(1.0, *[Prefix(6)] * 2)))
+    assert solve(symmetric, SETTINGS).status == Status.OPTIMAL  # blocks of 12 or fewer
+    mixed = (products(1.0, Prefix(5), Marginal(8)), products(1.0, Custom(5), Custom(8)))
+    with pytest.raises(ResourceExceeded, match=r"5 x 8 values \(40 cells\).*limit of 20"):
+        solve(Subworkload((5, 8), mixed), SETTINGS)
+    enormous = (products(1.0, Prefix(9), Marginal(10)), products(1.0, Range(9), Range(10)))
+    with pytest.raises(ResourceExceeded, match="eigenvectors of 90 cells"):
+        solve(Subworkload((9, 10), enormous), SETTINGS)
+
+
+class Custom(Prefix):
+    """Prefix queries with unequal weights: no reversal leaves them alone."""
+
+    def gram(self):
+        rows = np.arange(1, self.size + 1)[:, None] * np.tril(np.ones((self.size, self.size)))
+        return rows.T @ rows
+
+
+def test_few_queries_over_too_many_cells_are_refused_before_they_are_made():
+    tracemalloc.start()
+    with pytest.raises(ResourceExceeded, match="400 x 400"):
+        solve(Subworkload((400, 400), (joint(1.0, Affine(400, 400)),)), SETTINGS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20  # against 1 GB of queries
+
+
+def test_an_interleaved_strategy_is_checked_too():
+    terms = (
+        products(1.0, Prefix(20), Range(40), Prefix(20)),
+        products(1.0, Marginal(20), Range(40), Range(20)),
+    )
+    with pytest.raises(ResourceExceeded, match="20 x 40 x 20"):
+        solve(Subworkload((20, 40, 20), terms), SETTINGS)
+
+
+def test_iteration_limit_gives_an_honest_gap():
+    settings = SolverSettings(gap=1e-9, max_iterations=1)
+    pair = Subworkload((6, 6), (joint(1.0, Affine(6, 6)), products(1.0, *[Prefix(6)] * 2)))
+    stopped, best = solve(pair, settings), solve(pair, SolverSettings(gap=1e-6))
+    assert stopped.status == Status.STOPPED
+    assert stopped.gap > settings.gap
+    assert stopped.lower_bound <= best.objective <= stopped.objective * (1 + 1e-6)
+
+
+def test_bounds_of_the_terms_bound_the_sum():
+    terms = (joint(1.0, Affine(6, 6)), products(2.0, Prefix(6), Range(6)))
+    both = Subworkload((6, 6), terms)
+    alone = [solve(Subworkload((6, 6), (term,)), SETTINGS) for term in terms]
+    bound = superadditive_bound(both, SETTINGS)
+    assert bound == pytest.approx(sum(solution.lower_bound for solution in alone), rel=1e-12)
+    assert 0 < bound <= solve(both, SETTINGS).objective
+
+
+def test_a_sum_that_is_refused_still_has_a_bound():
+    terms = (joint(1.0, Affine(90, 90)), products(1.0, Prefix(90), Prefix(90)))
+    settings = SolverSettings(max_bytes=2**26)
+    with pytest.raises(ResourceExceeded):
+        solve(Subworkload((90, 90), terms), settings)
+    single = solve(Subworkload((90,), (products(1.0, Prefix(90)),)), settings)
+    product = single.lower_bound**2
+    bound = superadditive_bound(Subworkload((90, 90), terms), settings)
+    assert product < bound < 1.1 * product  # 179 affine queries beside 8,100 prefix queries
+
+
+# Every solver of the unrestricted problem, on every small problem, against slow definitions.
+
+CLARABEL = 2e-6
+"""Relative error of the oracle: Clarabel stops at 1e-8 of the scaled problem, and its optimum is
+approached from either side; the worst disagreement with the certified bounds was 4e-7."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Queries by their matrix, as a solver sees them."""
+
+    queries: np.ndarray
+    shape: tuple[int, ...]
+
+    def gram(self):
+        return self.queries.T @ self.queries
+
+    def rows(self):
+        return self.queries if len(self.queries) < self.queries.shape[1] else None
+
+
+def dense(rows, shape, settings):
+    return solve_dense(rows.T @ rows, shape, settings)
+
+
+def by_rows(rows, shape, settings):
+    return solve_rows(rows, np.ones(len(rows)), shape, settings)
+
+
+def weighted_rows(rows, shape, settings):
+    return solve_rows(rows / 2, np.full(len(rows), 4.0), shape, settings)
+
+
+def conic(rows, shape, settings):
+    return solve_conic(rows.T @ rows, shape, settings)
+
+
+def automatic(rows, shape, settings):
+    return solve(Subworkload(shape, (Term(1.0, (Matrix(rows, shape),)),)), settings)
+
+
+ITERATIVE = [dense, by_rows, weighted_rows, automatic]
+
+
+@pytest.fixture(params=PROBLEMS)
+def name(request):
+    return request.param
+
+
+@pytest.mark.parametrize("solver", [*ITERATIVE, conic])
+def test_solution_is_feasible_and_its_evidence_is_true(solver, name):
+    rows, shape = PROBLEMS[name]
+    settings = SolverSettings(gap=1e-4)
+    solution = solver(rows, shape, settings)
+    gram = rows.T @ rows
+    matrix = strategy_matrix(solution.strategy)
+    assert solution.strategy.shape == shape
+    assert (matrix * matrix).sum(axis=0).max() == pytest.approx(1, abs=1e-9)
+    assert unanswered(gram, matrix) < 1e-8
+    assert solution.objective == pytest.approx(total_error(gram, matrix), rel=1e-7)
+    assert solution.status == Status.OPTIMAL
+    assert 0 <= solution.gap <= settings.gap
+    best = optimum(name)
+    assert solution.lower_bound <= best * (1 + CLARABEL)
+    assert solution.objective >= best * (1 - CLARABEL)
+
+
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_one_iteration_stops_with_an_honest_gap(solver, name):
+    rows, shape = PROBLEMS[name]
+    settings = SolverSettings(gap=1e-9, max_iterations=1)
+    solution = solver(rows, shape, settings)
+    matrix = strategy_matrix(solution.strategy)
+    best = optimum(name)
+    assert solution.iterations == 1
+    assert solution.status == Status.STOPPED
+    assert solution.gap > settings.gap
+    assert solution.objective == pytest.approx(total_error(rows.T @ rows, matrix), rel=1e-7)
+    assert solution.lower_bound <= best * (1 + CLARABEL)
+    assert solution.objective >= best * (1 - CLARABEL)
+
+
+@pytest.mark.parametrize("solver", [*ITERATIVE, conic])
+def test_inverse_and_covariance_belong_to_the_matrix(solver, name):
+    rows, shape = PROBLEMS[name]
+    (factor,) = solver(rows, shape, SolverSettings()).strategy.factors
+    inverse = np.linalg.pinv(factor.matrix, rcond=1e-12)
+    scale = np.abs(inverse).max()
+    np.testing.assert_allclose(factor.inverse, inverse, rtol=0, atol=1e-7 * scale)
+    np.testing.assert_allclose(factor.covariance, inverse @ inverse.T, rtol=0, atol=1e-7 * scale**2)
+
+
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_a_tighter_gap_is_reached_when_asked_for(solver):
+    rows, shape = PROBLEMS["centered prefix"]
+    solution = solver(rows, shape, SolverSettings(gap=1e-7))
+    assert solution.status == Status.OPTIMAL
+    assert solution.gap <= 1e-7

@@ -1,0 +1,237 @@
+"""Whole-domain mechanisms, groups of them, queries measured directly, and the choice among all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
+from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
+from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.table_mechanism import (
+    GroupedMechanism,
+    WholeDomainMechanism,
+    any_mechanism_bound,
+    full_gram,
+    may_be_solved,
+    solve_full,
+    used_attributes,
+)
+from adaptive_qs.workload.axes import Prefix
+from adaptive_qs.workload.file import all_ways_queries
+from adaptive_qs.workload.matrices import CustomAxis
+from adaptive_qs.workload.residuals import decompose_workload
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+
+from .variance_oracles import (
+    DOMAIN,
+    SIZES,
+    WORKLOADS,
+    dense_error,
+    query_matrix,
+    strategy_matrix,
+    summed_variances,
+)
+
+RNG = np.random.default_rng(0)
+STRATEGIES = {
+    "identity": Strategy(tuple(DenseFactor(np.eye(n), (n,)) for n in SIZES)),
+    "product": Strategy(tuple(DenseFactor(np.tril(np.ones((n, n))), (n,)) for n in SIZES)),
+    "pair": Strategy(
+        (DenseFactor(RNG.normal(size=(14, 12)), (3, 4)), DenseFactor(np.eye(2), (2,)))
+    ),
+    "last pair": Strategy(
+        (DenseFactor(np.eye(3), (3,)), DenseFactor(RNG.normal(size=(9, 8)), (4, 2)))
+    ),
+    "whole": Strategy((DenseFactor(RNG.normal(size=(30, 24)), SIZES),)),
+}
+
+
+def mechanism_of(asked, strategy):
+    return WholeDomainMechanism(
+        WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0, Status.RESTRICTED
+    )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_variances_are_those_of_the_whole_matrices(asked, strategy):
+    mechanism = mechanism_of(asked, strategy)
+    b, w = strategy_matrix(mechanism), query_matrix(WORKLOADS[asked])
+    covariance = np.linalg.inv(b.T @ b)
+    exact = np.einsum("qi,ij,qj->q", w, covariance, w)
+    parts = WORKLOADS[asked].parts
+    found = [
+        weight * mechanism.variances(p, i)
+        for p, part in enumerate(parts)
+        for i, weight in enumerate(part.weights)
+    ]
+    np.testing.assert_allclose(np.concatenate(found), exact, rtol=1e-8)
+    assert mechanism.total_error == pytest.approx(exact.sum(), rel=1e-9)
+    top = max(
+        mechanism.variances(p, i).max() for p, part in enumerate(parts) for i in range(len(part))
+    )
+    assert mechanism.largest_variance() == (pytest.approx(top, rel=1e-12), True)
+
+
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_answers_are_those_of_the_estimated_table(asked):
+    mechanism = mechanism_of(asked, "product")
+    table = RNG.normal(size=SIZES)
+    parts = WORKLOADS[asked].parts
+    found = np.concatenate([
+        np.sqrt(weight) * mechanism.answers(p, i, {0: table})
+        for p, part in enumerate(parts)
+        for i, weight in enumerate(part.weights)
+    ])  # fmt: skip
+    np.testing.assert_allclose(found, query_matrix(WORKLOADS[asked]) @ table.ravel(), atol=1e-10)
+
+
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_groups_answer_their_own_sets(asked):
+    shares = np.array([0.3, 0.7])
+    one, other = mechanism_of(asked, "product"), mechanism_of(asked, "whole")
+    group_of = tuple(np.arange(len(part)) % 2 for part in WORKLOADS[asked].parts)
+    mechanism = GroupedMechanism((one, other), shares, group_of, 0.0)
+    assert [mechanism.measurement(k).share for k in (0, 1)] == [0.3, 0.7]
+    assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
+    top = []
+    for p, part in enumerate(WORKLOADS[asked].parts):
+        for i in range(len(part)):
+            group = (one, other)[i % 2]
+            assert mechanism.needed(p, i) == [i % 2]
+            expected = group.variances(p, i) / shares[i % 2]
+            np.testing.assert_allclose(mechanism.variances(p, i), expected, rtol=1e-14)
+            top.append(expected.max())
+    assert mechanism.largest_variance() == (pytest.approx(max(top), rel=1e-14), True)
+    assert mechanism.on_grid(30).total_error == pytest.approx(mechanism.total_error, rel=1e-4)
+
+
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_the_full_gram_matrix_is_that_of_the_queries(asked):
+    w = query_matrix(WORKLOADS[asked])
+    assert used_attributes(WORKLOADS[asked]) == (0, 1, 2)
+    np.testing.assert_allclose(full_gram(WORKLOADS[asked], (0, 1, 2)), w.T @ w, atol=1e-10)
+
+
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_no_mechanism_is_below_the_bound_for_all(asked):
+    """The certified optimum of the full problem is between the bound and every mechanism."""
+    settings = SolverSettings()
+    d = decompose_workload(WORKLOADS[asked])
+    bound = any_mechanism_bound(d, settings)
+    optimum = solve_full(WORKLOADS[asked], settings)
+    assert bound <= optimum.total_error * (1 + 1e-9)
+    assert optimum.lower_bound <= optimum.total_error <= (1 + 1e-4) * optimum.lower_bound
+    assert optimum.total_error == pytest.approx(dense_error(optimum), rel=1e-6)
+    for name in MECHANISMS:
+        if name == "hdmm" and asked == "joint":
+            continue
+        found = choose_mechanism(WORKLOADS[asked], name).mechanism
+        assert found.total_error >= optimum.lower_bound * (1 - 1e-9)
+        if name in ("identity", "gaussian", "hdmm"):
+            assert found.lower_bound <= optimum.total_error * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("family", ["marginal", "circular", "prefix", "range"])
+@pytest.mark.parametrize("ways", [1, 2])
+def test_bounds_on_large_domains_hold(family, ways, monkeypatch):
+    """The bound without the matrix of the whole domain is no larger than the one with it."""
+    domain = Domain.from_sizes({"a": 4, "b": 5, "c": 3})
+    workload = all_ways_queries(domain, ways, family)
+    d, settings = decompose_workload(workload), SolverSettings()
+    exact = any_mechanism_bound(d, settings)
+    monkeypatch.setattr("adaptive_qs.strategy.table_mechanism.DENSE_CELLS", 0)
+    assert 0 < any_mechanism_bound(d, settings) <= exact * (1 + 1e-6)
+    if family in ("marginal", "circular"):
+        gram = full_gram(workload, (0, 1, 2))
+        roots = np.sqrt(np.clip(np.linalg.eigvalsh(gram), 0, None)).sum()
+        assert exact == pytest.approx(roots**2 / 60, rel=1e-6)
+
+
+@pytest.mark.parametrize("asked", WORKLOADS)
+def test_measured_queries_have_equal_noise(asked):
+    choice = choose_mechanism(WORKLOADS[asked], "gaussian")
+    mechanism = choice.mechanism
+    assert choice.name == "gaussian"
+    total = sum(mechanism.measurement(k).share for k in range(mechanism.num_measurements))
+    assert total == pytest.approx(1, rel=1e-12)
+    assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
+    sensitivity, start = 0.0, 0
+    for p, part in enumerate(WORKLOADS[asked].parts):
+        for i in range(len(part)):
+            matrix = np.ones((1, 1))
+            for q in part.queries(i):
+                matrix = np.kron(matrix, q.matrix())
+            measurement = mechanism.measurement(start)
+            assert mechanism.needed(p, i) == [start]
+            norm = (matrix * matrix).sum(axis=0).max()
+            assert measurement.squared_sensitivity == pytest.approx(norm, rel=1e-12)
+            assert measurement.clique == tuple(part.cliques[i].tolist())
+            sensitivity += norm
+            start += 1
+    assert mechanism.noise_variance == pytest.approx(sensitivity, rel=1e-12)
+    with pytest.raises(IndexError):
+        mechanism.measurement(start)
+
+
+def test_queries_that_are_all_zero_cannot_be_measured():
+    axis = {0: CustomAxis([[0, 0, 0]]), 1: Prefix(4)}
+    part = QueryPart(np.array([[0], [1]], np.int32), axis, None, np.ones(2))
+    with pytest.raises(WorkloadError, match="queries on a0 are all zero: leave them out"):
+        choose_mechanism(QueryWorkload(DOMAIN, (part,)), "gaussian")
+    found = choose_mechanism(QueryWorkload(DOMAIN, (part,)), "querysmasher").mechanism
+    assert found.needed(0, 0) == []
+    assert found.answers(0, 0, {}).tolist() == found.variances(0, 0).tolist() == [0.0]
+
+
+def test_rounded_queries_report_the_noise_of_what_is_measured():
+    part = QueryPart(
+        np.array([[0]], np.int32), {0: CustomAxis([[1e-7, 3e-7, 0]])}, None, np.ones(1)
+    )
+    found = choose_mechanism(QueryWorkload(DOMAIN, (part,)), "gaussian").mechanism
+    assert found.noise_variance == pytest.approx(9e-14, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_choices_say_what_they_are(name):
+    choice = choose_mechanism(WORKLOADS["prefix"], name)
+    assert choice.name in MECHANISMS
+    assert choice.name == name or name == "auto"
+    assert choice.mechanism.workload is WORKLOADS["prefix"]
+    assert sum(choice.mechanism.statuses.values()) >= 1
+
+
+def test_auto_takes_the_better_of_the_split_and_the_full_problem():
+    full = choose_mechanism(WORKLOADS["range"], "auto")
+    assert full.name == "hdmm"
+    assert (
+        full.mechanism.total_error
+        < choose_mechanism(WORKLOADS["range"], "querysmasher").mechanism.total_error
+    )
+    split = choose_mechanism(WORKLOADS["marginal"], "auto")
+    assert split.name == "querysmasher"
+    assert split.subworkloads == 7
+
+
+def test_large_domains_are_not_solved_as_a_whole():
+    settings = SolverSettings()
+    assert may_be_solved(WORKLOADS["range"], settings)
+    assert not may_be_solved(WORKLOADS["range"], SolverSettings(max_bytes=2**15))
+    domain = Domain.from_sizes({"a": 1536, "b": 2049, "c": 2})
+    one = {i: Prefix(n) for i, n in enumerate(domain.sizes)}
+    for sets, small in (([[0]], True), ([[0, 2]], True), ([[1, 2]], False)):
+        part = QueryPart(np.array(sets, np.int32), one, None, np.ones(1))
+        assert may_be_solved(QueryWorkload(domain, (part,)), settings) == small
+    with pytest.raises(ResourceExceeded, match="2,049 cells: that is too many to be solved"):
+        solve_full(all_ways_queries(Domain.from_sizes({"b": 2049}), 1, "prefix"), settings)
+
+
+def test_wrong_requests_are_refused():
+    with pytest.raises(InputError, match="mechanism is 'magic': give one of auto, querysmasher"):
+        choose_mechanism(WORKLOADS["range"], "magic")
+    with pytest.raises(InputError, match="only residualplanner\\+ takes them"):
+        choose_mechanism(WORKLOADS["range"], "wff", bases={0: DenseFactor(np.eye(3), (3,))})
+    with pytest.raises(WorkloadError, match="use the mechanism querysmasher"):
+        choose_mechanism(WORKLOADS["joint"], "hdmm")

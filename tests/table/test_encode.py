@@ -1,0 +1,458 @@
+"""Any schema: decoded codes encode to the same codes, through files and frames, as by hand."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import hashlib
+import json
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import BinLabel, Domain
+from adaptive_qs.errors import DataError
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
+from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.encode import (
+    MISSING,
+    column_labels,
+    decode,
+    encode_file,
+    encode_table,
+    table_bytes,
+    unchanged,
+)
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.write import write_table
+from adaptive_qs.workload.axes import Circular, Prefix, Range
+
+# Any schema: decoded codes encode to the same codes, through files and frames, as by hand.
+
+texts = (
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+    .map(lambda text: text.strip(" \t\r\n\x0b\x0c"))
+)  # fmt: skip
+outside = st.sampled_from(["refuse", "clip"])
+
+
+def _missing(draw):
+    return draw(st.sampled_from([(), ("",), ("?", ""), ("<none>",), ('a "b", c', "?")]))
+
+
+@st.composite
+def categorical(draw, name):
+    missing = _missing(draw)
+    if draw(st.booleans()):
+        values = draw(
+            st.lists(st.integers(1 - 10**18, 10**18 - 1), min_size=1, max_size=6, unique=True)
+        )
+        catch_all = draw(st.none() | st.integers(-5, 5) | st.sampled_from(values))
+    else:
+        free = texts.filter(lambda text: text not in missing)
+        values = draw(st.lists(free, min_size=1, max_size=6, unique=True))
+        catch_all = draw(st.none() | free | st.sampled_from(values))
+    return CategoricalColumn(
+        name=name, type="categorical", values=values, catch_all=catch_all, missing=missing
+    )
+
+
+@st.composite
+def integer(draw, name):
+    low = draw(st.integers(-(2**40), 2**40))
+    width = draw(st.integers(1, 300) | st.just(2**33))
+    starts = bins = None
+    if width > 300 or draw(st.booleans()):
+        bins = draw(st.integers(1, min(width, 50)))
+    elif draw(st.booleans()):
+        inner = draw(st.sets(st.integers(low, low + width - 1), max_size=8))
+        starts = sorted({low, *inner})
+    return IntegerColumn(
+        name=name, type="integer", min=low, max=low + width - 1, bins=bins, bin_starts=starts,
+        missing=_missing(draw), outside=draw(outside),
+    )  # fmt: skip
+
+
+@st.composite
+def numeric(draw, name):
+    finite = st.floats(-1e9, 1e9)
+    if draw(st.booleans()):
+        edges = sorted(draw(st.sets(finite, min_size=2, max_size=8)))
+        ends = {"edges": edges}
+    else:
+        low = draw(st.integers(-100, 100)) / 10
+        ends = {"min": low, "max": low + draw(st.integers(1, 99)), "bins": draw(st.integers(1, 9))}
+        ends["decimals"] = draw(st.none() | st.integers(2, 6))
+        if ends["decimals"] is not None:
+            ends["step"] = draw(st.sampled_from([None, 0.01, 0.04, 0.1]))  # less than any bin
+    return NumericColumn(
+        name=name, type="numeric", missing=_missing(draw), outside=draw(outside), **ends
+    )
+
+
+@st.composite
+def date(draw, name):
+    days = st.dates(dt.date(1890, 1, 1), dt.date(2150, 1, 1))
+    low, high = sorted([draw(days), draw(days)])
+    grain = draw(st.sampled_from(["day", "week", "month", "quarter", "year"]))
+    return DateColumn(
+        name=name, type="date", min=low, max=high, granularity=grain, missing=_missing(draw),
+        format=draw(st.sampled_from([None, "%d/%m/%Y", "%d %b %Y"])),
+    )  # fmt: skip
+
+
+@st.composite
+def moment(draw, name):
+    low = draw(st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2090, 1, 1)))
+    low = low.replace(microsecond=0)
+    high = low + dt.timedelta(seconds=draw(st.integers(0, 10**7)))
+    grain = draw(st.sampled_from(["minute", "hour", "day", "week", "month", "quarter", "year"]))
+    return DatetimeColumn(
+        name=name, type="datetime", min=low, max=high, granularity=grain, missing=_missing(draw),
+        format=draw(st.sampled_from([None, "%d/%m/%Y %H:%M:%S"])),
+    )  # fmt: skip
+
+
+@st.composite
+def boolean(draw, name):
+    return BooleanColumn(name=name, type="boolean", missing=_missing(draw))
+
+
+@st.composite
+def coded_tables(draw):
+    kinds = st.sampled_from([categorical, integer, numeric, date, moment, boolean])
+    chosen = draw(st.lists(kinds, min_size=1, max_size=4))
+    names = draw(st.lists(texts.filter(bool), min_size=4, max_size=4, unique=True))
+    schema = Schema(version=1, columns=[draw(k(name)) for k, name in zip(chosen, names)])
+    rows = draw(st.integers(1, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sizes = schema.domain().sizes
+    columns = [rng.integers(0, size, rows) for size in sizes]
+    return schema, CodedTable.from_codes(schema.domain(), columns)
+
+
+def slow_code(column, cell):
+    """The code of one CSV cell, column by column type, by the plainest means."""
+    cell = cell.strip(" \t\r\n\x0b\x0c")
+    if cell in column.missing:
+        return column.size - 1
+    match column:
+        case CategoricalColumn():
+            for code, label in enumerate(column.labels):
+                if (int(cell) if isinstance(label, int) else cell) == label:
+                    return code
+            return column.labels.index(column.catch_all)
+        case BooleanColumn():
+            return ["false", "true"].index(cell)
+        case IntegerColumn():
+            starts = column.starts or range(column.min, column.max + 1)
+            return sum(1 for start in starts if start <= int(cell)) - 1
+        case NumericColumn():
+            inner = column.bin_edges[1:-1]
+            return sum(1 for edge in inner if edge <= float(cell))
+    parse = dt.datetime.fromisoformat
+    value = parse(cell) if column.format is None else dt.datetime.strptime(cell, column.format)
+    first = dt.datetime(column.min.year, column.min.month, column.min.day)
+    if isinstance(column, DatetimeColumn):
+        first = column.min
+    match column.granularity:
+        case "year":
+            return value.year - first.year
+        case "quarter":
+            return (value.year - first.year) * 4 + (value.month - 1) // 3 - (first.month - 1) // 3
+        case "month":
+            return (value.year - first.year) * 12 + value.month - first.month
+        case "week":
+            monday = first.date() - dt.timedelta(days=first.weekday())
+            return (value.date() - monday).days // 7
+        case "day":
+            return (value.date() - first.date()).days
+    unit = {"hour": 3600, "minute": 60}[column.granularity]
+    origin = first.replace(second=0, minute=0 if unit == 3600 else first.minute)
+    return math.floor((value - origin).total_seconds() / unit)
+
+
+def assert_same(a, b):
+    assert a.domain == b.domain
+    for x, y in zip(a.columns, b.columns):
+        np.testing.assert_array_equal(x, y)
+
+
+common = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@settings(common, max_examples=150)
+@given(coded_tables(), st.integers(0, 9))
+def test_files_and_oracle(case, seed):
+    schema, table = case
+    decoded = decode(table, schema, np.random.default_rng(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix in ("csv", "parquet"):
+            path = Path(folder) / f"table.{suffix}"
+            write_table(decoded, path, schema)
+            assert_same(encode_file(path, schema), table)
+        with (Path(folder) / "table.csv").open(newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        assert header == list(schema.names)
+        for row, codes in zip(rows, zip(*table.columns), strict=True):
+            assert [slow_code(c, cell) for c, cell in zip(schema.columns, row)] == list(codes)
+
+
+@settings(common, max_examples=100)
+@given(coded_tables(), st.integers(0, 9))
+def test_frames(case, seed):
+    schema, table = case
+    decoded = decode(table, schema, np.random.default_rng(seed))
+    assert_same(encode_table(decoded, schema), table)
+    assert_same(encode_table(pl.from_arrow(decoded), schema), table)
+    if not any(isinstance(c, IntegerColumn | CategoricalColumn) and c.missing
+               for c in schema.columns):  # fmt: skip
+        assert_same(encode_table(decoded.to_pandas(), schema), table)
+    nullable = decoded.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    assert_same(encode_table(nullable, schema), table)
+
+
+@settings(common, max_examples=100)
+@given(coded_tables())
+def test_schema_survives_json(case):
+    schema, _ = case
+    again = Schema.parse(json.loads(schema.to_json()))
+    assert again == schema
+    assert again.fingerprint == schema.fingerprint
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_written_bytes_repeat(tmp_path, suffix):
+    column = IntegerColumn(name="n", type="integer", min=0, max=99, bins=5)
+    schema = Schema(version=1, columns=[column])
+    table = CodedTable.from_codes(schema.domain(), [np.arange(5)])
+    paths = [tmp_path / f"{i}.{suffix}" for i in range(2)]
+    for path in paths:
+        write_table(decode(table, schema, np.random.default_rng(1)), path, schema)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+# A table is recognised by what is in it, not by how it lies in memory.
+
+TABLE = pa.table(
+    {
+        "x": pa.array([1, None, 3]),
+        "s": pa.array(["a", None, "ccc"]),
+        "b": pa.array([True, None, False]),
+    }
+)
+
+
+def digest(source):
+    return hashlib.sha256(b"".join(table_bytes(source))).hexdigest()
+
+
+def under_missing_values():
+    """The same table with something else in the places that do not count."""
+    missing = TABLE["x"].chunk(0).buffers()[0]
+    values = pa.array([1, 99, 3]).buffers()[1]
+    return TABLE.set_column(0, "x", pa.Array.from_buffers(pa.int64(), 3, [missing, values]))
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        under_missing_values(),
+        pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1)]),
+        pa.concat_tables([TABLE, TABLE]).slice(3),
+    ],
+)
+def test_equal_tables_have_equal_bytes(same):
+    assert same.equals(TABLE)
+    assert digest(same) == digest(TABLE)
+
+
+def test_frames_are_recognised():
+    frame = pl.DataFrame({"x": [1, None, 3], "s": ["a", None, "c"]})
+    assert digest(pl.concat([frame[:1], frame[1:]])) == digest(frame)
+    frame = pd.DataFrame({"x": [1.0, np.nan], "c": pd.Categorical(["a", "b"])})
+    assert digest(frame.copy()) == digest(frame)
+    mixed = pd.DataFrame({"m": ["a", True, None, 3, "a"]})
+    assert digest(mixed.copy()) == digest(mixed)
+    for place, other in enumerate(["b", False, "a", 4, 3]):
+        changed = mixed.copy()
+        changed.loc[place, "m"] = other
+        assert digest(changed) != digest(mixed)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TABLE.slice(1),
+        TABLE.rename_columns(["x", "s", "c"]),
+        TABLE.set_column(0, "x", pa.array([1, None, 4])),
+        TABLE.set_column(0, "x", pa.array([1, 2, 3])),
+        TABLE.set_column(0, "x", pa.array([None, 1, 3])),
+        TABLE.set_column(1, "s", pa.array(["ac", None, "cc"])),
+        TABLE.set_column(2, "b", pa.array([True, None, True])),
+    ],
+)
+def test_other_tables_have_other_bytes(other):
+    assert digest(other) != digest(TABLE)
+
+
+def test_files_are_recognised_by_their_bytes(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a\n1\n")
+    assert b"".join(table_bytes(path)) == b"a\n1\n"
+    with pytest.raises(DataError, match="check the path"):
+        b"".join(table_bytes(tmp_path / "none"))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\n1\n")
+
+    def change():
+        with unchanged(path):
+            path.write_text("a\n1\n2\n")
+
+    with pytest.raises(DataError, match="changed while it was read"):
+        change()
+
+
+def test_coded_tables_are_recognised():
+    domain = Domain.from_sizes({"a": 3, "b": 2})
+    one, other = (
+        CodedTable.from_codes(domain, [[0, 1, 2], last]) for last in ([0, 1, 1], [0, 1, 0])
+    )
+    assert digest(one) == digest(CodedTable.from_codes(domain, [[0, 1, 2], [0, 1, 1]]))
+    assert digest(one) != digest(other)
+
+
+def test_what_is_no_table_is_refused_without_a_word_of_it():
+    with pytest.raises(DataError) as caught:
+        digest(object())
+    assert caught.value.__context__ is None
+
+
+# The label of a code says which values have that code.
+
+
+def schema_of(**column):
+    return Schema.parse({"version": 1, "columns": [{"name": "x", **column}]})
+
+
+def labels_of(**column):
+    labels = column_labels(*schema_of(**column).columns)
+    return labels
+
+
+def codes_of(schema, values):
+    (codes,) = encode_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
+    return codes.tolist()
+
+
+VALUES = {
+    "text": {"type": "categorical", "values": ["b", "a", "a..b"]},
+    "catch-all": {"type": "categorical", "values": ["b", "a"], "catch_all": "other"},
+    "listed catch-all": {"type": "categorical", "values": ["b", "other", "a"], "catch_all": "b"},
+    "numbers": {"type": "categorical", "values": [7, -3, 10]},
+    "listed booleans": {"type": "categorical", "values": [True, False]},
+    "integers": {"type": "integer", "min": -2, "max": 9},
+    "boolean": {"type": "boolean"},
+    "days": {"type": "date", "min": "2023-12-30", "max": "2024-03-01"},
+    "minutes": {
+        "type": "datetime", "granularity": "minute",
+        "min": "2024-01-01T23:58:00", "max": "2024-01-02T00:03:00",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_the_label_of_a_value_is_the_value(kind):
+    schema = schema_of(**VALUES[kind])
+    labels = column_labels(*schema.columns)
+    assert not any(isinstance(label, BinLabel) for label in labels)
+    assert codes_of(schema, labels) == list(range(len(labels)))
+
+
+BINS = {
+    "integers": {"type": "integer", "min": -7, "max": 12, "bins": 6},
+    "starts": {"type": "integer", "min": 0, "max": 999, "bin_starts": [0, 1, 10, 500]},
+    "numbers": {"type": "numeric", "min": -1, "max": 2, "bins": 7},
+    "edges": {"type": "numeric", "edges": [0, 0.1, 12.5, 1e22]},
+    "weeks": {"type": "date", "granularity": "week", "min": "2024-01-01", "max": "2024-02-04"},
+}
+
+
+@pytest.mark.parametrize("kind", BINS)
+def test_the_ends_of_a_bin_have_its_code(kind):
+    schema = schema_of(**BINS[kind])
+    labels = column_labels(*schema.columns)
+    assert len(set(labels)) == len(labels)
+    for code, label in enumerate(labels):
+        if not isinstance(label, BinLabel):
+            assert codes_of(schema, [label]) == [code]
+        elif label.open:
+            assert codes_of(schema, [label.first, label.last]) == [code, code + 1]
+            assert label == f"[{label.first}, {label.last})"
+        else:
+            assert codes_of(schema, [label.first, label.last]) == [code, code]
+            assert label in (f"{label.first}..{label.last}", f"[{label.first}, {label.last}]")
+
+
+@pytest.mark.parametrize("granularity", ["month", "quarter", "year", "hour"])
+def test_periods_have_their_names(granularity):
+    """pandas knows calendars on its own."""
+    first, last = pd.Timestamp("1968-11-30T05:30"), pd.Timestamp("1970-02-03T01:00")
+    labels = labels_of(
+        type="datetime", granularity=granularity, min=first.isoformat(), max=last.isoformat()
+    )
+    frequency = {"month": "M", "quarter": "Q", "year": "Y", "hour": "h"}[granularity]
+    periods = pd.period_range(first, last, freq=frequency)
+    written = {"month": "%Y-%m", "quarter": "%Y-Q%q", "year": "%Y", "hour": "%Y-%m-%dT%Hh"}
+    assert list(labels) == [period.strftime(written[granularity]) for period in periods]
+
+
+def test_unknown_and_missing_values_come_last():
+    assert labels_of(type="categorical", values=["a"], catch_all="else", missing=["?"]) == (
+        "a", "else", MISSING,
+    )  # fmt: skip
+    assert labels_of(type="boolean", missing=[""]) == ("false", "true", "(missing)")
+    assert labels_of(type="categorical", values=[MISSING], missing=[""]) == (
+        MISSING, f"({MISSING})",
+    )  # fmt: skip
+
+
+AGES = {"type": "integer", "min": 20, "max": 39, "bins": 2, "missing": ["?"]}
+THIRDS = {"type": "numeric", "edges": [0, 1, 2, 3]}
+WEIGHTS = {"type": "numeric", "edges": [0, 1.5, 3]}
+
+
+@pytest.mark.parametrize(
+    ("column", "queries", "expected"),
+    [
+        (AGES, Prefix(3), ["x <= 29", "x <= 39", "x <= (missing)"]),
+        (AGES, Range(3), [
+            "x in [20, 29]", "x in [20, 39]", "x in [20, (missing)]",
+            "x in [30, 39]", "x in [30, (missing)]", "x in [(missing), (missing)]",
+        ]),
+        (WEIGHTS, Prefix(2), ["x < 1.5", "x <= 3"]),
+        (WEIGHTS, Range(2), ["x in [0, 1.5)", "x in [0, 3]", "x in [1.5, 3]"]),
+        (WEIGHTS, Circular(2), [
+            "x in [0, 1.5)", "x anywhere", "x in [1.5, 3]", "x anywhere",
+        ]),
+        (THIRDS, Circular(3), [
+            "x in [0, 1)", "x in [0, 2)", "x anywhere", "x in [1, 2)", "x in [1, 3]", "x anywhere",
+            "x in [2, 3]", "x from 2 to below 1, around the end", "x anywhere",
+        ]),
+    ],
+)  # fmt: skip
+def test_comparisons_of_bins_speak_of_their_ends(column, queries, expected):
+    assert list(queries.labels(("x",), (labels_of(**column),))) == expected

@@ -1,0 +1,261 @@
+"""The shipped sample, output files, coded tables, proposals and imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import DataError, InputError, SchemaError
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.files import atomic_writer, check_writable, sample_dataset
+from adaptive_qs.table.importers import import_schema
+from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.write import check_table_path, table_format, write_table
+
+ADULT = sample_dataset()
+
+
+def test_adult_round_trip_and_progress(tmp_path):
+    schema = Schema.load(ADULT.schema)
+    seen = []
+    table = encode_file(ADULT.data, schema, lambda done, total: seen.append((done, total)))
+    assert table.num_rows == 48_842
+    assert len(table.columns) == 15
+    assert seen[-1][0] <= seen[-1][1] == ADULT.data.stat().st_size
+    decoded = decode(table, schema, np.random.default_rng(0))
+    write_table(decoded, tmp_path / "t.csv", schema)
+    again = encode_file(tmp_path / "t.csv", schema)
+    for a, b in zip(table.columns, again.columns):
+        np.testing.assert_array_equal(a, b)
+    true, made = pd.read_csv(ADULT.data), pd.read_csv(tmp_path / "t.csv")
+    assert made.dtypes.tolist() == true.dtypes.tolist()
+    exact = [c.name for c in schema.columns if getattr(c, "starts", None) is None]
+    pd.testing.assert_frame_equal(made[exact], true[exact])
+    assert made["fnlwgt"].between(0, 1_999_999).all()
+
+
+def test_unknown_sample():
+    with pytest.raises(InputError, match="not installed"):
+        sample_dataset("none")
+
+
+def test_proposed_schema_fits(tmp_path):
+    path = tmp_path / "t.csv"
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "": range(n),
+            "id": range(1000, 1000 + n),
+            "age": [str(i % 80) if i else "N" for i in range(n)],
+            "pay": [i * 1.25 if i % 7 else None for i in range(n)],
+            "gain": [0 if i % 2 else i * 100 for i in range(n)],
+            "grade": [(1, 2, 99)[i % 3] for i in range(n)],
+            "day": pd.date_range("2020-01-01", periods=n).strftime("%Y-%m-%d"),
+            "at": pd.date_range("2020-01-01", periods=n, freq="h").strftime("%Y-%m-%dT%H:%M:%S"),
+            "ok": [("True", "False", "?")[i % 3] for i in range(n)],
+            "answer": [("Y", "N")[i % 2] for i in range(n)],
+            "nothing": [""] * n,
+        }
+    )
+    frame.to_csv(path, index=False)
+    schema = propose_schema(path)
+    assert schema.description.startswith(TAKEN_FROM_DATA)
+    assert schema.ignore == ("", "id", "nothing")
+    types = {c.name: (c.type, c.missing) for c in schema.columns}
+    assert types == {
+        "age": ("integer", ("N",)),
+        "pay": ("numeric", ("",)),
+        "gain": ("integer", ()),
+        "grade": ("categorical", ()),
+        "day": ("date", ()),
+        "at": ("datetime", ()),
+        "ok": ("boolean", ("?",)),
+        "answer": ("categorical", ()),
+    }
+    assert encode_file(path, schema).num_rows == n
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert encode_file(tmp_path / "t.parquet", propose_schema(tmp_path / "t.parquet")).num_rows == n
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
+    path = tmp_path / "t.csv"
+    path.write_text(f"x\n{sign}1000000000000.123456\n0.5\n7.25\n")
+    column = propose_schema(path).columns[0]
+    assert (column.type, column.decimals) == ("numeric", None)
+    path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
+    assert propose_schema(path).columns[0].decimals == 6
+
+
+def test_proposal_leaves_out_free_text(tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"text": [f"t{i}" for i in range(2000)], "x": 1}).to_csv(path, index=False)
+    schema = propose_schema(path)
+    assert schema.ignore == ("text",)
+    assert "text" in schema.description
+
+
+IMPORTS = {
+    "mbi": ({"a": 3}, [3]),
+    "dpmm": (
+        {"a": {"lower": 0, "upper": 9}, "b": {"lower": 0.5, "upper": 2},
+         "c": {"categories": ["x", None]}},
+        [10, 32, 2],
+    ),
+    "dpsynth": (
+        {"a": {"type": "NumericalAttribute", "min_value": 0.0, "max_value": 9.0, "dtype": "int",
+               "clip_to_range": False},
+         "b": {"type": "CategoricalAttribute", "possible_values": ["?", "x"]},
+         "c": {"type": "FreeFormTextAttribute", "max_tokens": 9},
+         "d": {"type": "NumericalAttribute", "min_value": 0.0, "max_value": 9.0}},
+        [11, 2, 32],
+    ),
+    "sdv": (
+        {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "i", "columns": {
+            "i": {"sdtype": "id"}, "b": {"sdtype": "boolean"},
+            "c": {"sdtype": "categorical", "values": ["x"]},
+            "n": {"sdtype": "numerical", "computer_representation": "Int8", "min": 0, "max": 4},
+            "d": {"sdtype": "datetime", "datetime_format": "%d %b %Y",
+                  "min": "2020-01-01", "max": "2020-01-03"}}},
+        [2, 1, 5, 3],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(IMPORTS))
+def test_imports(tmp_path, kind):
+    content, sizes = IMPORTS[kind]
+    path = tmp_path / "domain.json"
+    path.write_text(json.dumps(content))
+    schema = import_schema(path)
+    assert list(schema.domain().sizes) == sizes
+    assert import_schema(path, kind) == schema
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ({"columns": {"a": {"sdtype": "numerical"}, "b": {"sdtype": "categorical"}}},
+         '"min" and "max" to \'a\', "values" to \'b\''),
+        ({"tables": {"x": {}, "y": {}}}, "2 tables"),
+        ({"tables": {"x": {}}}, "no columns"),
+        ({"a": {"lower": 1}}, "upper"),
+        ({"a": {"type": "OpenSetCategoricalAttribute"}}, "public_possible_values"),
+        ({"a": "b"}, "none of"),
+        ([1], "none of"),
+    ],
+)  # fmt: skip
+def test_imports_that_lack_something(tmp_path, content, hint):
+    path = tmp_path / "domain.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(SchemaError) as caught:
+        import_schema(path)
+    assert hint in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_imports_of_yaml(tmp_path):
+    pytest.importorskip("yaml")
+    path = tmp_path / "domain.yaml"
+    path.write_text("a: {type: CategoricalAttribute, possible_values: ['?', x]}\n")
+    assert list(import_schema(path).domain().sizes) == [2]
+    path.write_text("a: {")
+    with pytest.raises(SchemaError, match="not a readable YAML file"):
+        import_schema(path)
+
+
+def test_yaml_needs_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(SchemaError, match=r"pip install adaptive-qs\[yaml\]"):
+        import_schema(tmp_path / "domain.yml")
+
+
+@pytest.mark.parametrize("high", [190, 199])
+def test_short_integer_ranges_get_no_bins_imported(high, tmp_path):
+    (tmp_path / "d.json").write_text(json.dumps({"x": {"lower": 1, "upper": high + 1}}))
+    (column,) = import_schema(tmp_path / "d.json").columns
+    assert (column.starts, column.size) == (None, high + 1)
+
+
+def test_output_paths(tmp_path):
+    check_table_path(tmp_path / "t.csv")
+    assert not list(tmp_path.iterdir())
+    for bad in (tmp_path, tmp_path / "none" / "t.csv", "/dev/null"):
+        with pytest.raises(InputError):
+            check_writable(bad)
+    with pytest.raises(InputError, match="format"):
+        table_format(tmp_path / "t.xlsx")
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+
+    def fail():
+        with atomic_writer(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["t.csv"]
+    with atomic_writer(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_coded_table_is_checked():
+    domain = Domain.from_sizes({"a": 2, "b": 300})
+    good = [np.array([0, 1]), np.array([299, 0])]
+    table = CodedTable.from_codes(domain, good)
+    assert [c.dtype for c in table.columns] == [np.uint8, np.uint16]
+    for bad in (
+        [np.array([0, 2]), good[1]],
+        [np.array([0, -1]), good[1]],
+        [np.array([0.0, 1.0]), good[1]],
+        [np.array([0]), good[1]],
+        good[:1],
+        [*good, good[0]],
+    ):
+        with pytest.raises(DataError):
+            CodedTable.from_codes(domain, bad)
+    with pytest.raises(DataError):
+        CodedTable(domain, (np.array([2], np.uint8), np.array([0], np.uint16)))
+    with pytest.raises(ValueError, match="read-only"):
+        table.columns[0][0] = 1
+
+
+def test_decode_needs_the_same_domain():
+    schema = Schema.parse({"a": 3})
+    table = CodedTable.from_codes(Domain.from_sizes({"a": 4}), [np.array([0])])
+    with pytest.raises(SchemaError, match="different domains"):
+        decode(table, schema, np.random.default_rng(0))
+
+
+def test_decoded_values_fill_their_bins():
+    """20,000 draws in a bin of 100 integers: every one drawn (missed with odds below 1e-80)."""
+    schema = Schema.parse(
+        {"version": 1, "columns": [
+            {"name": "i", "type": "integer", "min": 0, "max": 199, "bins": 2},
+            {"name": "d", "type": "date", "min": "2020-02-10", "max": "2020-03-05",
+             "granularity": "month"}]}
+    )  # fmt: skip
+    codes = [np.zeros(20_000, int), np.zeros(20_000, int)]
+    table = CodedTable.from_codes(schema.domain(), codes)
+    decoded = decode(table, schema, np.random.default_rng(0))
+    assert set(decoded["i"].to_pylist()) == set(range(100))
+    assert {d.day for d in decoded["d"].to_pylist()} == set(range(10, 30))
+    assert decoded.schema.types == [pa.int64(), pa.date32()]

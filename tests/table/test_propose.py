@@ -1,0 +1,819 @@
+"""Proposed schemas: shared values and medians survive, identifiers and bad files do not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import uuid
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adaptive_qs.cli.entry import main
+from adaptive_qs.errors import DataError
+from adaptive_qs.table.bins import CROWDED, bins_for
+from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.profile import FORMATS, Profile
+from adaptive_qs.table.propose import in_natural_order, propose, propose_schema
+from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+
+# Proposed schemas: shared values and medians survive, identifiers and bad files do not.
+
+CANARY = "c4n4ry"
+
+
+def proposed(tmp_path, values, name="x"):
+    """The proposed column, and the values after encoding and decoding by it."""
+    path = tmp_path / "t.csv"
+    pd.DataFrame({name: values}).to_csv(path, index=False)
+    schema = propose_schema(path)
+    table = encode_file(path, schema)
+    return schema.columns[0], decode(table, schema, np.random.default_rng(0))[name].to_pandas()
+
+
+def amounts(kind, n=4_000):
+    rng = np.random.default_rng(7)
+    heavy = np.exp(rng.normal(7, 1.5, n))
+    return np.floor(heavy) + 1 if kind == "integers" else np.round(heavy, 2) + 0.01
+
+
+@pytest.mark.parametrize("kind", ["integers", "two decimals", "no decimals"])
+@pytest.mark.parametrize("atom", [0, 100, 999_999])
+def test_a_shared_value_and_the_median_survive(tmp_path, kind, atom):
+    values = amounts(kind)
+    if kind == "no decimals":
+        values = values / 3
+    values = np.where(values > 99_999, 99_999, values)
+    values[::10] = atom
+    if kind == "integers":
+        values = values.astype(int)
+    column, made = proposed(tmp_path, values)
+    assert column.num_values <= bins_for(len(values))
+    assert (made == atom).sum() == pytest.approx((values == atom).sum(), abs=4)
+    bulk, made_bulk = values[values != atom], made[made != atom]
+    assert np.median(made_bulk) == pytest.approx(np.median(bulk), rel=0.1)
+    for share in (0.1, 0.9):
+        assert np.quantile(made_bulk, share) == pytest.approx(np.quantile(bulk, share), rel=0.25)
+    ends = np.array(column.bin_starts if column.type == "integer" else column.bin_edges)
+    width = bulk.max() - ends[ends < bulk.max()].max()
+    assert made_bulk.max() <= bulk.max() + width / 2  # an end moves by half its bin at most
+
+
+@pytest.mark.parametrize("top", [501, 99_999])
+def test_integers_cut_off_at_the_top(tmp_path, top):
+    rng = np.random.default_rng(1)
+    values = np.minimum(rng.integers(1, top + top // 5, 3_000), top)
+    _, made = proposed(tmp_path, values)
+    assert (made == top).sum() == (values == top).sum()
+    assert made.max() == top
+
+
+@pytest.mark.parametrize("end", ["first", "last"])
+@pytest.mark.parametrize(("part", "own"), [(0.013, True), (0.003, False)])
+def test_the_code_that_ends_a_scale_gets_a_bin_of_its_own(tmp_path, end, part, own):
+    """1.3 % of the rows are too few for a peak elsewhere, 0.3 % also at an end."""
+    values = np.random.default_rng(3).integers(10_000, 60_000, 25_000)
+    code = 70_000 if end == "last" else 2_000
+    values[: int(part * len(values))] = code
+    column, made = proposed(tmp_path, values)
+    assert column.num_values <= bins_for(len(values))
+    assert ((made == code).sum() == (values == code).sum()) == own
+
+
+def test_a_rare_sentinel_gets_a_bin_of_its_own(tmp_path):
+    values = amounts("two decimals", 2_000)
+    values[:5] = -999_999
+    _, made = proposed(tmp_path, values)
+    assert (made == -999_999).sum() == 5
+    assert made[made != -999_999].min() >= 0
+
+
+def test_edges_are_round(tmp_path):
+    column, _ = proposed(tmp_path, amounts("two decimals"))
+    assert all(edge == float(f"{edge:.1e}") for edge in column.bin_edges[1:-1])
+
+
+def test_a_tiny_minimum_becomes_zero(tmp_path):
+    values = np.random.default_rng(0).random(500)
+    values[3] = 5.397605346934028e-79
+    column, _ = proposed(tmp_path, values)
+    assert column.bin_edges[0] == 0
+    assert column.bin_edges[-1] == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("rows", [200, 5_000])
+def test_few_numbers_stay_numbers_and_are_kept_exactly(tmp_path, rows):
+    values = np.random.default_rng(0).choice([0.25, 0.5, 1.75, -3.0, 10.5], rows)
+    column, made = proposed(tmp_path, values)
+    assert (column.type, column.decimals, column.step) == ("numeric", 2, 0.25)
+    np.testing.assert_array_equal(made, values)
+
+
+@pytest.mark.parametrize(
+    ("rows", "most"), [(1, 8), (256, 8), (1_000, 11), (10_000, 20), (65_536, 32), (10**9, 32)]
+)
+def test_bins_grow_with_the_fourth_root_of_the_rows(rows, most):
+    assert bins_for(rows) == most
+
+
+@pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
+def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
+    """Values that keep a code each may be half as many again; one more of them, and there are
+    bins."""
+    rng = np.random.default_rng(rows)
+    amount = np.round(rng.lognormal(7, 2, rows), 2)
+    values = np.arange(rows)
+    codes = bins_for(rows) * 3 // 2
+    binned = {
+        "normal": rng.normal(size=rows),
+        "heavy": amount,
+        "shared": np.where(rng.random(rows) < 0.5, 0, amount),
+        "sentinels": np.where(rng.random(rows) < 0.2, rng.choice([-9, 999_999], rows), amount),
+        "heaped": np.round(amount, -3) + rng.choice([0.0, 0.5], rows),
+        "days": rng.integers(1, 180, rows),
+        "one more": values % (codes + 1),
+        "one more, apart": values % (codes + 1) * 100,
+        "one more number": values % (codes + 1) / 10,
+    }
+    exact = {"as many": values % codes, "as many numbers": values % codes / 10}
+    path = tmp_path / "t.csv"
+    pd.DataFrame(binned | exact).to_csv(path, index=False)
+    for column in propose_schema(path).columns:
+        most = bins_for(rows) if column.name in binned else codes
+        assert column.num_values <= most, column.name
+
+
+@pytest.mark.parametrize("rows", [2_000, 50_000])
+@pytest.mark.parametrize("kind", ["ages", "decreasing", "even", "just below", "heaped"])
+def test_no_bin_of_several_values_holds_much_more_than_the_others(tmp_path, kind, rows):
+    """Between values with bins of their own are at most ``CROWDED`` averages a bin; a quarter of
+    those bins may go to tails, and each ends up to one average late, at the end of a value."""
+    most = (CROWDED * 4 / 3 + 1) * rows / bins_for(rows)
+    rng = np.random.default_rng(3)
+    values = {
+        "ages": 17 + np.minimum(rng.gamma(2.5, 9, rows), 73).astype(int),
+        "decreasing": rng.geometric(0.05, rows),
+        "even": rng.integers(0, 90, rows),
+        "just below": 10 * rng.poisson(40, rows) - (rng.random(rows) < 0.7),
+        "heaped": np.where(rng.random(rows) < 0.3, 10, 1) * rng.integers(0, 100, rows),
+    }[kind]
+    column, _ = proposed(tmp_path, values)
+    starts = np.array(column.bin_starts or range(column.min, column.max + 1))
+    inside = np.searchsorted(starts, values, side="right") - 1
+    for k, held in enumerate(np.bincount(inside, minlength=len(starts))):
+        alone = len(np.unique(values[inside == k])) <= 1
+        assert alone or held <= most, (starts[k], held)
+
+
+@pytest.mark.parametrize(("rows", "binned"), [(100, True), (1_000, False)])
+def test_integers_get_bins_where_they_are_many_for_the_rows(tmp_path, rows, binned):
+    """15 integers: the 8 bins of 100 rows leave 12 of them alone, the 11 of 1,000 rows 16."""
+    column, _ = proposed(tmp_path, np.arange(rows) % 15)
+    assert (column.num_values < 15) == binned
+    assert (column.bin_starts is not None) == binned
+
+
+def test_the_ends_of_a_range_are_round(tmp_path):
+    values = np.random.default_rng(5).integers(11_234, 87_654, 5_000)
+    column, _ = proposed(tmp_path, values)
+    assert (column.min, column.max) == (11_000, 88_000)
+    column, _ = proposed(tmp_path, values - 11_233)  # from 1, which may mean "at least one"
+    assert column.min == 1
+    column, _ = proposed(tmp_path, values - 11_200)
+    assert column.min == 0
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.5] * 9, [1e-300, 2e-300, 1e300], [-0.5, 0.123456789]])
+def test_odd_numbers_fit(tmp_path, values):
+    proposed(tmp_path, values)
+
+
+def test_many_distinct_numbers_in_order(tmp_path):
+    """Beyond 100,000 distinct values neighbours are merged: quantiles stay, to within a bin."""
+    values = np.arange(250_000) / 7
+    _, made = proposed(tmp_path, values)
+    assert np.median(made) == pytest.approx(np.median(values), rel=0.05)
+
+
+def test_identifiers_are_left_out_with_the_reason(tmp_path):
+    n = 1_200
+    rng = np.random.default_rng(3)
+    path = tmp_path / "t.csv"
+    pd.DataFrame(
+        {
+            "rownames": range(1, n + 1),
+            "SEQN": np.sort(rng.choice(np.arange(83_000, 93_000), n, replace=False)),
+            "key": [f"k{i}" for i in range(n)],
+            "long": [10**17 + i % 7 for i in range(n)],
+            "pay": [f"{1_000 + 7 * i:,}" for i in range(n)],
+            "age": rng.integers(0, 99, n),
+            "none": [""] * n,
+        }
+    ).to_csv(path, index=False)
+    proposal = propose(path)
+    assert proposal.schema.names == ("age",)
+    assert set(proposal.schema.ignore) == set(proposal.left_out)
+    assert "'rownames', 'SEQN' (an identifier" in proposal.reasons[0]
+    assert "thousands separators" in proposal.left_out["pay"]
+    assert proposal.left_out["none"] == "empty"
+    assert all(reason in proposal.schema.description for reason in proposal.reasons)
+
+
+@pytest.mark.parametrize("header", [f"40,1.5,{CANARY}", "39,1e3,-7", "1,2"])
+def test_a_first_line_of_data_is_refused_unquoted(tmp_path, header):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n{header}\n")
+    with pytest.raises(DataError) as caught:
+        propose(path)
+    assert str(caught.value) == f"{path}: the first line looks like data: add a header line"
+
+
+@pytest.mark.parametrize("header", ["country,2000,2001,2002", "0,1,2,3", "1,b"])
+def test_numbers_may_name_columns(tmp_path, header):
+    path = tmp_path / "t.csv"
+    width = header.count(",") + 1
+    path.write_text(f"{header}\n" + ",".join("5" * width) + "\n")
+    assert len(propose_schema(path).columns) == width
+
+
+@pytest.mark.parametrize(
+    ("start", "periods", "step", "repeats", "kind", "unit"),
+    [
+        ("2020-01-01", 24, "D", 1, "date", "day"),
+        ("2020-01-01", 25, "D", 1, "date", "week"),
+        ("2020-01-01", 60, "D", 1_100, "date", "day"),  # 66,000 rows: up to 64 periods
+        ("2020-01-01", 365, "D", 1, "date", "month"),
+        ("2020-01-01", 365, "D", 200, "date", "week"),
+        ("2010-01-01", 2_191, "D", 1, "date", "quarter"),
+        ("1920-01-01", 30_000, "D", 1, "date", "year"),
+        ("2020-01-01", 24, "h", 1, "datetime", "hour"),
+        ("2020-01-01", 25, "h", 1, "datetime", "day"),
+        ("2020-01-01 00:30", 365, "D", 1, "datetime", "month"),
+    ],
+)
+def test_granularity(tmp_path, start, periods, step, repeats, kind, unit):
+    moments = pd.date_range(start, periods=periods, freq=step).repeat(repeats)
+    pattern = "%Y-%m-%dT%H:%M:%S" if kind == "datetime" else "%Y-%m-%d 00:00:00"
+    column, _ = proposed(tmp_path, moments.strftime(pattern))
+    assert (column.type, column.granularity) == (kind, unit)
+
+
+@pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
+@pytest.mark.parametrize("days", [1, 40, 400, 4_000])
+def test_dates_get_the_finest_period_of_which_there_are_few(tmp_path, rows, days):
+    """Twice as many periods as bins at most; a day has 24 hours, and no step is greater."""
+    rng = np.random.default_rng(days)
+    hours = np.append(rng.integers(0, 24 * days, rows - 2), [0, 24 * days - 1])
+    column, _ = proposed(tmp_path, pd.Timestamp("2021-03-01") + pd.to_timedelta(hours, "h"))
+    most = max(24, 2 * bins_for(rows))
+    assert most / 24 <= column.num_values <= most
+
+
+ORDERED = {
+    "months": ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"],
+    "units": ["< 1 year", "1 year", "2 years", "3 years", "10+ years"],
+}
+
+
+@pytest.mark.parametrize("case", ORDERED)
+def test_labels_with_a_natural_order_are_put_into_it(tmp_path, case):
+    rng = np.random.default_rng(2)
+    column, _ = proposed(tmp_path, [*rng.permutation(ORDERED[case]), "?"])
+    assert column.ordered
+    assert list(column.values) == ORDERED[case]
+    column, _ = proposed(tmp_path, [*ORDERED[case], "other"])
+    assert not column.ordered
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("Y", "N"), ("t", "f"), ("Yes", "No")])
+def test_answers_keep_the_spelling_of_the_file(tmp_path, words):
+    values = list(words) * 5
+    column, made = proposed(tmp_path, values)
+    assert (column.type, sorted(column.values)) == ("categorical", sorted(words))
+    assert made.tolist() == values
+
+
+@pytest.mark.parametrize("words", [("true", "false"), ("True", "False"), ("TRUE", "FALSE")])
+def test_truth_values_are_booleans(tmp_path, words):
+    column, made = proposed(tmp_path, list(words) * 5)
+    assert column.type == "boolean"
+    assert made.tolist() == [True, False] * 5
+
+
+def test_every_column_says_that_it_is_as_proposed(tmp_path):
+    column, _ = proposed(tmp_path, ["a", "b"])
+    assert column.description == AS_PROPOSED
+
+
+# Proposed schemas: the true reason for a column left out, and what is read for all its looks.
+
+N = 600
+RNG = np.random.default_rng(11)
+DAYS = pd.Timestamp("2018-01-01") + pd.to_timedelta(RNG.integers(0, 1_400, N), "D")
+TIMES = DAYS + pd.to_timedelta(RNG.integers(0, 86_400, N), "s")
+AMOUNTS = RNG.lognormal(6, 1, N)
+"""Numbers of which nearly all are different."""
+
+
+@pytest.fixture(params=["csv", "parquet", "frame"])
+def doors(request, tmp_path):
+    """Propose a schema for columns by way of `schema init`, or from a data frame; the proposal
+    fits the table in each case."""
+
+    def through(columns):
+        frame = pd.DataFrame({name: pd.Series(cells) for name, cells in columns.items()})
+        path = tmp_path / f"t.{request.param}"
+        if request.param == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path)
+        proposal = propose(frame if request.param == "frame" else path)
+        if request.param != "frame":
+            assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
+            assert Schema.load(tmp_path / "p.json") == proposal.schema
+        encode_file(path, proposal.schema)
+        return proposal
+
+    return through
+
+
+def written(pattern, values=AMOUNTS):
+    return [pattern.format(value) for value in values]
+
+
+SPELLED = {
+    "a decimal comma": written("{:.2f}", AMOUNTS),
+    "currency signs": written("${:.2f}"),
+    "currency signs, after": written("{:.2f} €"),
+    "currency signs, words": written("EUR {:.2f}"),
+    "percent signs": written("{:.3f} %", AMOUNTS / 10),
+    "thousands separators": written("{:,.2f}", AMOUNTS * 10),
+    "currency signs and thousands separators": written("$ {:,.0f}", AMOUNTS * 100),
+    "a decimal comma and thousands separators": [
+        text.translate(str.maketrans(",.", ".,")) for text in written("{:,.2f}", AMOUNTS * 10)
+    ],
+    "thousands separators, of Switzerland": [
+        text.replace(",", "'") for text in written("{:,.2f}", AMOUNTS * 10)
+    ],
+    "brackets for a minus and currency signs": ["($12.50)", *written("${:.2f}", AMOUNTS[1:])],
+}
+SPELLED["a decimal comma"] = [text.replace(".", ",") for text in SPELLED["a decimal comma"]]
+
+
+def test_numbers_in_other_spellings_are_left_out_with_what_to_do(doors):
+    proposal = doors({**SPELLED, "x": [1, 2] * (N // 2)})
+    assert proposal.schema.names == ("x",)
+    for name in SPELLED:
+        reason = proposal.left_out[name]
+        assert reason.startswith(f"numbers with {name.split(', ')[0]}: "), (name, reason)
+        assert "such as 1234.5" in reason
+
+
+def test_few_numbers_in_another_spelling_stay_categories_with_a_note(doors):
+    proposal = doors({"x": ["0,5", "1,0", "1,5"] * 200})
+    assert proposal.schema.columns[0].values == ("0,5", "1,0", "1,5")
+    assert "a decimal comma" in proposal.notes["x"]
+
+
+@pytest.mark.parametrize(
+    "labels", [["a,b", "c"], ["1-2", "3-4"], ["v1.2.3", "v1.2.4"], ["5 kg", "7 kg"], ["12:x", "y"]]
+)
+def test_other_labels_have_no_note(doors, labels):
+    proposal = doors({"x": labels * 50})
+    assert sorted(proposal.schema.columns[0].values) == labels
+    assert proposal.notes == {}
+
+
+DATES = [way for way in FORMATS if way not in ("%Y%m%d", "%d %B %Y", "%B %d, %Y")]
+
+
+@pytest.mark.parametrize("way", DATES)
+def test_dates_are_read_as_they_are_written(tmp_path, way):
+    """Also where every day is followed by a time; the first days of months come last."""
+    later = [moment.strftime(way) for moment in sorted(TIMES, key=lambda t: -t.day)]
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": [*later, ""]}).to_csv(path, index=False)
+    schema = propose(path).schema
+    column = schema.columns[0]
+    assert (column.type, column.format) == ("datetime" if "M" in way[8:] else "date", way)
+    encode_file(path, schema)
+
+
+@pytest.mark.parametrize("way", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y%m%d"])
+def test_dates_through_every_door(doors, way):
+    texts = pd.Series([day.strftime(way) for day in DAYS])
+    column = doors({"x": texts.astype(int) if way == "%Y%m%d" else texts}).schema.columns[0]
+    assert (column.type, column.format) == ("date", way)
+    assert (column.min, column.max) == (DAYS.min().date(), DAYS.max().date())
+    assert column.granularity == "quarter"
+
+
+def test_day_and_month_that_nobody_can_tell_are_said_to_be_so(doors):
+    texts = [f"{1 + i % 12:02}/{1 + i % 7:02}/2020" for i in range(N)]
+    reason = doors({"x": texts, "y": [1, 2] * (N // 2)}).left_out["x"]
+    assert "%d/%m/%Y or %m/%d/%Y" in reason
+
+
+def test_one_day_settles_the_order_even_if_it_comes_late(tmp_path):
+    """In a later block of rows than the first."""
+    profile = Profile()
+    profile.update(pa.array([f"{1 + i % 12:02}/{1 + i % 7:02}/2020" for i in range(200)]))
+    profile.update(pa.array(["12/31/2020"]))
+    assert list(profile.spans) == ["%m/%d/%Y"]
+
+
+@pytest.mark.parametrize("text", ["31.02.2020", "soon", "2020"])
+def test_dates_but_for_a_cell(doors, text):
+    """A word may stand for a missing date; a date that does not exist is a mistake."""
+    proposal = doors({"x": [text, *DAYS[1:].strftime("%d.%m.%Y")], "y": [1, 2] * (N // 2)})
+    if text == "soon":
+        assert proposal.schema.columns[0].missing == ("soon",)
+        assert "count as missing" in proposal.notes["x"]
+    else:
+        assert proposal.left_out["x"].startswith("dates, but for a few cells")
+
+
+@pytest.mark.parametrize("infinite", [["inf"], ["-inf"], ["inf", "-inf"]])
+@pytest.mark.parametrize("whole", [False, True])
+def test_infinite_cells_count_as_missing(doors, infinite, whole):
+    numbers = np.floor(AMOUNTS) if whole else AMOUNTS
+    values = np.concatenate([[float(text) for text in infinite], numbers[len(infinite) :]])
+    proposal = doors({"x": values})
+    column = proposal.schema.columns[0]
+    assert column.type == ("integer" if whole else "numeric")
+    assert sorted(column.missing) == sorted(infinite)
+    assert "infinite" in proposal.notes["x"]
+
+
+def test_not_a_number_is_missing_without_a_word(doors):
+    values = AMOUNTS.copy()
+    values[7] = np.nan
+    proposal = doors({"x": values})
+    assert proposal.schema.columns[0].type == "numeric"
+    assert proposal.notes == {}
+
+
+@pytest.mark.parametrize("words", [["unknown"], ["-", "n.a."], ["#DIV/0!", "#REF!", "none"]])
+def test_a_few_words_among_numbers_count_as_missing(doors, words):
+    texts = [*words, *(f"{value:.2f}" for value in AMOUNTS[len(words) :])]
+    proposal = doors({"x": texts})
+    column = proposal.schema.columns[0]
+    assert (column.type, sorted(column.missing)) == ("numeric", sorted(words))
+    assert "count as missing" in proposal.notes["x"]
+
+
+def test_words_among_few_numbers_are_labels(doors):
+    proposal = doors({"x": ["0", "1", "2", "many"] * 150})
+    assert proposal.schema.columns[0].values == ("0", "1", "2", "many")
+
+
+def test_numbers_but_for_a_text_are_no_free_text(doors):
+    proposal = doors({"x": ["about 5", *map(str, AMOUNTS[1:])], "y": [1, 2] * (N // 2)})
+    assert proposal.left_out["x"].startswith("numbers, but for a few cells")
+
+
+def test_markers_are_found_behind_very_many_values():
+    profile = Profile()
+    profile.update(pa.array(np.arange(150_000) / 7))
+    profile.update(pa.array([np.inf, None, 1.5]))
+    assert profile.markers == ("inf",)
+    texts = Profile()
+    texts.update(pa.array([str(i / 7) for i in range(150_000)]))
+    texts.update(pa.array(["?"]))
+    assert texts.markers == ("?",)
+
+
+DURATIONS = pd.to_timedelta(RNG.integers(0, 200_000, N), "s")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([str(d) for d in DURATIONS], "durations, for"),
+        ([str(d.to_pytimedelta()) for d in DURATIONS], "durations, for"),
+        ([d.isoformat() for d in DURATIONS], "durations, for"),
+        ([f"{s // 60}:{s % 60:02}" for s in range(N)], "durations or times of day"),
+        (TIMES.strftime("%H:%M:%S"), "durations or times of day"),
+    ],
+)
+def test_durations_as_text(doors, texts, words):
+    proposal = doors({"x": texts, "y": [1, 2] * (N // 2)})
+    assert proposal.left_out["x"].startswith(words)
+    assert "give them as a number of" in proposal.left_out["x"]
+
+
+@pytest.mark.parametrize("pattern", ["{:.1f} °C", "{:.0f} cm", "{:.0f}kg", "{:.2f} mg/l"])
+def test_many_numbers_with_a_unit(doors, pattern):
+    proposal = doors({"x": written(pattern), "y": [1, 2] * (N // 2)})
+    assert proposal.left_out["x"].startswith("numbers with a unit: ")
+
+
+def test_hours_of_a_day_are_few(doors):
+    proposal = doors({"x": [f"{i % 24:02}:00" for i in range(N)]})
+    assert len(proposal.schema.columns[0].values) == 24
+    assert "times of day" in proposal.notes["x"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["{}a{}", "192.{}.10.{}", "{}-{}", "{} of {}", "{}.{}.2020x", "A{} B{}"]
+)
+def test_other_texts_are_not_taken_for_numbers(doors, pattern):
+    texts = [pattern.format(100 + i % 155, 100 + i // 155) for i in range(N)]
+    reason = doors({"x": texts, "y": [1, 2] * (N // 2)}).left_out["x"]
+    assert reason == "an identifier or free text: nearly every value is different"
+
+
+def test_durations_of_a_frame_are_not_empty(doors):
+    proposal = doors({"x": DURATIONS.astype("timedelta64[s]"), "y": [1, 2] * (N // 2)})
+    assert proposal.left_out["x"].startswith("durations, for which there is no type")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "pyarrow"])
+def test_types_that_no_column_takes_are_named(tmp_path, capsys, kind):
+    columns = {
+        "duration": pa.array([1, None, 3], pa.duration("s")),
+        "time": pa.array([dt.time(1, 2), dt.time(3), None]),
+        "list": pa.array([[1, 2], [], None]),
+        "struct": pa.array([{"a": 1}, None, {"a": 2}]),
+        "bytes": pa.array([b"a", b"b", None]),
+        "nothing": pa.nulls(3),
+        "x": pa.array([1, 2, 3]),
+    }
+    table = pa.table(columns)
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+    proposal = propose({"parquet": path, "pyarrow": table}[kind])
+    assert proposal.schema.names == ("x",)
+    reasons = {name: reason.split(",")[0] for name, reason in proposal.left_out.items()}
+    assert reasons == {
+        "duration": "durations",
+        "time": "times of day",
+        "list": "lists",
+        "struct": "nested records",
+        "bytes": "of the type binary",
+        "nothing": "empty",
+    }
+    assert main(["schema", "init", str(path)]) == 0
+    assert "'duration' (durations, for which there is no type" in capsys.readouterr().err
+
+
+def test_a_table_without_any_column_to_propose_says_why(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": SPELLED["currency signs"]}).to_csv(path, index=False)
+    assert main(["schema", "init", str(path)]) == 2
+    assert "(numbers with currency signs: write them" in capsys.readouterr().err
+
+
+IDENTIFIERS = {
+    "consecutive": np.arange(1_000, 1_000 + N),
+    "shuffled": RNG.permutation(N),
+    "dense": np.sort(RNG.choice(4 * N, N, replace=False)),
+    "spread": RNG.choice(10**6, N, replace=False),
+    "long numbers": 10**8 + RNG.choice(10**9, N, replace=False),
+    "blocks": RNG.permutation(np.concatenate([np.arange(N // 2), 10**6 + np.arange(N // 2)])),
+    "patient_id": np.unique((1000 * RNG.lognormal(9, 1, 2 * N)).astype(int))[:N],
+    "customerNo": np.unique((1000 * RNG.lognormal(9, 1, 2 * N)).astype(int))[:N],
+    "uuid": [str(uuid.UUID(int=int(i) << 60)) for i in RNG.choice(10**6, N, replace=False)],
+    "key": [f"P-{i:06}" for i in range(N)],
+}
+MEASURES = {
+    "income": (1000 * RNG.lognormal(10, 0.5, 3 * N)).astype(int),
+    "large": np.unique((1e6 * RNG.lognormal(10, 1, 2 * N)).astype(np.int64))[:N],
+    "floats": RNG.permutation(N) + 0.5,
+    "seconds": RNG.uniform(0, 100, N),
+    "age": RNG.integers(0, 100, N),
+}
+MEASURES["income"] = RNG.permutation(np.unique(MEASURES["income"]))[:N]
+MEASURES["large"] = RNG.permutation(MEASURES["large"])
+
+
+def test_identifiers_are_told_from_measurements(doors):
+    for name in ("income", "large"):
+        assert len(np.unique(MEASURES[name])) == N
+    proposal = doors({**IDENTIFIERS, **MEASURES})
+    assert {n: proposal.left_out.get(n, "proposed")[:13] for n in IDENTIFIERS} == dict.fromkeys(
+        IDENTIFIERS, "an identifier"
+    )
+    assert proposal.schema.names == tuple(MEASURES)
+    assert set(proposal.schema.ignore) == set(IDENTIFIERS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_measurements_of_small_tables_are_no_identifiers(doors, seed):
+    rng = np.random.default_rng(seed)
+    columns = {
+        "income": rng.choice(np.arange(20_000, 90_000), 50, replace=False),
+        "normal": np.unique(rng.normal(50_000, 9_000, 60).astype(int))[:50],
+        "growing": np.cumsum(rng.integers(1, 900, 50) ** 2),
+        "year": rng.permutation(np.arange(1970, 2020)),
+        "id": np.arange(50),
+        "number": rng.choice(np.arange(20_000, 90_000), 50, replace=False),
+    }
+    proposal = doors(columns)
+    assert set(proposal.left_out) == {"id", "number"}
+
+
+@pytest.mark.parametrize("rows", [10, 12])
+def test_a_dozen_different_ages_are_ages(doors, rows):
+    ages = np.random.default_rng(rows).choice(np.arange(18, 80), rows, replace=False)
+    assert doors({"age": ages}).schema.names == ("age",)
+
+
+def test_coincidences_are_no_identifier(doors):
+    """As many rows share a value as chance makes; a code that is given twice stays one."""
+    values = RNG.integers(0, 20_000, 2_000)
+    codes = np.append(RNG.permutation(1_999), 5)
+    proposal = doors({"x": values, "code": codes})
+    assert proposal.schema.names == ("x",)
+    assert proposal.left_out["code"] == "an identifier: nearly every integer is different"
+
+
+@pytest.mark.parametrize("absurd", [1e30, -1e30, 1e14, 99_999.0])
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_absurd_value_is_clipped(doors, absurd, whole):
+    values = RNG.integers(0, 100, N) + (0.0 if whole else 0.25)
+    values[3] = absurd
+    proposal = doors({"x": values.astype(int) if whole and abs(absurd) < 1e18 else values})
+    column = proposal.schema.columns[0]
+    edges = column.bin_edges if column.type == "numeric" else (column.min, column.max)
+    assert (edges[0], edges[-1]) == pytest.approx((0, 100), abs=1)
+    assert column.outside == "clip"
+    assert '"outside": "clip"' in proposal.notes["x"]
+    if whole:
+        assert column.type == "integer" or column.decimals == 0
+
+
+def test_codes_and_tails_are_not_absurd(doors):
+    """Three rows share a code; a heavy tail is not far from the values before it."""
+    code = RNG.integers(0, 100, N).astype(float) + 0.5
+    code[:3] = 1e9
+    tail = np.round(1e3 * (RNG.pareto(1.2, N) + 1), 2)
+    proposal = doors({"code": code, "tail": tail})
+    assert proposal.notes == {}
+    assert all(column.outside == "refuse" for column in proposal.schema.columns)
+    assert proposal.schema.columns[0].bin_edges[-2] == 1e9
+
+
+def test_a_range_of_many_orders_of_magnitude_is_called_one(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": 10 ** RNG.uniform(0, 30, N)}).to_csv(path, index=False)
+    proposal = propose(path)
+    edges = np.array(proposal.schema.columns[0].bin_edges)
+    assert (np.diff(np.log10(edges[1:-1])) > 1).all()  # each bin reaches ten times as far
+    assert "many orders of magnitude" in proposal.notes["x"]
+    assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
+    said = capsys.readouterr()
+    assert " orders of magnitude, in 10 bins" in said.out
+    assert "e+" not in said.err
+    assert "warning: check: 'x' (" in said.err
+
+
+@pytest.mark.parametrize("rows", [300, 3_000, 100_000])
+def test_182_years_are_decades(doors, rows):
+    years = np.append(RNG.integers(1842, 2024, rows - 2), [1842, 2023])
+    column = doors({"x": years}).schema.columns[0]
+    assert column.bin_starts == tuple(range(1840, 2024, 10))
+    assert (column.min, column.max) == (1840, 2023)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "step"), [(1997, 2020, 1), (1961, 2020, 5), (1600, 2020, 20)]
+)
+def test_years_get_as_fine_steps_as_fit(doors, first, last, step):
+    years = np.append(RNG.integers(first, last + 1, N), [first, last])
+    column = doors({"x": years}).schema.columns[0]
+    starts = column.starts or tuple(range(column.min, column.max + 1))
+    assert set(np.diff(starts)) == {step}
+    assert starts[0] == first // step * step
+    assert column.max == last
+
+
+def test_a_code_among_years_and_a_year_of_many_rows_have_bins_of_their_own(doors):
+    years = RNG.integers(1842, 2024, N)
+    years[:40], years[40:140] = 9999, 1900
+    column = doors({"x": years}).schema.columns[0]
+    starts = (*column.bin_starts, column.max + 1)
+    own = {a for a, b in pairwise(starts) if b == a + 1}
+    assert own == {1900, 9999}
+    assert {*range(1840, 2021, 10), 1901, 2024} <= set(starts)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "rows_each", "step"), [(0, 100, 10, 10), (1, 181, 6, 20), (-400, 400, 2, 100)]
+)
+def test_even_integers_get_round_steps(doors, low, high, rows_each, step):
+    values = np.tile(np.arange(low, high), rows_each)
+    column = doors({"x": values}).schema.columns[0]
+    inner = column.bin_starts[1:]
+    assert set(np.diff(inner)) == {step}
+    assert all(start % step == 0 for start in inner)
+    assert column.min <= low
+    assert column.max >= high - 1
+
+
+def test_reasons_and_notes_name_no_value(tmp_path, capsys):
+    """They go to stderr, and the reasons into the description of the schema."""
+    columns = {**SPELLED, "inf": np.where(np.arange(N) == 3, np.inf, AMOUNTS)}
+    columns |= {"word": ["c4n4ry", *map(str, AMOUNTS[1:])], "far": [7e55, *AMOUNTS[1:]]}
+    path = tmp_path / "t.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    assert main(["schema", "init", str(path)]) == 0
+    said = capsys.readouterr()
+    content = json.loads(said.out)
+    assert content["description"].startswith(TAKEN_FROM_DATA)
+    assert {column["description"] for column in content["columns"]} == {AS_PROPOSED}
+    for value in ("c4n4ry", "7e+55", "12.50"):
+        assert value not in said.err
+        assert value not in content["description"]
+
+
+# Natural orders: found where all labels fit, and nowhere else.
+
+ORDERS_ORDERED = [
+    "Jan Feb Mar Dec",
+    "january april DECEMBER",
+    "Mon Tues Thu Sun",
+    "Q1 Q2 Q4",
+    "low medium high",
+    "very_low low high",
+    "Small Medium Large",
+    "XS S M XL",
+    "Strongly disagree|Disagree|Neutral|Agree|Strongly agree",
+    "never rarely sometimes often always",
+    "none one two ten",
+    "A B C D E F G",
+    "A+ A A- B F",
+    "A1 A2 B1 C5",
+    "Dec-2017|Jan-2018|Feb-2018",
+    "< 1 year|1 year|9 years|10+ years",
+    "36 months|60 months",
+    "under 18|18-24|25-34|65+",
+    "17 and under|18 to 64|65 and over",
+    "0|1-2|3-4|5 or more",
+    "<=50K|>50K",
+    "$1,000 to $9,999|$10,000 - $20,000|$20k+",
+    "1st 2nd 10th",
+    "5%|10%|100%",
+    "9th grade|10th grade",
+    "under 18 years|18 to 64 years|65 years and over",
+    "<1|0-4|5-9",
+    "none low medium high",
+    "none mild moderate severe",
+    "1 child|2 children|3 children",
+    "1 class|2 classes",
+    "1 to 4|5 to 9|10 and up",
+    "1 m|5 m|30 m",
+    "$900|$2 k|$1 m",
+    "500k|1M|2M",
+    "Under 25k|25k-50k|50k-1M|Over 1M",
+    "2 BR|3 BR",
+]
+UNORDERED = [
+    "red green blue",
+    "Jan Feb other",
+    "low medium high unknown",
+    "S M",
+    "A B",
+    "B C D",
+    "A B AB O",
+    "F M",
+    "yes no",
+    "10 Main Street|2 Oak Avenue",
+    "1 - Male|2 - Female",
+    "12 hours|1 day",
+    "7-Eleven|3M",
+    "Jan",
+    "3 years",
+    "2 k|1 m|5 m",
+    "900|1.5 m|20 m",
+    "500k|1m|2M",
+    "1 k - 2 m|3 k - 4 m",
+    "9 am|10 am|11 am",
+    "11 pm|12 pm",
+    "9+|10",
+    "0-10|5|20",
+    "1-2|10-3",
+    "5 kg|5 lb",
+]
+
+
+def parted(text):
+    return text.split("|" if "|" in text else " ")
+
+
+@pytest.mark.parametrize("text", ORDERS_ORDERED)
+def test_an_order_is_found_from_any_other(text):
+    labels = parted(text)
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(labels, len(labels))
+        assert in_natural_order(shuffled) == labels
+
+
+@pytest.mark.parametrize("text", UNORDERED)
+def test_other_labels_have_none(text):
+    assert in_natural_order(parted(text)) is None

@@ -1,0 +1,363 @@
+"""CSV files in blocks of whole rows, on threads that Python knows."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import shlex
+import threading
+import zipfile
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.table import read as readers
+from adaptive_qs.table.encode import encode_file, encode_table
+from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
+from adaptive_qs.table.schema import Schema
+
+# CSV files in blocks of whole rows, on threads that Python knows.
+
+
+def cells(path, block, monkeypatch):
+    monkeypatch.setattr(readers, "BLOCK_BYTES", block)
+    with readers.open_file(path) as source:
+        chunks = list(source.read(source.names))
+    assert [chunk.done for chunk in chunks] == sorted(chunk.done for chunk in chunks)
+    return [[cell for c in chunks for cell in c.columns[i].to_pylist()] for i in range(2)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_size_of_a_block_changes_no_cell(end, seed, tmp_path, monkeypatch):
+    draw = random.Random(seed)
+    texts = ["a", "", "\ufeffb", '5" pipe', 'x"y"', '"q,r"', f'"s{end}t"', '"u""v"', '"w"x', '""']
+    lines = ["", *(f"{draw.choice(texts)},{draw.choice(texts)}" for _ in range(300))]
+    lines += ["z,z"] if sum(line.count('"') for line in lines) % 2 == 0 else ['5" z,z']
+    path = tmp_path / "t.csv"
+    path.write_bytes((end.join(["a,b", *lines]) + end).encode())
+    whole = cells(path, 1 << 20, monkeypatch)
+    assert len(whole[0]) == 301
+    assert {cells(path, size, monkeypatch) == whole for size in (60, 61, 200, 1_000)} == {True}
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        (b"1,2\n3", 4), (b"1,2\r3", 4), (b"1,2\r\n3", 5), (b"1,2\r", 0), (b"12", 0), (b"", 0),
+        (b'"1\n', 0), (b'"1\n",2\n3', 7), (b'1"\n2"\n3', 6), (b'"1"2"\n3', 6), (b'"1""\n', 0),
+        (b'1,"\r\n"\r', 0), (b'"1"\r\n2', 5),
+    ],
+)  # fmt: skip
+def test_rows_end_outside_quoted_cells(text, end):
+    assert end_of_rows(text) == end
+
+
+def test_a_row_may_be_longer_than_what_is_read_at_once():
+    text = iter([b"aaaa", b"aaa\n", b"bb\nc", b"\n", b""])
+    assert list(row_blocks(lambda _: next(text), 4)) == [b"aaaaaaa\n", b"bb\n", b"c\n"]
+
+
+@pytest.mark.parametrize("last", ["1", '"1', "1,2"])
+def test_no_thread_of_arrow_sees_anything_of_python(last, tmp_path, monkeypatch):
+    """One that does aborts the process if the interpreter shuts down meanwhile."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "1,2\n" * 5_000 + last)
+    strangers, buffers = [], []
+    read, parse = CheckedText.read, pacsv.read_csv
+
+    def spied_read(self, size=-1):
+        strangers.append(isinstance(threading.current_thread(), threading._DummyThread))
+        return read(self, size)
+
+    def spied_parse(source, **options):
+        buffers.append(source.read_buffer().parent)
+        source.seek(0)
+        return parse(source, **options)
+
+    monkeypatch.setattr(CheckedText, "read", spied_read)
+    monkeypatch.setattr(readers.pacsv, "read_csv", spied_parse)
+    try:
+        cells(path, 5_000, monkeypatch)
+    except DataError:
+        assert last != "1,2"
+    assert len(strangers) > 1
+    assert not any(strangers)
+    assert buffers
+    assert all(buffer.is_mutable for buffer in buffers)  # Python's bytes are not
+
+
+@pytest.mark.parametrize("stop", ["error", "close", "end"])
+def test_the_thread_that_reads_ahead_ends_with_its_reader(stop):
+    def items():
+        yield from "ab"
+        if stop == "error":
+            raise ValueError("damaged")
+
+    before = threading.active_count()
+    ahead = one_ahead(items())
+    assert next(ahead) == "a"
+    assert threading.active_count() == before + 1
+    if stop == "close":
+        ahead.close()
+    elif stop == "end":
+        assert list(ahead) == ["b"]
+    else:
+        assert next(ahead) == "b"
+        with pytest.raises(ValueError, match="damaged"):
+            next(ahead)
+    assert threading.active_count() == before
+
+
+# Bad tables: one line that names the file, the column and the mend, and never a cell.
+
+CANARY = "c4n4ry"
+COLUMNS = {
+    "cat": {"type": "categorical", "values": ["a", "b"]},
+    "code": {"type": "categorical", "values": [1, 2]},
+    "flag": {"type": "boolean"},
+    "int": {"type": "integer", "min": 0, "max": 9},
+    "num": {"type": "numeric", "edges": [0, 1, 2]},
+    "day": {"type": "date", "min": "2020-01-01", "max": "2020-12-31"},
+    "time": {"type": "datetime", "min": "2020-01-01T00:00:00", "max": "2020-12-31T00:00:00"},
+    "fmt": {"type": "date", "min": "2020-01-01", "max": "2020-12-31", "format": "%d/%m/%Y"},
+}
+GOOD = {
+    "cat": "a", "code": "1", "flag": "true", "int": "3", "num": "0.5", "day": "2020-02-03",
+    "time": "2020-02-03T04:05:06", "fmt": "03/02/2020",
+}  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in COLUMNS.items()]})
+HEADER = ",".join(GOOD)
+ROW = ",".join(GOOD.values())
+
+
+def small(**columns):
+    return Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in columns.items()]})
+
+
+AB = small(a=COLUMNS["int"], b=COLUMNS["cat"])
+
+
+def refusal(action, *hints):
+    """The message of the DataError, after looking for the canary in everything it leads to."""
+    with pytest.raises(DataError) as caught:
+        action()
+    error = caught.value
+    assert error.exit_code == 2
+    message = str(error)
+    assert "\n" not in message
+    for hint in hints:
+        assert hint in message
+    while error is not None:
+        assert CANARY not in repr(error)
+        assert CANARY not in str(error)
+        error = error.__cause__ or error.__context__
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return message
+
+
+def test_good_row_is_good(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEADER}\n{ROW}\n")
+    assert encode_file(path, SCHEMA).num_rows == 1
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize("cell", [CANARY, f"1{CANARY}", f'"{CANARY}, ""x"""', ""], ids="abcd")
+def test_bad_cell_in_csv(tmp_path, name, cell):
+    path = tmp_path / "t.csv"
+    row = ",".join({**GOOD, name: cell}.values())
+    path.write_text(f"{HEADER}\n{ROW}\n{row}\n{ROW}\n")
+    refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name), "missing marker")
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("int", "10"), ("int", "-1"), ("int", "3.5"), ("int", "99999999999999999999"),
+        ("num", "2.5"), ("num", "nan"), ("num", "inf"), ("num", "1e999"), ("day", "2021-01-01"),
+        ("day", "2020-02-31"), ("day", "03/02/2020"), ("time", "2020-12-31T00:00:01"),
+        ("fmt", "2020-02-03"), ("fmt", "31/02/2020"), ("code", "3"), ("code", "1.5"),
+        ("cat", "A"), ("flag", "2"),
+    ],
+)  # fmt: skip
+def test_value_outside_domain(tmp_path, name, cell):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEADER}\n{ROW}\n" + ",".join({**GOOD, name: cell}.values()) + "\n")
+    message = refusal(lambda: encode_file(path, SCHEMA), repr(name))
+    assert cell not in message.replace(str(path), "")
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parquet"])
+@pytest.mark.parametrize("cell", [CANARY, None], ids="ab")
+def test_bad_cell_in_frames(tmp_path, name, library, cell):
+    table = pa.table({n: [good, cell if n == name else good] for n, good in GOOD.items()})
+    if library == "parquet":
+        path = tmp_path / "t.parquet"
+        pq.write_table(table, path)
+        refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name))
+        return
+    frame = {"pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}.get(library)
+    refusal(lambda: encode_table(frame() if frame else table, SCHEMA), repr(name))
+
+
+def test_mixed_objects_in_pandas():
+    frame = pd.DataFrame({"a": [1, CANARY, {"x": 2}, None, b"q"], "b": ["a"] * 5}, dtype=object)
+    refusal(lambda: encode_table(frame, AB), "'a'")
+    frame["a"] = pd.Series([1, "2", 3.0, "4.0", np.int8(5)], dtype=object)
+    assert encode_table(frame, AB).columns[0].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"", "is empty"),
+        (b"a,b\n", "no rows"),
+        (b"a,b", "no rows"),
+        (b"\n\n", "has 0 of the 2 columns"),
+        (b"a,b\n1,a\n2\n", "does not have the 2 cells"),
+        (b"a,b\n1,a\n2", "does not have the 2 cells"),
+        (b"a,b\n1,a,c4n4ry\n", "does not have the 2 cells"),
+        (b'a,b\n1,"c4n4ry', "quotation mark"),
+        (b'a,b\n1,"a\n2,b\n', "quotation mark"),
+        (b"a,b\n1,c4n4ry\xff\n", "not UTF-8"),
+        ("a,b\n1,a\n".encode("utf-16"), "not UTF-8"),
+        (b"a,b\n1,c4n4ry\0\n", "NUL"),
+        (b"a\xff,b\n1,a\n", "not UTF-8"),
+        (b"a,b,a\n1,a,1\n", "'a' occurs twice"),
+        (b"a\n1\n", "'b' of the schema is missing"),
+        (b"a,b,c\n1,a,c4n4ry\n", "'c' is not in the schema"),
+        (b"a;b\n1;a\n", "separated by ';': save it with commas"),
+        (b"a\tb\n1\ta\n", "separated by tabs: save it with commas"),
+        (b"a|b\n1|a\n", "separated by '|': save it with commas"),
+        (b"PK\x03\x04c4n4ry", "is an Excel file: export it as CSV or Parquet"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1c4n4ry", "is an Excel file"),
+        (b"\x1f\x8b\x08\x00garbage", "gzip"),
+        (gzip.compress(b"a,b\n1,a\n" * 999)[:-9], "gzip"),
+        (b"PAR1garbage", "Parquet"),
+    ],
+    ids=range(24),
+)
+def test_damaged_file(tmp_path, content, hint):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    refusal(lambda: encode_file(path, AB), str(path), hint)
+
+
+def test_zip_archive(tmp_path):
+    path = tmp_path / "t.zip"
+    path.write_bytes(b"PK\x03\x04c4n4ry")
+    refusal(lambda: encode_file(path, AB), "zip archive: unpack it")
+
+
+@pytest.mark.parametrize("name", ["r.zip", "my r"])
+def test_a_release_bundle_in_the_place_of_a_table(tmp_path, name):
+    path = tmp_path / name
+    with zipfile.ZipFile(path, "w") as archive:
+        for member in ("manifest.json", "residuals.npy"):
+            archive.writestr(member, CANARY)
+    hint = f"sample {shlex.quote(str(path))} --out table.csv"
+    refusal(lambda: encode_file(path, AB), str(path), "is a release bundle", hint)
+
+
+@pytest.mark.parametrize(("mark", "label"), [(";", "';'"), ("\t", "tabs"), ("|", "'|'")])
+def test_proposing_from_other_separators(tmp_path, mark, label):
+    path = tmp_path / "t.csv"
+    path.write_text(f"a{mark}b\n1{mark}{CANARY}\n")
+    refusal(lambda: propose_schema(path), str(path), f"separated by {label}: save it with commas")
+
+
+def test_file_without_header(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{CANARY},{CANARY}\n1,a\n")
+    refusal(lambda: encode_file(path, AB), "header line")
+
+
+def test_missing_file_and_folder(tmp_path):
+    refusal(lambda: encode_file(tmp_path / "none.csv", AB), "none.csv", "check the path")
+    refusal(lambda: encode_file(tmp_path, AB), "folder")
+
+
+def test_row_longer_than_a_block(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f'a,b\n1,a\n2,"{CANARY * 10**6}"\n')
+    refusal(lambda: encode_file(path, AB), str(path))
+
+
+def test_truncated_parquet(tmp_path):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"a": [1] * 99, "b": ["a"] * 98 + [CANARY]}), buffer)
+    path = tmp_path / "t.parquet"
+    for length in (1, 3, 50, len(buffer.getvalue()) - 5):
+        path.write_bytes(buffer.getvalue()[:length])
+        refusal(lambda: encode_file(path, AB), str(path), "Parquet")
+
+
+def test_parquet_without_rows_or_of_nested_type(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), path)
+    refusal(lambda: encode_file(path, AB), "no rows")
+    pq.write_table(pa.table({"a": [[1]], "b": ["a"]}), path)
+    refusal(lambda: encode_file(path, AB), "'a'")
+
+
+@pytest.mark.parametrize("table", [{"a": [1]}, [1], None, pl.LazyFrame({"a": [1], "b": ["a"]})])
+def test_no_table(table):
+    refusal(lambda: encode_table(table, AB), "convert it")
+
+
+def test_empty_frames_and_wrong_columns():
+    refusal(lambda: encode_table(pd.DataFrame({"a": [], "b": []}), AB), "no rows")
+    refusal(lambda: encode_table(pa.table({"a": [1]}), AB), "'b'")
+    twice = pd.DataFrame([[1, "a", 2]], columns=["a", "b", "a"])
+    refusal(lambda: encode_table(twice, AB))
+
+
+def test_proposing_from_bad_files(tmp_path):
+    path = tmp_path / "t.csv"
+    for content in (b"", b"a,b\n", b"a,b\n1\n", b"a,a\n1,2\n", b"a\n1\n\xff\n"):
+        path.write_bytes(content)
+        refusal(lambda: propose_schema(path), str(path))
+
+
+def test_a_repeated_name_is_not_quoted_where_it_may_be_a_cell(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{CANARY},Bob,{CANARY}\n40,Eve,41\n")
+    refusal(lambda: propose_schema(path), str(path), "columns 1 and 3 have the same name")
+
+
+@pytest.mark.parametrize("cell", [2**52, -(2**52)])
+def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([cell, 0], pa.timestamp("ms"))}), path)
+    schema = propose_schema(path)
+    assert schema.columns[0].type == "categorical"
+    assert encode_file(path, schema).num_rows == 2
+
+
+@pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1.7976931348623157e308]])
+def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": cells, "b": ["a"] * len(cells)}), path)
+    assert propose_schema(path).ignore == ("a",)
+
+
+def test_a_proposal_quotes_no_cell_that_it_cannot_take(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [f"{CANARY}\0", "x"]}), path)
+    refusal(lambda: propose_schema(path), str(path))
+
+
+def test_a_format_that_names_a_directive_twice():
+    with pytest.raises(SchemaError, match="does not bring back"):
+        small(a={**COLUMNS["fmt"], "format": "%d/%d"})

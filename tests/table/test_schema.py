@@ -1,0 +1,219 @@
+"""Schema files: what they accept, how they refuse, and the published JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from adaptive_qs.errors import SchemaError
+from adaptive_qs.table.files import sample_dataset
+from adaptive_qs.table.importers import import_schema
+from adaptive_qs.table.schema import PUBLISHED, Schema, check_schema, render, schema_json
+
+INTEGER = {"name": "a", "type": "integer", "min": 0, "max": 9}
+
+
+def one(**column):
+    return Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})
+
+
+@pytest.mark.parametrize(
+    ("column", "size"),
+    [
+        ({"type": "categorical", "values": ["x", "y"]}, 2),
+        ({"type": "categorical", "values": ["x", "y"], "catch_all": "z"}, 3),
+        ({"type": "categorical", "values": ["x", "y"], "catch_all": "y", "missing": [""]}, 3),
+        ({"type": "categorical", "values": [1, 2], "catch_all": -1, "missing": [""]}, 4),
+        ({"type": "categorical", "values": [True, False]}, 2),
+        ({"type": "integer", "min": 17, "max": 90}, 74),
+        ({"type": "integer", "min": 0, "max": 99, "bins": 7}, 7),
+        ({"type": "integer", "min": 0, "max": 99, "bin_starts": [0, 1, 99]}, 3),
+        ({"type": "numeric", "min": 0, "max": 1, "bins": 4}, 4),
+        ({"type": "numeric", "edges": [0, 1, 10.5]}, 2),
+        ({"type": "date", "min": "2020-01-31", "max": "2020-02-01"}, 2),
+        ({"type": "date", "min": "2020-01-31", "max": "2021-02-01", "granularity": "month"}, 14),
+        ({"type": "date", "min": "2024-01-07", "max": "2024-01-08", "granularity": "week"}, 2),
+        ({"type": "date", "min": "2020-03-31", "max": "2020-04-01", "granularity": "quarter"}, 2),
+        ({"type": "date", "min": "1969-12-31", "max": "1970-01-01", "granularity": "year"}, 2),
+        ({"type": "datetime", "min": "2020-01-01T00:59:00", "max": "2020-01-01T01:00:00"}, 2),
+        ({"type": "boolean", "missing": ["?"]}, 3),
+    ],
+)
+def test_sizes(column, size):
+    assert one(**column).domain().sizes == (size,)
+    jsonschema.validate({"version": 1, "columns": [{"name": "a", **column}]}, schema_json())
+
+
+@pytest.mark.parametrize(
+    ("column", "hint"),
+    [
+        ({"type": "integr"}, "type"),
+        ({"type": "integer", "min": 0}, "max"),
+        ({"type": "integer", "min": "0", "max": 1}, "min"),
+        ({"type": "integer", "min": 1, "max": 0}, "exchange"),
+        ({"type": "integer", "min": 0, "max": 9, "bins": 11}, "more than"),
+        ({"type": "integer", "min": 0, "max": 9, "bin_starts": [1, 2]}, "begin with min"),
+        ({"type": "integer", "min": 0, "max": 9, "bin_starts": [0, 10]}, "up to max"),
+        ({"type": "integer", "min": 0, "max": 9, "missing": ["9"]}, "also a declared value"),
+        ({"type": "integer", "min": 0, "max": 9, "outside": "missing"}, "no missing marker"),
+        ({"type": "integer", "min": 0, "max": 10**12}, "fewer bins"),
+        ({"type": "integer", "min": 0, "max": 9, "colour": 1}, "colour"),
+        ({"type": "numeric", "min": 0, "max": 1}, "bins"),
+        ({"type": "numeric", "edges": [0]}, "ascend"),
+        ({"type": "numeric", "edges": [0, 1], "min": 0}, "keep one"),
+        ({"type": "numeric", "edges": [0, 0.1, 1], "decimals": 0, "missing": ["x"]}, None),
+        ({"type": "numeric", "edges": [0, 0.1, 0.2, 1], "decimals": 0}, "holds no number"),
+        ({"type": "numeric", "edges": [0, 0.5, 1], "step": 0.5}, "without decimals"),
+        ({"type": "numeric", "edges": [0, 1], "decimals": 1, "step": 0.25}, "has more than 1 dec"),
+        ({"type": "numeric", "edges": [0, 1], "decimals": 1, "step": 0}, "above 0"),
+        ({"type": "numeric", "edges": [0, 0.1, 0.4, 1], "decimals": 1, "step": 0.5}, "multiple"),
+        ({"type": "categorical", "values": []}, "values"),
+        ({"type": "categorical", "values": ["x", "x"]}, "twice"),
+        ({"type": "categorical", "values": ["x", 1]}, "several types"),
+        ({"type": "categorical", "values": ["x "]}, "white space"),
+        ({"type": "categorical", "values": ["x"], "catch_all": 1}, "catch_all"),
+        ({"type": "categorical", "values": ["x"], "missing": ["x"]}, "also a declared value"),
+        ({"type": "boolean", "missing": ["N"]}, "also a declared value"),
+        ({"type": "date", "min": "2020-02-31", "max": "2020-12-01"}, "min"),
+        ({"type": "date", "min": "2020-01-01", "max": "2020-12-01", "format": "%Y"}, "format"),
+        ({"type": "datetime", "min": "2020-01-01T00:00:00Z", "max": "2021-01-01T00:00:00Z"},
+         "time zone"),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused(tmp_path, column, hint):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"version": 1, "columns": [{"name": "a", **column}]}))
+    if hint is None:
+        Schema.load(path)
+        return
+    with pytest.raises(SchemaError) as caught:
+        Schema.load(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "'a'" in message
+    assert hint in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "not valid JSON"),
+        ("{", "line 1"),
+        ("[]", "object"),
+        ('{"version": 1, "columns": []}', "columns"),
+        ('{"version": 2, "columns": [{"name": "a", "type": "boolean"}]}', "version"),
+        ('{"columns": [{"name": "a", "type": "boolean"}]}', "version"),
+        ('{"version": 1, "columns": [7]}', "column number 1"),
+        ('{"version": 1, "columns": [{"type": "boolean"}]}', "name"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ('{"a": 0}', "version"),
+        ('{"version": 1, "columns": [{"name": "a", "type": "numeric", "edges": [0, NaN]}]}', "NaN"),
+        ("[" * 100_000, "nested"),
+    ],
+)
+def test_files_that_are_no_schema(tmp_path, text, hint):
+    path = tmp_path / "s.json"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=hint):
+        Schema.load(path)
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(SchemaError, match="check the path"):
+        Schema.load(tmp_path / "none.json")
+    (tmp_path / "s.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(SchemaError, match="UTF-8"):
+        Schema.load(tmp_path / "s.json")
+
+
+def test_names_are_distinct():
+    for other in ({"columns": [INTEGER, INTEGER]}, {"columns": [INTEGER], "ignore": ["a"]}):
+        with pytest.raises(SchemaError, match="listed twice"):
+            Schema.parse({"version": 1, **other})
+
+
+def test_mbi_domain_file(tmp_path):
+    path = tmp_path / "domain.json"
+    path.write_text('{"age": 85, "sex": 2}')
+    schema = Schema.load(path)
+    assert schema.domain().sizes == (85, 2)
+    assert schema.column("age").declares("84")
+    assert not schema.column("age").declares("85")
+
+
+def test_a_version_alone_is_no_mbi_domain(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text('{"version": 1}')
+    with pytest.raises(SchemaError, match="columns: is required"):
+        Schema.load(path)
+    with pytest.raises(SchemaError, match="none of mbi, SDV, dpmm, dpsynth"):
+        import_schema(path)
+    assert Schema.parse({"version": 3, "age": 2}).domain().sizes == (3, 2)
+
+
+def test_dump_and_fingerprint(tmp_path):
+    schema = Schema.load(sample_dataset().schema)
+    schema.dump(tmp_path / "s.json")
+    again = Schema.load(tmp_path / "s.json")
+    assert again == schema
+    assert again.fingerprint == schema.fingerprint
+    bare = schema.model_copy(update={"description": "another"})
+    assert bare.fingerprint == schema.fingerprint
+    fewer = Schema(version=1, columns=schema.columns[1:])
+    assert fewer.fingerprint != schema.fingerprint
+
+
+def test_unknown_column():
+    with pytest.raises(SchemaError, match="'b'"):
+        one(type="boolean").column("b")
+
+
+def test_published_json_schema_is_current():
+    assert PUBLISHED.read_text() == render(), "run: python -m adaptive_qs.table.schema"
+    jsonschema.Draft202012Validator.check_schema(schema_json())
+    jsonschema.validate(json.loads(sample_dataset().schema.read_text()), schema_json())
+
+
+def test_schema_imports_nothing_heavy():
+    code = "import sys, adaptive_qs.table.schema; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "pyarrow", "pandas", "narwhals"} & set(modules)
+
+
+def test_check_schema_gives_advice():
+    schema = Schema.parse(
+        {
+            "version": 1,
+            "description": "Taken from the data: review, not private.",
+            "columns": [
+                {"name": "wide", "type": "integer", "min": 0, "max": 99_999},
+                {"name": "wider", "type": "integer", "min": 0, "max": 99_999},
+                {"name": "one", "type": "categorical", "values": ["x"]},
+                {"name": "case", "type": "categorical", "values": ["Male", "male"]},
+                {"name": "codes", "type": "categorical", "values": [1, 2]},
+                {"name": "order", "type": "categorical", "values": [2, 1], "ordered": True},
+            ],
+        }
+    )
+    advice = check_schema(schema)
+    for hint in ("taken from", "100000 codes", "together", "'one'", "'Male'", "'codes'", "'order'"):
+        assert any(hint in line for line in advice)
+    assert check_schema(Schema.load(sample_dataset().schema)) == ()
+
+
+def test_the_same_advice_takes_one_line():
+    columns = [{"name": n, "type": "integer", "min": 0, "max": 0} for n in ("a", "b", "c")]
+    advice = check_schema(Schema.parse({"version": 1, "columns": columns}))
+    assert advice == (
+        "each of 'a', 'b', 'c' has one value or bin only: it tells nothing, list it under ignore",
+    )
+    columns = [{"name": f"c{i}", "type": "integer", "min": 0, "max": 0} for i in range(13)]
+    (line,) = check_schema(Schema.parse({"version": 1, "columns": columns}))
+    assert "'c9' and 3 more has one value" in line

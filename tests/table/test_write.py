@@ -1,0 +1,354 @@
+"""Files that Python callers write: what exists is replaced only with force, as on the command line;
+and how the public objects show themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import adaptive_qs
+from adaptive_qs.cli.entry import main
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.release.release import Release
+from adaptive_qs.release.sidecar import manifest_path
+from adaptive_qs.run.session import Session
+from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode, encode_file, encode_table
+from adaptive_qs.table.files import stamp_path
+from adaptive_qs.table.formulas import escaped
+from adaptive_qs.table.schema import AS_PROPOSED, Schema
+from adaptive_qs.table.write import write_table
+
+# Files that Python callers write: what exists is replaced only with force, as on the command line;
+# and how the public objects show themselves.
+
+SCHEMA = Schema.parse({"age": 77, "height": 2})
+FRAME = pd.DataFrame({"age": [30, 41, 52] * 40, "height": [0, 1] * 60})
+REFUSED = r"exists already: add force=True to replace it, or give another path$"
+
+
+def fitted(**options):
+    return Synthesizer(rho=1, workers=1, **options).fit(FRAME, schema=SCHEMA)
+
+
+def test_a_model_is_saved_over_a_file_only_when_told(tmp_path):
+    path = tmp_path / "r.zip"
+    path.write_text("mine")
+    model = fitted()
+    for saver in (model, model.release_):
+        with pytest.raises(InputError, match=REFUSED):
+            saver.save(path)
+        assert path.read_text() == "mine"
+    model.save(path, force=True)
+    assert Release.load(path).events == model.release_.events
+    with pytest.raises(InputError, match=REFUSED):
+        Synthesizer.load(path).save(str(path))
+    model.release_.save(path, force=True)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    path = tmp_path / "l.ledger"
+    assert main(["ledger", "create", "--ledger", str(path), "--rho", "9"]) == 0
+    return path
+
+
+def test_a_refused_save_leaves_the_run_open_in_its_ledger(ledger, tmp_path):
+    path = tmp_path / "r.zip"
+    path.write_text("mine")
+    model = fitted(ledger=ledger)
+    with pytest.raises(InputError, match=REFUSED):
+        model.save(path)
+    model._session.leave()
+    again = fitted(ledger=ledger, resume=True)
+    assert again.release_.events == model.release_.events
+    with pytest.raises(InputError, match=REFUSED):
+        again.save(path)
+    again.save(tmp_path / "other.zip")
+
+
+def test_a_resumed_run_replaces_what_it_had_written_itself(ledger, tmp_path, monkeypatch):
+    def interrupted(session):
+        session.leave()
+        raise KeyboardInterrupt
+
+    def answers(**options):
+        return adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1, ledger=ledger, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(ledger=ledger).save(tmp_path / "r.zip")
+        with pytest.raises(KeyboardInterrupt):
+            answers().write(tmp_path / "a.csv")
+    assert len(pd.read_csv(tmp_path / "a.csv")) == 79
+    fitted(ledger=ledger, resume=True).save(tmp_path / "r.zip")
+    answers(resume=True).write(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=REFUSED):
+        fitted(ledger=ledger).save(tmp_path / "r.zip")
+
+
+@pytest.mark.parametrize("which", ["table", "statement", "stamp"])
+def test_answers_are_written_over_files_only_when_told_and_nothing_is_spent(which, tmp_path):
+    path = tmp_path / "a.csv"
+    mine = {"table": path, "statement": manifest_path(path), "stamp": stamp_path(path)}[which]
+    mine.write_text("mine")
+    answers = adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1)
+    with pytest.raises(InputError, match=REFUSED):
+        answers.write(path)
+    assert answers.rho_spent == 0
+    assert mine.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [mine]
+    assert answers.write(path, force=True) == 79
+    assert not stamp_path(path).exists()
+
+
+def test_a_schema_is_written_over_a_file_only_when_told(tmp_path):
+    path = tmp_path / "s.json"
+    SCHEMA.dump(path)
+    with pytest.raises(InputError, match=REFUSED):
+        SCHEMA.dump(path)
+    SCHEMA.dump(path, force=True)
+    assert Schema.load(path) == SCHEMA
+
+
+def test_a_release_shows_its_privacy_and_not_its_domain():
+    shown = repr(fitted().release_)
+    assert shown.startswith("<Release: 2 columns, ")
+    assert "epsilon" in shown
+    assert "rho 1 spent" in shown
+    assert len(shown) < 150
+    assert "age" not in shown
+    assert "NOT PRIVATE" in repr(fitted(insecure_seed=1).release_)
+
+
+def test_answers_and_plans_show_their_number_mechanism_and_budget():
+    answers = adaptive_qs.answer(FRAME, SCHEMA, 1, epsilon=1)
+    shown = repr(answers)
+    assert shown.startswith("<Answers to 79 queries by ")
+    assert "epsilon 1, delta 1e-09" in shown
+    assert shown.endswith("reading them spends the budget, once>")
+    assert answers.rho_spent == 0
+    answers.to_arrow()
+    assert repr(answers).endswith(": read>")
+    shown = repr(adaptive_qs.plan(SCHEMA, 1, epsilon=1))
+    assert shown.startswith("<BatchPlan of 79 queries by ")
+    assert len(shown) < 150
+
+
+def test_private_tables_and_comparisons_show_no_cell_and_no_number_of_rows():
+    domain = Domain.from_sizes({"a": 90, "b": 2})
+    table = CodedTable.from_codes(domain, [np.full(71, 83), np.zeros(71, dtype=int)])
+    assert repr(table) == "<CodedTable of 2 columns>"
+    pair = adaptive_qs.TablePair(table, table)
+    found = adaptive_qs.evaluate(table, table)
+    for shown in (repr(pair), repr(found)):
+        assert "83" not in shown
+        assert "71" not in shown
+    assert "owner only" in repr(found)
+
+
+# Texts that spreadsheet programs run as formulas: escaped in CSV, read back as they were.
+
+ATTACK = "=cmd|' /C calc'!A0"
+FOUND = [ATTACK, "x;=1+1|A", "-5", "plain", "'=2+3"]
+SIGNS = "=+-@＝＋－＠﹦﹢⁻"
+
+
+def runs(cell):
+    """Whether a program would run a cell: stricter than any does, numbers left out."""
+    bare = cell.lstrip(' \t\r\n"`´\xa0\ufeff\u200b\u2019')
+    if len(bare) < 2 or bare[0] not in SIGNS:
+        return False
+    try:
+        return bool(pd.isna(float(bare.replace(",", ".", 1))))
+    except ValueError:
+        return not all(part.strip(" +-").replace(".", "").isdigit() for part in bare.split(","))
+
+
+def sheets(text):
+    """The cells of a line under every separator that a program may take."""
+    for separator in ",;\t|":
+        yield from itertools.chain(
+            *csv.reader(io.StringIO(text, newline=None), delimiter=separator)
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ATTACK, "+1+cmd|x", "-2+3", "@SUM(A1)", "＝1+1", "＋1+x", "－1+x", "＠SUM", "  =1+1", '"=1+1"',
+     "'=1+1", "a;=1+1", "a,=1+1", "a\t=1+1", "a\n=1+1", "a\r=1+1", "a|=1+1", 'a;"=1+1', "\xa0=1+1",
+     "-5,1+cmd|x", "-1;=2", "-5%+A1", "\u2060=1+1", "\u200d=1+1", "\xad=1+1", "\u202a=1+1",
+     "\x01=cmd", "\u3164=1+1"],
+)  # fmt: skip
+def test_what_would_be_run_gets_an_apostrophe(text):
+    safe = escaped(text)
+    assert safe != text
+    assert safe.replace("'", "") == text.replace("'", "")
+    assert not any(runs(cell) for cell in sheets(safe))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-5", "+3.25", "-1e-5", "-.5", "52.5,-13.4", "1; -2", "-", "+", "<=50K", "a-b", "a=b",
+     "k|v", "1-2", "United-States", "O'Neil", "x;y", "-5,1"],
+)  # fmt: skip
+def test_numbers_and_harmless_texts_stay(text):
+    assert escaped(text) == text
+
+
+@given(st.text(st.sampled_from("=+-@＝; ,\t|'\"a1\n"), max_size=8))
+def test_no_separator_leaves_a_cell_that_runs(text):
+    assert not any(runs(cell) for cell in sheets(escaped(text)))
+
+
+def test_long_cells_take_time_in_proportion():
+    assert escaped(";=a" * 200_000).count("'") == 200_000
+
+
+def column_of(values, **more):
+    return {"name": "c", "type": "categorical", "values": values, **more}
+
+
+def schema_of(*columns, **more):
+    return Schema.parse({"version": 1, "columns": [*columns], **more})
+
+
+def written(schema, codes, tmp_path, name="t.csv", **how):
+    table = CodedTable.from_codes(schema.domain(), [np.array(codes)])
+    path = tmp_path / name
+    write_table(decode(table, schema, np.random.default_rng(0)), path, schema, **how)
+    return path
+
+
+LEARNT = {"learnt": ["values"], "catch_all": "-other-", "missing": ["-none-"]}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+@pytest.mark.parametrize("how", ["escape-learnt", "escape", "keep"])
+def test_every_file_reads_back_to_the_same_codes(tmp_path, name, how):
+    """Also where an escaped form is itself a value."""
+    schema = schema_of(column_of([*FOUND, "=2+3", "''=2+3"], **LEARNT))
+    codes = [*range(schema.columns[0].size)] * 2
+    path = written(schema, codes, tmp_path, name, formulas=how)
+    assert encode_file(path, schema).columns[0].tolist() == codes
+
+
+def lines(path):
+    return pd.read_csv(path, dtype=str, keep_default_na=False)["c"].tolist()
+
+
+def test_learnt_values_are_escaped_and_declared_words_stay(tmp_path):
+    schema = schema_of(column_of(FOUND, **LEARNT))
+    codes = [0, 1, 2, 3, 4, 5, 6]
+    assert lines(written(schema, codes, tmp_path)) == [
+        f"'{ATTACK}", "x;'=1+1|A", "-5", "plain", "''=2+3", "-other-", "-none-"
+    ]  # fmt: skip
+    assert lines(written(schema, codes, tmp_path, formulas="keep")) == [
+        *FOUND, "-other-", "-none-"
+    ]  # fmt: skip
+    every = lines(written(schema, codes, tmp_path, formulas="escape"))
+    assert every[5:] == ["'-other-", "'-none-"]
+    declared = schema_of(column_of(FOUND))
+    assert lines(written(declared, range(5), tmp_path)) == FOUND
+
+
+@pytest.mark.parametrize("where", ["column", "schema"])
+def test_values_proposed_from_the_rows_count_as_learnt_until_reviewed(tmp_path, where):
+    if where == "column":
+        schema = schema_of(column_of([ATTACK, "b"], description=AS_PROPOSED))
+    else:
+        said = "Taken from the data: review, not private."
+        schema = schema_of(column_of([ATTACK, "b"]), description=said)
+    assert lines(written(schema, [0, 1], tmp_path)) == [f"'{ATTACK}", "b"]
+
+
+def test_numbers_and_other_types_are_never_escaped(tmp_path):
+    schema = schema_of({"name": "c", "type": "integer", "min": -9, "max": -1, "missing": ["-x-"]})
+    path = written(schema, [0, 8, 9], tmp_path)
+    assert lines(path) == ["-9", "-1", "-x-"]
+    path = written(schema, [0, 8, 9], tmp_path, formulas="escape")
+    assert lines(path) == ["-9", "-1", "'-x-"]
+    assert encode_file(path, schema).columns[0].tolist() == [0, 8, 9]
+
+
+def test_an_escaped_cell_is_read_by_itself():
+    """What one cell is read as depends on no other cell."""
+    schema = schema_of(column_of(["=1+1", "b"], catch_all="other"))
+    for cells in (["'=1+1", "b"], ["'=1+1", "=1+1"], ["'=1+1", "''=1+1"]):
+        codes = encode_table(pd.DataFrame({"c": cells}), schema).columns[0].tolist()
+        assert codes[0] == 0
+    assert codes[1] == 2
+
+
+@pytest.fixture
+def private(tmp_path, monkeypatch):
+    """A table whose values are discovered, one of them an attack, and its schema."""
+    monkeypatch.chdir(tmp_path)
+    values = np.array([ATTACK, "-5", "plain"])[np.arange(3000) % 3]
+    frame = pd.DataFrame({"c": values, "d": np.arange(3000) % 2})
+    frame.to_csv("t.csv", index=False)
+    open_column = {"name": "c", "type": "categorical", "private_values": 5, "catch_all": "other"}
+    content = {
+        "version": 1,
+        "columns": [open_column, {"name": "d", "type": "integer", "min": 0, "max": 1}],
+    }
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    return frame
+
+
+RUN = ["--schema", "s.json", "--epsilon", "5", "--delta", "1e-6", "--insecure-seed", "1"]
+
+
+def test_commands_write_discovered_formulas_escaped_and_evaluate_reads_them(private, capsys):
+    assert main(["synthesize", "t.csv", *RUN, "--out", "o.csv", "--release", "r.zip"]) == 0
+    assert set(lines("o.csv")) == {f"'{ATTACK}", "-5", "plain"}
+    assert main(["sample", "r.zip", "--out", "k.csv", "--formulas", "keep"]) == 0
+    assert set(lines("k.csv")) == {ATTACK, "-5", "plain"}
+    assert main(["sample", "r.zip", "--out", "p.parquet"]) == 0
+    assert set(pd.read_parquet("p.parquet")["c"]) == {ATTACK, "-5", "plain"}
+    capsys.readouterr()
+    for table in ("o.csv", "k.csv", "p.parquet"):
+        assert main(["evaluate", "t.csv", table, "--schema", "r.zip", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["workload_error"]["mean_l1"] < 0.2
+    sampling = json.loads(Path("k.csv.manifest.json").read_text())["sampling"]
+    assert sampling["formulas"] == "keep"
+
+
+def test_answers_escape_behind_separators_too(private, tmp_path):
+    text = "x;=1+1|A"
+    pd.DataFrame({"c": [text, "b"] * 1500, "d": [0, 1] * 1500}).to_csv("t.csv", index=False)
+    for name, kind, words in [
+        ("a.csv", [], "c = x;'=1+1|A"),
+        ("k.csv", ["--formulas", "keep"], f"c = {text}"),
+        ("a.parquet", [], f"c = {text}"),
+    ]:
+        assert main(["answer", "t.csv", *RUN, "--ways", "1", "--out", name, *kind]) == 0
+        read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+        assert words in set(read(tmp_path / name)["query"])
+
+
+def test_frames_come_back_as_they_are(private):
+    model = Synthesizer(epsilon=5.0, delta=1e-6, insecure_seed=1)
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+        model.fit(private, schema="s.json")
+    assert set(model.sample(200, seed=1)["c"]) == {ATTACK, "-5", "plain"}
+
+
+def test_another_kind_is_refused(private, capsys):
+    assert main(["synthesize", "t.csv", *RUN, "--out", "o.csv", "--formulas", "all"]) == 2
+    said = capsys.readouterr().err
+    assert "formulas is 'all': give one of escape-learnt, escape, keep" in said

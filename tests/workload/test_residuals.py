@@ -1,0 +1,424 @@
+"""Parts of queries against explicit Kronecker matrices: He et al., equation 3."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.domain import subsets as decomposition_subsets
+from adaptive_qs.errors import ResourceExceeded, WorkloadError
+from adaptive_qs.workload import residuals as module
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.matrices import Custom, CustomAxis
+from adaptive_qs.workload.residuals import (
+    CenteredAxis,
+    CenteredJoint,
+    centered_part,
+    decompose_workload,
+    squared_mean,
+)
+from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+
+from .families import AXIS, JOINT, identity_of, numbers
+
+# Parts of queries against explicit Kronecker matrices: He et al., equation 3.
+
+ROUNDING = 1e-12
+
+
+def explicit_part(queries, kept):
+    """Q ⊗_i (Π_i if kept, the mean otherwise)."""
+    along = [
+        np.eye(n) - 1 / n if axis in kept else np.full((n, 1), 1 / n)
+        for axis, n in enumerate(queries.shape)
+    ]
+    return queries.matrix() @ reduce(np.kron, along)
+
+
+def all_subsets(queries):
+    axes = range(len(queries.shape))
+    return [kept for k in range(1, len(axes) + 1) for kept in combinations(axes, k)]
+
+
+def assert_is_part(part, slow, shape):
+    gram = part.gram()
+    scale = ROUNDING * max(1.0, np.abs(slow).max() ** 2 * len(slow))
+    assert part.shape == shape
+    np.testing.assert_allclose(gram, slow.T @ slow, rtol=0, atol=scale)
+    assert (gram == gram.T).all()
+    for axis in range(len(shape)):
+        along = gram.reshape(*shape, -1).sum(axis=axis)
+        np.testing.assert_allclose(along, 0, atol=10 * scale)
+    if slow.shape[0] < slow.shape[1]:
+        np.testing.assert_allclose(part.rows(), slow, rtol=0, atol=scale)
+    else:
+        assert part.rows() is None
+
+
+@pytest.mark.parametrize("queries", AXIS, ids=identity_of)
+def test_the_centered_part_of_one_attribute(queries):
+    assert_is_part(CenteredAxis(queries), explicit_part(queries, (0,)), queries.shape)
+
+
+@pytest.mark.parametrize("queries", AXIS + JOINT, ids=identity_of)
+def test_every_part_of_joint_queries(queries):
+    for kept in all_subsets(queries):
+        shape = tuple(queries.shape[axis] for axis in kept)
+        assert_is_part(centered_part(queries, kept), explicit_part(queries, kept), shape)
+
+
+@pytest.mark.parametrize("queries", AXIS + JOINT, ids=identity_of)
+def test_what_is_left_when_no_axis_is_kept(queries):
+    mean = queries.matrix().mean(axis=1)
+    assert squared_mean(queries) == pytest.approx((mean**2).sum(), rel=ROUNDING)
+
+
+joint = st.one_of(
+    st.builds(Affine, st.integers(1, 6), st.integers(1, 6)),
+    st.builds(AbsDiff, st.integers(1, 6), st.integers(1, 6)),
+    st.builds(
+        Random,
+        st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
+        st.floats(0.1, 1),
+        st.none() | st.integers(1, 20),
+        st.integers(0, 9),
+    ),
+    st.builds(
+        lambda shape, rows, seed: Custom(numbers(rows, int(np.prod(shape)), seed), shape),
+        st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
+        st.integers(1, 20),
+        st.integers(0, 9),
+    ),
+)
+
+
+@settings(deadline=None)
+@given(joint)
+def test_the_parts_add_up_to_the_queries(queries):
+    """The residual spaces are orthogonal: QᵀQ restricted to them loses nothing of its trace."""
+    whole = (queries.matrix() ** 2).sum()
+    total = squared_mean(queries) * queries.matrix().shape[1]
+    for kept in all_subsets(queries):
+        part = centered_part(queries, kept)
+        dropped = queries.matrix().shape[1] // np.prod(part.shape)
+        total += np.trace(part.gram()) * dropped
+        shape = tuple(queries.shape[axis] for axis in kept)
+        assert_is_part(part, explicit_part(queries, kept), shape)
+    assert total == pytest.approx(whole, rel=1e-9)
+
+
+@given(st.sampled_from([Marginal, Prefix, Range, Circular]), st.integers(1, 12))
+def test_families_of_one_attribute_at_any_size(family, n):
+    queries = family(n)
+    assert_is_part(CenteredAxis(queries), explicit_part(queries, (0,)), (n,))
+    assert squared_mean(queries) == pytest.approx((queries.matrix().mean(axis=1) ** 2).sum())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_circular_parts_are_circulant(n):
+    part = CenteredAxis(Circular(n))
+    row = part.circulant()
+    gram = part.gram()
+    for shift in range(n):
+        np.testing.assert_allclose(gram[shift], np.roll(row, shift), atol=1e-12 * n**2)
+    assert CenteredAxis(Range(n)).circulant() is None
+
+
+def test_circulant_rows_need_no_matrix():
+    row = CenteredAxis(Circular(10_000)).circulant()
+    assert abs(row.sum()) <= 1e-16 * 10_000 * np.abs(row).sum()
+
+
+def test_equal_parts_are_equal_values():
+    eye = np.eye(3)
+    assert len({CenteredAxis(CustomAxis(eye)), CenteredAxis(CustomAxis(eye.tolist()))}) == 1
+    assert CenteredAxis(Prefix(3)) != CenteredAxis(Range(3))
+    assert centered_part(Affine(2, 3), (1,)) == CenteredJoint(Affine(2, 3), (1,))
+    assert centered_part(Affine(2, 3), (1,)) != centered_part(Affine(2, 3), (0, 1))
+
+
+@pytest.mark.parametrize("kept", [(), (2,), (1, 0), (0, 0), (-1,)])
+def test_axes_that_cannot_be_kept(kept):
+    with pytest.raises(ValueError, match="kept axes"):
+        CenteredJoint(Affine(2, 3), kept)
+
+
+@pytest.mark.parametrize(("n", "published"), [(10, 39.77), (20, 63.01), (30, 79.14)])
+def test_circular_parts_give_the_published_errors(n, published):
+    """He et al., table 4: the optimum for circulant Grams is (Σ√λ)²/n on each residual."""
+    d, pairs = 40, 780
+    part, mean = CenteredAxis(Circular(n)), squared_mean(Circular(n))
+    eigenvalues = np.fft.fft(part.circulant()).real.clip(0)
+    s = np.sqrt(eigenvalues).sum() / np.sqrt(n)
+    roots = np.sqrt(d * mean + pairs * mean**2) + d * np.sqrt(1 + (d - 1) * mean) * s + pairs * s**2
+    num_queries = d * n**2 + pairs * n**4
+    assert roots / np.sqrt(num_queries) == pytest.approx(published, abs=0.005)
+
+
+# Decomposition against explicit matrices: He et al., equation 3, written out.
+
+FAMILIES = (Marginal, Prefix, Range, Circular)
+
+
+def decomposition_numbers(rows, cells, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, cells))
+
+
+def product(cliques, axis, weights=None):
+    weights = np.ones(len(cliques)) if weights is None else np.array(weights, dtype=float)
+    return QueryPart(np.array(cliques, np.int32), axis, None, weights)
+
+
+def decomposition_joint(cliques, asked, weights=None):
+    weights = np.ones(len(cliques)) if weights is None else np.array(weights, dtype=float)
+    return QueryPart(np.array(cliques, np.int32), {}, tuple(asked), weights)
+
+
+def workload(sizes, *parts):
+    return QueryWorkload(Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)}), parts)
+
+
+def subqueries(matrix, shape, kept):
+    """The queries, as they act on the marginal over the kept axes, with their means removed."""
+    cells = matrix.reshape(-1, *shape)
+    for axis in range(len(shape)):
+        mean = cells.mean(axis=axis + 1, keepdims=True)
+        cells = cells - mean if axis in kept else np.repeat(mean, shape[axis], axis + 1)
+    return cells.reshape(matrix.shape)
+
+
+def brute_force(asked):
+    """Gram matrix of every residual space, summed over all sets that contain it."""
+    grams = {}
+    sizes = asked.domain.sizes
+    for part in asked.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            matrix = reduce(np.kron, [q.matrix() for q in part.queries(index)], np.eye(1))
+            shape = tuple(sizes[i] for i in clique)
+            for kept in decomposition_subsets(tuple(range(len(clique)))):
+                rows = subqueries(matrix, shape, kept).reshape(-1, *shape)
+                rows = rows[
+                    (slice(None), *(slice(None) if a in kept else 0 for a in range(len(shape))))
+                ]
+                rows = rows.reshape(len(matrix), -1)
+                residual = tuple(clique[a] for a in kept)
+                grams[residual] = grams.get(residual, 0) + part.weights[index] * rows.T @ rows
+    return {r: gram for r, gram in grams.items() if np.trace(gram) > 1e-12}
+
+
+def check(asked):
+    found = decompose_workload(asked)
+    expected = brute_force(asked)
+    assert set(found.residuals) == set(expected)
+    assert list(found.residuals) == sorted(found.residuals, key=lambda r: (len(r), r))
+    for residual, number, scale in zip(found.residuals, found.class_of, found.scales):
+        subworkload = found.subworkloads[number]
+        assert subworkload.shape == asked.domain.shape(residual)
+        assert subworkload.terms[0].scale == 1.0
+        gram = expected[residual]
+        size = np.trace(gram)
+        np.testing.assert_allclose(scale * subworkload.gram(), gram, rtol=0, atol=1e-12 * size)
+    for part, inside in zip(asked.parts, found.inside):
+        assert inside.shape == (len(part), 2**part.degree)
+        for clique, row in zip(part.cliques.tolist(), inside):
+            for mask, position in enumerate(row):
+                residual = tuple(i for k, i in enumerate(clique) if mask >> k & 1)
+                if position >= 0:
+                    assert found.residuals[position] == residual
+    return found
+
+
+WORKLOADS = {
+    "one family": workload(
+        (3, 4, 2), product([(0, 1), (1, 2)], {0: Prefix(3), 1: Range(4), 2: Marginal(2)})
+    ),
+    "several parts": workload(
+        (3, 4, 2),
+        product([(0,), (1,)], {0: Marginal(3), 1: Prefix(4)}, [2, 0.5]),
+        product([(0, 1), (0, 2), (1, 2)], {0: Range(3), 1: Prefix(4), 2: Marginal(2)}, [1, 3, 0.1]),
+        product([(0, 1, 2)], {0: Circular(3), 1: Marginal(4), 2: Prefix(2)}),
+    ),
+    "sizes of one": workload(
+        (1, 3, 1), product([(0, 1), (0, 2), (1, 2)], {0: Marginal(1), 1: Range(3), 2: Prefix(1)})
+    ),
+    "joint": workload(
+        (3, 4, 3), decomposition_joint([(0, 1), (0, 2)], [Affine(3, 4), AbsDiff(3, 3)], [1, 5])
+    ),
+    "joint and products": workload(
+        (3, 4),
+        decomposition_joint([(0, 1)], [AbsDiff(3, 4)], [2]),
+        product([(0, 1)], {0: Prefix(3), 1: Prefix(4)}),
+        decomposition_joint([(0, 1)], [Custom(decomposition_numbers(3, 12), (3, 4))]),
+    ),
+    "few custom": workload(
+        (4, 5),
+        product(
+            [(0, 1), (0, 1)],
+            {
+                0: CustomAxis(decomposition_numbers(2, 4)),
+                1: CustomAxis(decomposition_numbers(3, 5, 1)),
+            },
+            [1, 2],
+        ),
+    ),
+    "contrasts": workload(
+        (3, 4), product([(0, 1)], {0: CustomAxis([[0.1, 0.2, -0.3]]), 1: Prefix(4)})
+    ),
+    "constants": workload(
+        (3, 4), product([(0, 1)], {0: CustomAxis([[0.7, 0.7, 0.7]]), 1: Prefix(4)})
+    ),
+    "joint contrasts": workload(
+        (2, 2), decomposition_joint([(0, 1)], [Custom([[0.3, -0.3, -0.3, 0.3]], (2, 2))])
+    ),
+    "joint of degree one": workload(
+        (4,), decomposition_joint([(0,)], [Custom(decomposition_numbers(6, 4), (4,))])
+    ),
+    "joint of degree three": workload(
+        (2, 3, 2),
+        decomposition_joint([(0, 1, 2)], [Custom(decomposition_numbers(4, 12), (2, 3, 2))]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_subworkloads_match_the_explicit_matrices(name):
+    check(WORKLOADS[name])
+
+
+@st.composite
+def small_workloads(draw):
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        degree = draw(st.integers(1, len(sizes)))
+        sets = list(combinations(range(len(sizes)), degree))
+        chosen = draw(st.lists(st.sampled_from(sets), min_size=1, max_size=3))
+        weights = draw(st.lists(st.floats(0.01, 100), min_size=len(chosen), max_size=len(chosen)))
+        axis = {
+            i: draw(st.sampled_from(FAMILIES))(n)
+            if draw(st.booleans())
+            else CustomAxis(
+                decomposition_numbers(draw(st.integers(1, 3)), n, draw(st.integers(0, 9)))
+            )
+            for i, n in enumerate(sizes)
+        }
+        if draw(st.booleans()):
+            parts.append(product(chosen, axis, weights))
+        else:
+            shapes = [tuple(sizes[i] for i in row) for row in chosen]
+            asked = [
+                Custom(decomposition_numbers(2, int(np.prod(shape)), 3), shape) for shape in shapes
+            ]
+            parts.append(decomposition_joint(chosen, asked, weights))
+    return workload(sizes, *parts)
+
+
+@given(small_workloads())
+def test_any_small_workload_matches_the_explicit_matrices(asked):
+    check(asked)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_pieces_of_a_query_add_up_to_it(name):
+    asked = WORKLOADS[name]
+    found = decompose_workload(asked)
+    for part, inside in zip(asked.parts, found.inside):
+        for index, clique in enumerate(part.cliques.tolist()):
+            shape = asked.domain.shape(tuple(clique))
+            matrix = reduce(np.kron, [q.matrix() for q in part.queries(index)], np.eye(1))
+            total = np.zeros_like(matrix)
+            for mask in np.flatnonzero(inside[index] >= 0):
+                kept = [k for k in range(part.degree) if mask >> k & 1]
+                total += subqueries(matrix, shape, kept)
+            np.testing.assert_allclose(total, matrix, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equal_attributes_share_their_classes(family):
+    sizes, ways = (4,) * 20, 3
+    cliques = list(combinations(range(20), ways))
+    found = check_counts(workload(sizes, product(cliques, {i: family(4) for i in range(20)})))
+    assert len(found.subworkloads) == ways + 1
+    assert len(found.residuals) == 1 + 20 + 190 + 1140
+    for number in range(ways + 1):
+        degree = len(found.subworkloads[number].shape)
+        assert {len(r) for r, c in zip(found.residuals, found.class_of) if c == number} == {degree}
+
+
+def check_counts(asked):
+    found = decompose_workload(asked)
+    assert len(found.class_of) == len(found.scales) == len(found.residuals)
+    assert (found.scales > 0).all()
+    return found
+
+
+def test_attributes_of_other_sizes_or_families_have_their_own_classes():
+    axis = {0: Prefix(4), 1: Prefix(4), 2: Prefix(5), 3: Range(4)}
+    found = decompose_workload(
+        workload((4, 4, 5, 4), product(list(combinations(range(4), 2)), axis))
+    )
+    number = dict(zip(found.residuals, found.class_of))
+    assert number[0,] == number[1,]
+    assert len({number[0,], number[2,], number[3,]}) == 3
+    assert number[0, 2] == number[1, 2]
+    assert number[0, 3] == number[1, 3] != number[0, 1]
+
+
+def test_a_common_scale_does_not_make_a_class():
+    axis = {i: Prefix(3) for i in range(4)}
+    found = decompose_workload(workload((3,) * 4, product([(0, 1), (2, 3)], axis, [1, 1 / 3])))
+    number = dict(zip(found.residuals, found.class_of))
+    scale = dict(zip(found.residuals, found.scales))
+    assert number[0, 1] == number[2, 3]
+    assert scale[0, 1] == pytest.approx(3 * scale[2, 3], rel=1e-12)
+
+
+def test_other_ratios_of_the_same_terms_are_other_classes():
+    axis, joints = {i: Prefix(3) for i in range(4)}, [AbsDiff(3, 3)] * 2
+    parts = product([(0, 1), (2, 3)], axis), decomposition_joint([(0, 1), (2, 3)], joints, [1, 2])
+    found = decompose_workload(workload((3,) * 4, *parts))
+    number = dict(zip(found.residuals, found.class_of))
+    assert number[0, 1] != number[2, 3]
+
+
+def test_sets_without_part_in_a_residual_are_marked():
+    found = decompose_workload(WORKLOADS["sizes of one"])
+    assert set(found.residuals) == {(), (1,)}
+    assert sorted(np.unique(found.inside[0]).tolist()) == [-1, 0, 1]
+
+
+def test_queries_that_sum_to_zero_do_not_ask_for_the_total():
+    assert set(decompose_workload(WORKLOADS["contrasts"]).residuals) == {(0,), (0, 1)}
+    assert set(decompose_workload(WORKLOADS["joint contrasts"]).residuals) == {(0, 1)}
+
+
+def test_a_small_mean_is_no_rounding():
+    axis = {0: CustomAxis([[1, -1 + 1e-9]])}
+    assert () in decompose_workload(workload((2,), product([(0,)], axis))).residuals
+
+
+def test_zero_queries_are_refused():
+    asked = workload((3,), product([(0,)], {0: CustomAxis([[0, 0, 0]])}))
+    with pytest.raises(WorkloadError, match="every query of the workload is zero"):
+        decompose_workload(asked)
+
+
+def test_too_many_subsets_are_refused(monkeypatch):
+    monkeypatch.setattr(module, "MAX_INCIDENCES", 7)
+    with pytest.raises(ResourceExceeded, match="8 subsets together, more than 7"):
+        decompose_workload(
+            workload((2, 2, 2), product([(0, 1, 2)], {i: Prefix(2) for i in range(3)}))
+        )
+
+
+def test_rows_are_told_apart_where_codes_would_overflow():
+    rows = np.array([[2**30, 5, 7], [2**30, 5, 8], [-1, 5, 7], [2**30, 5, 7]], dtype=np.int64)
+    found, position = module._unique_rows(rows)
+    assert found[position].tolist() == rows.tolist()
+    assert len(found) == 3
