@@ -32,8 +32,6 @@ from adaptive_qs.workload.file import workload_digest
 
 from .batches import SIZES, WORKLOADS, batch, pairs
 
-# The statement of a batch: what was charged, exactly, and the Gaussian DP that it implies.
-
 SCHEMA = Schema.parse(
     {
         "version": 1,

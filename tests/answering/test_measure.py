@@ -52,8 +52,6 @@ from .batches import (
     workload,
 )
 
-# Measuring: exact integers, sensitivities over every row, costs, noise, and nothing that leaks.
-
 COSTS = (1e-6, 0.0331, 1.0, 400.0, MAX_COST)
 
 

@@ -31,8 +31,6 @@ from adaptive_qs.workload.file import all_ways_queries
 
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited
 
-# Plans: figures at the target's cost, certificates, and a forecast of the size of a run.
-
 NAMES = [(asked, name) for asked, name in pairs() if asked in ("several", "range")]
 
 

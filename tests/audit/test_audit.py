@@ -44,8 +44,6 @@ from adaptive_qs.table.schema import Schema
 from .pairs import replay_pairs
 from .schemas import schemas
 
-# Every way in which two runs may differ becomes a finding, and nothing else does.
-
 
 def job(counts, scores=(5, 9), sensitivity=4, label="counts", extra=0, output=None):
     """Releases counts, chooses, and publishes what came out."""

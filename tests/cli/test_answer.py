@@ -26,8 +26,6 @@ from adaptive_qs.cli.batch import plan_json
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.strategy import optimal
 
-# `plan` and `answer` as users call them: output, files, exit codes, and what is refused.
-
 answer_module = import_module("adaptive_qs.cli.answer")
 CANARY = "c4n4ry"
 PLAN = ["plan", "--schema", "s.json"]

@@ -24,8 +24,6 @@ from adaptive_qs.table.encode import encode_file
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
-# Whatever text comes, the answer is one line and a documented exit code, never a traceback.
-
 FUZZ = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -32,12 +32,6 @@ from adaptive_qs.table.schema import Schema
 
 from ..faults.children import Child
 
-# Commands write what they were asked for, its hidden parts, the ledger, and nothing else.
-#
-# Every way in which Python opens a file for writing or makes a name is watched, the folder is
-# listed at each named place, and a folder for temporary files that nothing was made in keeps its
-# time stamp, whoever would have made it.
-
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MAKING = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1, "os.truncate": 0,
           "sqlite3.connect": 0}  # fmt: skip

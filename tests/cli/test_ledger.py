@@ -24,8 +24,6 @@ from adaptive_qs.synthesizer import Synthesizer
 
 from .conftest import working_in
 
-# `ledger` on the command line: a total for a data set, and what each run spent of it.
-
 LEDGER = ["--ledger", "l"]
 TABLE = ["synthesize", "t.csv", "--schema", "s.json", *LEDGER]
 ANSWERS = ["answer", "t.csv", "--schema", "s.json", "--out", "a.csv", *LEDGER]

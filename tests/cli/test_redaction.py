@@ -41,8 +41,6 @@ from .private_traces import (
     write_private_table,
 )
 
-# Nothing that a run leaves behind, at any moment, holds a private cell or an exact count.
-
 RHO = 1e-10
 """Noise of standard deviation 1 / sqrt(2 RHO) > 7e4 rows on every count."""
 DELTA = 1e-9

@@ -26,8 +26,6 @@ from adaptive_qs.run import job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
-# The commands as users call them: what they print where, and what they write.
-
 synthesize_module = import_module("adaptive_qs.cli.synthesize")
 CANARY = "c4n4ry"
 BASE = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5"]

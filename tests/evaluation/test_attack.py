@@ -36,8 +36,6 @@ from adaptive_qs.privacy.accounting import delta_of, epsilon_of
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
-# Each score against a slow, obvious computation.
-
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "d": 2})
 
 

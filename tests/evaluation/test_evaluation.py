@@ -33,8 +33,6 @@ from adaptive_qs.workload.workload import QueryWorkload, Workload
 
 from .tables import table
 
-# `adaptive_qs.evaluate` takes what `plan`, `answer` and `fit` take.
-
 SCHEMA = {
     "version": 1,
     "columns": [

@@ -25,8 +25,6 @@ from adaptive_qs.workload.workload import Workload
 
 from .tables import table
 
-# Workload error against a brute-force count of cells.
-
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "one": 1})
 
 

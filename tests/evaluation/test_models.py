@@ -23,8 +23,6 @@ from adaptive_qs.table.encode import encode_file
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
-# Utility of tables whose best prediction is known.
-
 DOMAIN = Domain(
     (
         Attribute("noise", 7, ordered=False),

@@ -19,8 +19,6 @@ from adaptive_qs.table.schema import Schema
 
 from .tables import joint, rows_of, table
 
-# Whole rows against sets, lists and every way to halve a table.
-
 SIZES = {"a": 3, "b": 2, "c": 3}
 DOMAIN = Domain.from_sizes(SIZES)
 

@@ -43,8 +43,6 @@ from adaptive_qs.workload.workload import Workload
 
 from .made import made_evaluation, made_schema
 
-# The scale of the verdict against samples that are really drawn.
-
 GRADES = ("good", "fair", "poor")
 DRAWS = 60
 POPULATIONS = {

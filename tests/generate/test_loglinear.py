@@ -24,8 +24,6 @@ from adaptive_qs.residual.model import ReferenceModel, uniform_reference, varian
 
 from .helpers import assert_drawn_from, domain_of, histogram, marginal_of, random_loglinear
 
-# Offsets and strides against np.ravel_multi_index, for both layouts.
-
 DOMAIN = domain_of(2, 3, 1, 4, 5)
 CLIQUES = [(0, 1), (1, 3, 4), (2, 3), (0, 1, 2, 4), (4,)]
 

@@ -27,8 +27,6 @@ from adaptive_qs.residual.model import ReferenceModel, uniform_reference
 
 from .helpers import domain_of, histogram, marginal_of, random_loglinear, residuals_of
 
-# From residual models to tables, with settings small enough for a test.
-
 QUICK = SynthesisSettings(
     fit=FitSettings(sweeps=60, averaged=20, step=0.2),
     fewest_rows=2000,

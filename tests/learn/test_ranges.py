@@ -32,8 +32,6 @@ from adaptive_qs.table.encode import read_table
 
 from .helpers import PLENTY, masses, one, resolved
 
-# Magnitudes: the public grid, and the bounds found on it.
-
 WHOLE = {"type": "integer", "private_bins": 5}
 REAL = {"type": "numeric", "private_bins": 5}
 

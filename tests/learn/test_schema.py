@@ -29,8 +29,6 @@ from adaptive_qs.table.schema import Schema, schema_json
 from .helpers import PLENTY, Recorder, Replay, resolved, schema_of
 from .helpers import one as one_column
 
-# Learning whole schemas: sources, budgets, refusals, and tables that fit what was learnt.
-
 AGE = {"name": "age", "type": "integer", "private_bins": 5, "missing": [""]}
 CITY = {"name": "city", "type": "categorical", "private_values": 3, "catch_all": "elsewhere"}
 SIZE = {"name": "size", "type": "numeric", "private_bins": 4, "decimals": 1}

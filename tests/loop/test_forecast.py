@@ -17,8 +17,6 @@ from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.workload.workload import Workload
 
-# What is known of a run before it: unconnected columns and the noise of the number of rows.
-
 SIZES = {"a": 2, "b": 3, "wide": 60, "wider": 200}
 
 

@@ -24,8 +24,6 @@ from adaptive_qs.workload.workload import Workload
 
 from .helpers import Recorder, Replay, counter_of, domain_of, every_row, skewed_rows
 
-# The loop: its budget, and what a neighbouring table can and cannot change.
-
 DOMAIN = domain_of(3, 4, 2, 1, 5)
 WORKLOADS = {
     "2-way": Workload.all_ways(DOMAIN, 2),

@@ -23,8 +23,6 @@ from adaptive_qs.residual.model import (
 
 from .oracles import all_subsets, centered, centering, difference, full_table, kron, marginal, ones
 
-# The lazy model against p̂ = Σ_τ c_τ ⊗ q built as one dense table .
-
 SIZES = (2, 3, 4, 2)
 DOMAIN = Domain.from_sizes(dict(zip("abcd", SIZES)))
 EVERYTHING = (0, 1, 2, 3)

@@ -27,8 +27,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .variance_oracles import summed_variances
 
-# What the automatic choice takes, and what it leaves alone.
-
 
 def domain(*sizes):
     return Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})

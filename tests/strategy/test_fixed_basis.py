@@ -26,8 +26,6 @@ from adaptive_qs.workload.residuals import Subworkload, Term, decompose_workload
 
 from .problems import ALL, PRODUCTS, all_ways, axis, dense_error, joint, numbers, product
 
-# Weighted Fourier strategies: algebra, optimality in their family, published errors.
-
 
 def waves(shape):
     """The unitary Fourier basis as columns."""

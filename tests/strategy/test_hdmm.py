@@ -43,8 +43,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .hdmm_helpers import expected_errors, marginal_matrix, marginals, mixed, set_gram, workload
 
-# OPT_M, its closed form and its bound against explicit matrices.
-
 SUBSETS = list(np.ndindex(2, 2, 2))
 
 

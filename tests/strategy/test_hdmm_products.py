@@ -32,8 +32,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .hdmm_helpers import marginals, mixed, set_gram, workload
 
-# OPT_0 on one attribute, for either noise.
-
 SETTINGS = SolverSettings(gap=1e-6)
 
 

@@ -23,8 +23,6 @@ from adaptive_qs.strategy.integer import centered as rounding_centered
 from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, IdentityFactor, Strategy
 from adaptive_qs.workload.axes import Affine
 
-# Integer strategies: exact answers, exact sensitivities, and estimates that follow from them.
-
 RNG = np.random.default_rng(0)
 
 

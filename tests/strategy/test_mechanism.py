@@ -31,8 +31,6 @@ from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
-# Arcs under circulant noise: equal to the covariance matrix, without it.
-
 FAMILIES = [Marginal, Prefix, Range, Circular]
 
 

@@ -40,8 +40,6 @@ from .oracles import (
     unanswered,
 )
 
-# Certified strategies: known optima, published figures, symmetry, and what the user may ask.
-
 SETTINGS = SolverSettings()
 TIGHT = SolverSettings(gap=1e-8)
 

@@ -32,8 +32,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .problems import ALL, PRODUCTS, all_ways, axis, dense_error, numbers, product
 
-# Bases of attributes: what one axis is asked, and errors below those published.
-
 SETTINGS = SolverSettings(gap=1e-4)
 
 

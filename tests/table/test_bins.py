@@ -14,8 +14,6 @@ from adaptive_qs.table.columns.numeric import NumericColumn
 from adaptive_qs.table.encode import decode, draw_values, encode_file
 from adaptive_qs.table.propose import propose, propose_schema
 
-# Proposed bins: what is rare beside a sentinel, what stands alone, and numbers of any size.
-
 
 def edges_of(rows, decimals):
     values, counts = np.unique(rows, return_counts=True)

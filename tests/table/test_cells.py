@@ -22,8 +22,6 @@ from adaptive_qs.table.cells import object_cells
 from adaptive_qs.table.encode import encode_file, encode_table
 from adaptive_qs.table.schema import Schema
 
-# How single cells are read, whatever type they arrive in.
-
 
 def codes(column, array):
     schema = Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})

@@ -37,8 +37,6 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 from adaptive_qs.workload.axes import Circular, Prefix, Range
 
-# Any schema: decoded codes encode to the same codes, through files and frames, as by hand.
-
 texts = (
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
     .map(lambda text: text.strip(" \t\r\n\x0b\x0c"))

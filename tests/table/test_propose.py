@@ -22,8 +22,6 @@ from adaptive_qs.table.profile import FORMATS, Profile
 from adaptive_qs.table.propose import in_natural_order, propose, propose_schema
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 
-# Proposed schemas: shared values and medians survive, identifiers and bad files do not.
-
 CANARY = "c4n4ry"
 
 

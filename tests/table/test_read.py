@@ -24,8 +24,6 @@ from adaptive_qs.table.propose import propose_schema
 from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.schema import Schema
 
-# CSV files in blocks of whole rows, on threads that Python knows.
-
 
 def cells(path, block, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", block)

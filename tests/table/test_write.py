@@ -31,9 +31,6 @@ from adaptive_qs.table.formulas import escaped
 from adaptive_qs.table.schema import AS_PROPOSED, Schema
 from adaptive_qs.table.write import write_table
 
-# Files that Python callers write: what exists is replaced only with force, as on the command line;
-# and how the public objects show themselves.
-
 SCHEMA = Schema.parse({"age": 77, "height": 2})
 FRAME = pd.DataFrame({"age": [30, 41, 52] * 40, "height": [0, 1] * 60})
 REFUSED = r"exists already: add force=True to replace it, or give another path$"

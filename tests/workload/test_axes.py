@@ -17,8 +17,6 @@ from adaptive_qs.workload.protocol import Queries
 
 from .families import AXIS, JOINT, definition, identity_of, numbers
 
-# One contract for every family of queries, with the explicit matrix as the oracle.
-
 ROUNDING = 1e-12
 """A thousand times the rounding of a double: enough for sums of a few hundred terms."""
 

@@ -31,8 +31,6 @@ from adaptive_qs.workload.file import (
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import Workload
 
-# Workload files: what they mean, and one line for everything wrong with them.
-
 DOMAIN = Domain.from_sizes({"age": 5, "sex": 2, "job": 3, "one": 1})
 
 

@@ -27,8 +27,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .families import AXIS, JOINT, identity_of, numbers
 
-# Parts of queries against explicit Kronecker matrices: He et al., equation 3.
-
 ROUNDING = 1e-12
 
 
