@@ -1,0 +1,175 @@
+"""How easily the code is read: figures taken from the code itself.
+
+    python -m scripts.speed.house
+
+The tests keep ceilings of these figures (``tests/scripts/test_house.py``).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, get_args
+
+import grimp
+import networkx as nx
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "adaptive_qs"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+COMMANDS = {
+    "synthesize": ["--out", "synthetic.csv"],
+    "answer": ["--ways", "1,2", "--out", "answers.csv"],
+}
+"""Commands on a CSV file, whose modules and depth are counted, with the options of their own."""
+WATCHED = """
+import json, sys
+package, out, *arguments = sys.argv[1:]
+depths = {}
+
+def watch(frame, event, _):
+    code = frame.f_code
+    if event != "call" or "counting" in depths or not code.co_filename.startswith(package):
+        return
+    if code.co_name == "count" and "/table/" in code.co_filename:
+        files = []
+        while frame is not None:
+            files.append(frame.f_code.co_filename)
+            frame = frame.f_back
+        depths["counting"] = len(files) - 1  # without this script
+        depths["own"] = sum(file.startswith(package) for file in files)
+
+from adaptive_qs.cli import main
+sys.setprofile(watch)
+code = main(arguments)
+sys.setprofile(None)
+modules = [name for name in sys.modules if name.split(".")[0] == "adaptive_qs"]
+with open(out, "w") as file:
+    json.dump({"code": code, "modules": len(modules), **depths}, file)
+"""
+"""Runs a command, and writes what it loaded and how deep it was when it first counted rows."""
+
+
+def sizes() -> dict[str, float]:
+    """Modules of the package and their lines."""
+    lines = [len(module.read_text(encoding="utf-8").splitlines()) for module in MODULES]
+    return {
+        "modules": len(lines),
+        "lines": sum(lines),
+        "median lines": median(lines),
+        "most lines": max(lines),
+    }
+
+
+def commands() -> dict[str, dict[str, int]]:
+    """For each command on a CSV file: modules of the package that it loads, and its call depth.
+
+    The depth is the number of frames from ``main`` to the first exact count of rows, with those
+    of the library of the command line ("counting"), and without ("own").
+    """
+    return {name: _watched([name, *options]) for name, options in COMMANDS.items()}
+
+
+def _watched(command: list[str]) -> dict[str, int]:
+    example = ROOT / "docs" / "example"
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+        def run(*arguments: str) -> None:
+            subprocess.run(
+                [sys.executable, *arguments], cwd=folder, env=environment, check=True,
+                capture_output=True,
+            )  # fmt: skip
+
+        run(str(example / "make_visits.py"), "--rows", "500")
+        data = ["visits.csv", "--schema", str(example / "schema.json")]
+        budget = ["--epsilon", "1", "--delta", "1e-6"]
+        run("-c", WATCHED, str(PACKAGE), "found.json", *command[:1], *data, *budget, *command[1:])
+        found: dict[str, int] = json.loads((Path(folder) / "found.json").read_text())
+    assert found.pop("code") == 0, f"{command[0]} failed"
+    assert "counting" in found, f"{command[0]}: nothing was counted in table/: see WATCHED"
+    return found
+
+
+def column_types() -> dict[str, set[str]]:
+    """The types of columns, with the names of their classes."""
+    from adaptive_qs.table import schema  # noqa: F401  (it knows all of them)
+    from adaptive_qs.table.columns.base import ColumnBase
+
+    types: dict[str, set[str]] = {}
+    for column in _subclasses(ColumnBase):
+        declared = column.model_fields.get("type")
+        for name in get_args(declared.annotation) if declared else ():
+            types.setdefault(name, set()).add(column.__name__)
+    return types
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def column_files() -> dict[str, int]:
+    """For each type of column, the modules that name it or its classes: what another one touches.
+
+    The modules that define its classes are among them.
+    """
+    trees = [ast.parse(module.read_text(encoding="utf-8")) for module in MODULES]
+    words = [set(_words(tree)) for tree in trees]
+    return {
+        name: sum(not found.isdisjoint({f'"{name}"', *classes}) for found in words)
+        for name, classes in column_types().items()
+    }
+
+
+def _words(tree: ast.AST) -> Iterator[str]:
+    """Names, imports and classes of a module, and its strings in quotation marks."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+                yield word
+            case ast.ClassDef(name=word):
+                yield word
+            case ast.Constant(value=str(word)):
+                yield f'"{word}"'
+
+
+def circles() -> list[list[str]]:
+    """Modules that import each other, imports for type checkers included."""
+    found = grimp.build_graph("adaptive_qs", cache_dir=None)
+    graph = nx.DiGraph(
+        (module, imported)
+        for module in found.modules
+        for imported in found.find_modules_directly_imported_by(module)
+    )
+    return sorted(sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1)
+
+
+def figures() -> dict[str, float]:
+    """All figures by name."""
+    ran, named = commands(), column_files().values()
+    return {
+        **sizes(),
+        **{f"files executed by {name}": found["modules"] for name, found in ran.items()},
+        "call depth of answer until rows are counted": ran["answer"]["counting"],
+        "frames of the package among them": ran["answer"]["own"],
+        "files that name a type of column, at least": min(named),
+        "files that name a type of column, at most": max(named),
+        "import circles": len(circles()),
+    }
+
+
+if __name__ == "__main__":
+    for title, figure in figures().items():
+        print(f"{title:<45} {figure:>8,g}")
+    for circle in circles():
+        print("circle:", ", ".join(circle))
+    print("files that name a type of column:", column_files())

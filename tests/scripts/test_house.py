@@ -1,0 +1,49 @@
+"""The code stays as easily read as it is: ceilings for its figures, lowered when it gets better."""
+
+import ast
+
+import pytest
+
+from scripts.speed import house
+
+CEILINGS = {
+    "modules": 135,
+    "lines": 39_567,
+    "most lines": 811,
+    "files executed by synthesize": 88,
+    "files executed by answer": 105,
+    "call depth of answer until rows are counted": 19,
+    "frames of the package among them": 12,
+    "files that name a type of column, at least": 4,
+    "files that name a type of column, at most": 14,
+    "import circles": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return house.figures()
+
+
+@pytest.mark.parametrize("name", CEILINGS)
+def test_a_figure_stays_below_its_ceiling(figures, name):
+    assert figures[name] <= CEILINGS[name]
+
+
+def test_every_figure_is_of_something(figures):
+    assert figures.keys() - CEILINGS.keys() == {"median lines"}
+    assert 150 <= figures["median lines"] <= 350
+    assert figures["frames of the package among them"] >= 3
+    assert figures["files that name a type of column, at least"] >= 1
+
+
+def test_all_types_of_columns_are_looked_for():
+    assert house.column_types().keys() == {
+        "categorical", "integer", "numeric", "date", "datetime", "boolean",
+    }  # fmt: skip
+
+
+def test_words_are_names_and_whole_strings():
+    tree = ast.parse("from a import B\n\nclass C:\n    'date'\n    d = x.E\n    f = 'no date'\n")
+    assert {"B", "C", "E", '"date"'} <= set(house._words(tree))
+    assert "date" not in set(house._words(tree))
