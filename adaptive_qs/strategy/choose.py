@@ -14,7 +14,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import residual_mechanism, table_mechanism
+from adaptive_qs.strategy import MECHANISMS, residual_mechanism, table_mechanism
 from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
 from adaptive_qs.strategy.hdmm_products import (
     Noise,
@@ -186,7 +186,17 @@ class MechanismChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
+class PlanRequest:
+    """What is to be planned.
+
+    Attributes:
+        workload: what is to be answered.
+        settings: gap, iterations and memory of the solvers.
+        bases: strategies of some attributes, for a mechanism that takes them.
+        jobs: threads that solve.
+        progress: called with how many problems of how many are solved.
+    """
+
     workload: QueryWorkload
     settings: SolverSettings
     bases: Bases | None
@@ -195,7 +205,12 @@ class _Request:
 
     @cached_property
     def decomposition(self) -> Decomposition:
+        """The residual spaces that the workload reaches, and the problem in each."""
         return decompose_workload(self.workload)
+
+
+Planner = Callable[[PlanRequest], MechanismChoice]
+"""How the mechanism of one name is planned; raises as :func:`choose_mechanism` does."""
 
 
 def choose_mechanism(
@@ -225,7 +240,7 @@ def choose_mechanism(
         raise InputError(f"mechanism is {shown(name)}: give one of {', '.join(MECHANISMS)}")
     if bases and name != "residualplanner+":
         raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
-    request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)
+    request = PlanRequest(workload, settings or SolverSettings(), bases, jobs, progress)
     with np.errstate(over="ignore"):
         choice = MECHANISMS[name](request)
         if not math.isfinite(choice.mechanism.total_error):
@@ -236,7 +251,7 @@ def choose_mechanism(
     return choice
 
 
-def _auto(request: _Request) -> MechanismChoice:
+def plan_auto(request: PlanRequest) -> MechanismChoice:
     """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
 
     Groups that are measured apart contradict each other within their noise, so they have to be
@@ -309,55 +324,61 @@ def _is_sound(found: Candidate) -> bool:
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
 
 
-def _querysmasher(request: _Request) -> MechanismChoice:
+def plan_querysmasher(request: PlanRequest) -> MechanismChoice:
+    """The optimum of every residual space: QuerySmasher of He et al."""
     found = residual_mechanism.query_smasher(
         request.decomposition, request.settings, request.jobs, request.progress
     )
     return _residual("querysmasher", found)
 
 
-def _residualplanner(request: _Request) -> MechanismChoice:
+def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
+    """Contrasts in every residual space: the optimum for marginals."""
     found = residual_mechanism.residual_planner(
         request.decomposition, request.jobs, request.progress
     )
     return _residual("residualplanner", found)
 
 
-def _residualplanner_plus(request: _Request) -> MechanismChoice:
+def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
+    """One basis for each attribute, given or chosen."""
     found = residual_mechanism.residual_planner_plus(
         request.decomposition, request.settings, request.bases, request.jobs, request.progress
     )
     return _residual("residualplanner+", found)
 
 
-def _wff(request: _Request) -> MechanismChoice:
+def plan_fourier(request: PlanRequest) -> MechanismChoice:
+    """Weighted Fourier queries in every residual space."""
     found = residual_mechanism.fourier_factorization(
         request.decomposition, request.jobs, request.progress
     )
     return _residual("wff", found)
 
 
-def _eigen(request: _Request) -> MechanismChoice:
+def plan_eigen(request: PlanRequest) -> MechanismChoice:
+    """Weighted eigenvectors in every residual space."""
     found = residual_mechanism.eigen_design(
         request.decomposition, request.settings, request.jobs, request.progress
     )
     return _residual("eigen", found)
 
 
-def _hdmm(request: _Request) -> MechanismChoice:
-    from adaptive_qs.strategy.table_mechanism import hdmm
-
-    found = hdmm(request.decomposition, request.settings)
+def plan_hdmm(request: PlanRequest) -> MechanismChoice:
+    """HDMM: a product, a union of products or weighted marginals."""
+    found = table_mechanism.hdmm(request.decomposition, request.settings)
     return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
 
 
-def _identity(request: _Request) -> MechanismChoice:
+def plan_identity(request: PlanRequest) -> MechanismChoice:
+    """Noise on every cell of the table over all attributes in use."""
     return MechanismChoice(
         "identity", table_mechanism.identity(request.decomposition, request.settings), 1, 0
     )
 
 
-def _gaussian(request: _Request) -> MechanismChoice:
+def plan_gaussian(request: PlanRequest) -> MechanismChoice:
+    """Noise on every answer."""
     bound = any_mechanism_bound(request.decomposition, request.settings)
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
 
@@ -365,17 +386,3 @@ def _gaussian(request: _Request) -> MechanismChoice:
 def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
     d = found.decomposition
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))
-
-
-MECHANISMS: dict[str, Callable[[_Request], MechanismChoice]] = {
-    "auto": _auto,
-    "querysmasher": _querysmasher,
-    "residualplanner": _residualplanner,
-    "residualplanner+": _residualplanner_plus,
-    "wff": _wff,
-    "hdmm": _hdmm,
-    "eigen": _eigen,
-    "identity": _identity,
-    "gaussian": _gaussian,
-}
-"""The mechanisms by name."""
