@@ -37,7 +37,7 @@ from adaptive_qs.workload.workload import Workload
 # in the noise of the selection alone, end without a combination that holds it. Columns that depend
 # on others more strongly are connected with fewer rows, others need more.
 #
-# How often that comes true: ``results/unconnected.csv``, by ``scripts/unconnected.py``.
+# How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
 Array = NDArray[np.float64]
 

@@ -48,7 +48,11 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted(page for page in ROOT.glob("*.md") if page.name != "README.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 LANGUAGES = {"sh", "console", "python", "text", "json"}
 LINKED = ("datasets", "docs")
 QUICK_ROWS = 2_000

@@ -3,11 +3,11 @@
 import json
 import re
 
-import make_reference
 import pytest
 import typer
 
 from adaptive_qs.cli.app import app
+from scripts import make_reference
 
 from .snippets import PAGES, ROOT, Reader
 

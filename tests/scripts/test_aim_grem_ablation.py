@@ -3,7 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from aim_grem_ablation import (
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from scripts.published.aim_grem_ablation import (
     STRATEGIES,
     Conditional,
     Full,
@@ -14,12 +20,6 @@ from aim_grem_ablation import (
     read_table,
     run_trials,
 )
-
-from adaptive_qs.domain import Domain
-from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
 SIZES = (2, 3, 4, 5, 2)
 

@@ -4,8 +4,9 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from assurance import ALONE, Parts, measured, summary
-from assurance_sections import QUICK, SECTIONS, Scale, fuzz
+
+from scripts.speed.assurance import ALONE, Parts, measured, summary
+from scripts.speed.assurance_sections import QUICK, SECTIONS, Scale, fuzz
 
 HERE = {"hash": "a" * 40, "dirty": False}
 ELSEWHERE = {"hash": "b" * 40, "dirty": False}

@@ -4,10 +4,11 @@ import csv
 import json
 
 import pytest
-from comparison.digest import write_digest
-from comparison.losses import answer_losses, table_losses
-from comparison.plots import against_epsilon, write_plots
-from comparison.summary import Spread, groups_of
+
+from scripts.compare.digest import write_digest
+from scripts.compare.losses import answer_losses, table_losses
+from scripts.compare.plots import against_epsilon, write_plots
+from scripts.compare.summary import Spread, groups_of
 
 
 def record(mechanism="adaptive", kind="ours", seed=1, error=0.2, epsilon=1.0, **changes):

@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from comparison.complaint import Complaint
-from comparison.grid import GRIDS, Cell, Grid, cells_of, key_of, parse_only
-from comparison.mechanisms import OURS, all_mechanisms, check_known
+
+from scripts.compare.complaint import Complaint
+from scripts.compare.grid import GRIDS, Cell, Grid, cells_of, key_of, parse_only
+from scripts.compare.mechanisms import OURS, all_mechanisms, check_known
 
 CELL = Cell("toy", 2, 1.0, 1e-9, "adaptive", "{}", 7, 60.0)
 BLOCK = {
@@ -105,7 +106,7 @@ def test_an_unknown_grid_names_the_known_ones():
 
 @pytest.mark.parametrize("name", [path.stem for path in GRIDS.glob("*.json")])
 def test_committed_grids_name_known_mechanisms_and_tables(name):
-    from comparison.tables import NAMES
+    from scripts.compare.tables import NAMES
 
     known = all_mechanisms(None)
     for block in Grid.load(name).blocks:

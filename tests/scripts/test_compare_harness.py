@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import compare
 import pytest
 from typer.testing import CliRunner
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "compare.py"
+from scripts.compare import __main__ as compare
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PEER = """
 import json, os, shutil, sys, time
@@ -36,7 +37,7 @@ Path(job["report"]).write_text(json.dumps({"versions": {"fake": "1"}, "seconds":
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """A folder with a fake peer, its environment, and a grid of it on a made-up table."""
-    monkeypatch.setattr("comparison.plots.write_plots", lambda records, results: [])
+    monkeypatch.setattr("scripts.compare.plots.write_plots", lambda records, results: [])
     scripts = tmp_path / "peers"
     scripts.mkdir()
     (scripts / "copy.py").write_text(PEER)
@@ -59,7 +60,7 @@ def command(bench, *more, mechanisms=("copy",), epsilons=(1.0, 2.0), seeds=(1, 2
     grid = bench / "grid.json"
     grid.write_text(json.dumps({"blocks": [block]}))
     return [
-        sys.executable, str(SCRIPT), "--grid", str(grid), "--data", str(bench),
+        sys.executable, "-m", "scripts.compare", "--grid", str(grid), "--data", str(bench),
         "--results", str(bench / "r.jsonl"), "--peers", str(bench / "environments"),
         "--peer-scripts", str(bench / "peers"), *more,
     ]  # fmt: skip
@@ -67,7 +68,7 @@ def command(bench, *more, mechanisms=("copy",), epsilons=(1.0, 2.0), seeds=(1, 2
 
 def run(bench, *more, **block):
     """In this process, which is faster; those that are killed run in one of their own."""
-    return CliRunner().invoke(compare.app, command(bench, *more, **block)[2:])
+    return CliRunner().invoke(compare.app, command(bench, *more, **block)[3:])
 
 
 def started(bench):
@@ -84,7 +85,7 @@ def test_after_kill_9_a_rerun_repeats_no_finished_cell(bench):
     seeds = list(range(10))
     first = subprocess.Popen(
         command(bench, "--jobs", "2", seeds=seeds), stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, cwd=ROOT,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while (
@@ -178,7 +179,7 @@ def test_mistakes_are_refused_in_one_line(bench, block, more, said):
 
 
 def test_a_table_that_is_not_there_is_refused_before_anything_runs(bench):
-    grid = command(bench, seeds=[1])[3]
+    grid = command(bench, seeds=[1])[4]
     Path(grid).write_text(Path(grid).read_text().replace("weak@60", "adult"))
     result = CliRunner().invoke(
         compare.app, ["--grid", grid, "--data", str(bench), "--results", str(bench / "r.jsonl"),
@@ -191,7 +192,7 @@ def test_a_table_that_is_not_there_is_refused_before_anything_runs(bench):
 
 def test_a_stopped_harness_keeps_what_ended_and_leaves_nothing_running(bench):
     process = subprocess.Popen(
-        command(bench, epsilons=[1.0], seeds=[1, 600]), stderr=subprocess.PIPE, text=True
+        command(bench, epsilons=[1.0], seeds=[1, 600]), stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     deadline = time.monotonic() + 60
     while len(started(bench)) < 2:

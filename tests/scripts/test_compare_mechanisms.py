@@ -4,14 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from comparison.job import Job, read_answers, read_codes, write_codes
-from comparison.mechanisms import ANSWERS, BASELINES, FLOORS, OURS
-from comparison.scoring import answer_error, as_distribution, table_error
-from comparison.worker import MECHANISMS, main
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
+from scripts.compare.job import Job, read_answers, read_codes, write_codes
+from scripts.compare.mechanisms import ANSWERS, BASELINES, FLOORS, OURS
+from scripts.compare.scoring import answer_error, as_distribution, table_error
+from scripts.compare.worker import MECHANISMS, main
 
 SIZES = (2, 3, 4)
 ROWS = 400

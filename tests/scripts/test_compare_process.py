@@ -6,7 +6,8 @@ import sys
 import time
 
 import pytest
-from comparison.process import Stopped, environment, reason, run_supervised, without_paths
+
+from scripts.compare.process import Stopped, environment, reason, run_supervised, without_paths
 
 GRANDCHILD = """
 import subprocess, sys, time
@@ -103,7 +104,7 @@ def test_threads_are_declared_and_peers_do_not_see_this_project(monkeypatch):
     assert {peer["OMP_NUM_THREADS"], peer["NUMBA_NUM_THREADS"]} == {"3"}
     assert "PYTHONPATH" not in peer
     assert "VIRTUAL_ENV" not in peer
-    code = "import comparison.mechanisms"
+    code = "import scripts.compare.mechanisms"
     subprocess.run([sys.executable, "-c", code], env=own, check=True, cwd=os.sep)
 
 

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from comparison.complaint import Complaint
-from comparison.store import Store, read_records
+
+from scripts.compare.complaint import Complaint
+from scripts.compare.store import Store, read_records
 
 
 def lines(path):

@@ -5,11 +5,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from comparison.tables import NAMES, fetch_kdd_census, kdd_census, load, ma2019
-from comparison.tables.ma2019_schema import schema_of
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
 from adaptive_qs.table.schema import Schema
+from scripts.compare.tables import NAMES, fetch_kdd_census, kdd_census, load, ma2019
+from scripts.compare.tables.ma2019_schema import schema_of
 
 MA2019_ROWS = """\
 PUMA,AGEP,SEX,MSP,HISP,RAC1P,NOC,NPF,HOUSING_TYPE,OWN_RENT,DENSITY,INDP,INDP_CAT,EDU,PINCP,\

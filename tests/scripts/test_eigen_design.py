@@ -5,9 +5,16 @@ import json
 
 import numpy as np
 import pytest
-from eigen_design import COLUMNS, main, marginals, random_ranges, range_marginals, shuffled
 
 from adaptive_qs.workload.axes import Range
+from scripts.published.eigen_design import (
+    COLUMNS,
+    main,
+    marginals,
+    random_ranges,
+    range_marginals,
+    shuffled,
+)
 
 
 def indicator(shape, wanted):

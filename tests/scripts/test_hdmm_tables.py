@@ -3,12 +3,18 @@
 import csv
 import math
 
-import hdmm_tables
 import numpy as np
 import pytest
-from hdmm_tables import Case, main, multi_dimensional, noise_scale, one_dimensional
 
 from adaptive_qs.strategy.hdmm_products import Noise, ProductStrategy, identity_strategy
+from scripts.published import hdmm_tables
+from scripts.published.hdmm_tables import (
+    Case,
+    main,
+    multi_dimensional,
+    noise_scale,
+    one_dimensional,
+)
 
 IDENTITY_1D = {  # workload, cells: (table 4, table 5)
     ("all-range", 256): (13.11, 39.18),

@@ -8,15 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
-from querysmasher_assembly import assemble
-from querysmasher_methods import METHODS, one_way_optimum, solve_row
-from querysmasher_rows import Row, all_rows
-from querysmasher_tables import here, is_quick, judge_error, judge_time, main, run_rows
 from typer.testing import CliRunner
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.workload.file import all_ways_queries
+from scripts.published.querysmasher_assembly import assemble
+from scripts.published.querysmasher_methods import METHODS, one_way_optimum, solve_row
+from scripts.published.querysmasher_rows import Row, all_rows
+from scripts.published.querysmasher_tables import (
+    here,
+    is_quick,
+    judge_error,
+    judge_time,
+    main,
+    run_rows,
+)
 
 app = typer.Typer()
 app.command()(main)

@@ -6,7 +6,7 @@ import socket
 import numpy as np
 import pytest
 
-from results import write_atomically, write_results
+from scripts.results import write_atomically, write_results
 
 
 def test_a_result_says_how_it_was_made(tmp_path):

@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
-from table_kinds import (
+
+from scripts.table_kinds import (
     END,
     KINDS,
     functional_dependence,
