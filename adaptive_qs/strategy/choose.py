@@ -17,7 +17,7 @@ from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, residual_mechanism, table_mechanism
 from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
 from adaptive_qs.strategy.hdmm_products import (
-    Noise,
+    GAUSSIAN,
     ProductWorkload,
     exchangeable,
     optimize_axis,
@@ -93,7 +93,7 @@ def product_candidates(
         return
     if max(products.sizes) > SEARCHED_AXIS:
         return
-    noise, rng = Noise.GAUSSIAN, np.random.default_rng(0)
+    noise, rng = GAUSSIAN, np.random.default_rng(0)
     with linear_algebra().limit(limits=1):  # many small solves
         found = optimize_product(products, noise, settings, rng, restarts=1)
     yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
@@ -121,7 +121,7 @@ def _certified_product(
     objective = certified = 1.0
     for gram in grams:
         if exchangeable(gram) is not None:
-            axis = optimize_axis(gram, Noise.GAUSSIAN, single, np.random.default_rng(0))
+            axis = optimize_axis(gram, GAUSSIAN, single, np.random.default_rng(0))
             factors.append(axis.factor)
             objective, certified = objective * axis.error(gram), certified * axis.error(gram)
         else:
@@ -140,7 +140,7 @@ def _groupings(
     """Groups of several sets each, which a split by residuals does not have; none of zeros."""
     asked, number = products.only_asked(), products.asked.tolist()
     start = nested(asked)
-    choices = {start, merged(asked, start, Noise.GAUSSIAN, settings, rng)}
+    choices = {start, merged(asked, start, GAUSSIAN, settings, rng)}
     return sorted(
         tuple(tuple(number[j] for j in sets) for sets in groups)
         for groups in choices

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.domain import Domain, downward_closure
-from adaptive_qs.residual.basis import CenteredBasis, ContrastBasis, StrategyBasis
+from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import (
     ReferenceModel,
     ResidualEstimate,
@@ -21,6 +21,7 @@ from adaptive_qs.residual.model import (
     uniform_reference,
 )
 
+from .bases import ContrastBasis, StrategyBasis
 from .oracles import all_subsets, centered, centering, difference, full_table, kron, marginal, ones
 
 SIZES = (2, 3, 4, 2)
