@@ -14,7 +14,8 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import MECHANISMS, residual_mechanism, table_mechanism
+from adaptive_qs.strategy import MECHANISMS, table_mechanism
+from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
 from adaptive_qs.strategy.hdmm_products import (
     GAUSSIAN,
@@ -25,8 +26,16 @@ from adaptive_qs.strategy.hdmm_products import (
     product_workload,
 )
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import check_dense, solve_dense
-from adaptive_qs.strategy.residual_mechanism import Bases, ResidualMechanism
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve, solve_dense
+from adaptive_qs.strategy.residual_mechanism import (
+    Bases,
+    ResidualMechanism,
+    Solver,
+    best_affordable,
+    residual_planner_plus,
+    smash,
+)
+from adaptive_qs.strategy.restricted import solve_eigen
 from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,
@@ -54,7 +63,7 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-CERTIFIED_AXIS = 1_536
+OPTIMAL_AXIS = 1_536
 """Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
@@ -72,7 +81,7 @@ def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
 def product_candidates(
     workload: QueryWorkload, bound: float, settings: SolverSettings
 ) -> Iterator[Candidate]:
-    """OPT_⊗, certified axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
+    """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
 
     Args:
         workload: one that has candidates.
@@ -80,14 +89,14 @@ def product_candidates(
         settings: gap, iterations and memory.
     """
     clique = used_attributes(workload)
-    if max(workload.domain.shape(clique)) > CERTIFIED_AXIS:
+    if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
         return
     asked = narrowed(workload, clique)
     try:
         products = product_workload(asked, settings)
         whole = products.factorised()
         if whole is not None:
-            yield _certified_product(workload, clique, whole, bound, settings)
+            yield _optimal_product(workload, clique, whole, bound, settings)
             return
     except ResourceExceeded:
         return
@@ -108,7 +117,7 @@ def product_candidates(
             yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
 
 
-def _certified_product(
+def _optimal_product(
     workload: QueryWorkload,
     clique: Clique,
     grams: tuple[Array, ...],
@@ -118,18 +127,18 @@ def _certified_product(
     """The optimum for ⊗G_i is the product of the optima; so is the bound."""
     factors: list[Factor] = []
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
-    objective = certified = 1.0
+    objective = proven = 1.0
     for gram in grams:
         if exchangeable(gram) is not None:
             axis = optimize_axis(gram, GAUSSIAN, single, np.random.default_rng(0))
             factors.append(axis.factor)
-            objective, certified = objective * axis.error(gram), certified * axis.error(gram)
+            objective, proven = objective * axis.error(gram), proven * axis.error(gram)
         else:
             check_dense(gram.shape[:1], single)
             solution = solve_dense(gram, gram.shape[:1], single)
             factors.extend(solution.strategy.factors)
-            objective, certified = objective * solution.objective, certified * solution.lower_bound
-    best = max(bound, certified)
+            objective, proven = objective * solution.objective, proven * solution.lower_bound
+    best = max(bound, proven)
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     return WholeDomainMechanism(workload, clique, Strategy(tuple(factors)), best, status)
 
@@ -259,7 +268,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     Where no mechanism at all could be better nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
-    split = residual_mechanism.best_affordable(d, settings, request.jobs, request.progress)
+    split = best_affordable(d, settings, request.jobs, request.progress)
     best, problems = _residual("querysmasher", split), len(d.subworkloads)
     whole = table_mechanism.may_be_solved(workload, settings)
     products = has_candidates(workload, settings)
@@ -274,10 +283,10 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
         with suppress(ResourceExceeded):
             full = table_mechanism.solve_full(workload, settings)
             best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
-    return replace(best, mechanism=_certified(best.mechanism, bound, settings.gap))
+    return replace(best, mechanism=_bounded(best.mechanism, bound, settings.gap))
 
 
-def _certified(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
+def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
     """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
 
     A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
@@ -326,42 +335,31 @@ def _is_sound(found: Candidate) -> bool:
 
 def plan_querysmasher(request: PlanRequest) -> MechanismChoice:
     """The optimum of every residual space: QuerySmasher of He et al."""
-    found = residual_mechanism.query_smasher(
-        request.decomposition, request.settings, request.jobs, request.progress
-    )
-    return _residual("querysmasher", found)
+    cache = SolveCache()
+    return _smashed("querysmasher", request, lambda s: solve(s, request.settings, cache))
 
 
 def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
-    """Contrasts in every residual space: the optimum for marginals."""
-    found = residual_mechanism.residual_planner(
-        request.decomposition, request.jobs, request.progress
-    )
-    return _residual("residualplanner", found)
+    """The same contrasts for all queries, optimal for marginals: ResidualPlanner."""
+    return _smashed("residualplanner", request, solve_residual_planner)
 
 
 def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
-    """One basis for each attribute, given or chosen."""
-    found = residual_mechanism.residual_planner_plus(
+    """One basis for each attribute, given or chosen: ResidualPlanner+."""
+    found = residual_planner_plus(
         request.decomposition, request.settings, request.bases, request.jobs, request.progress
     )
     return _residual("residualplanner+", found)
 
 
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
-    """Weighted Fourier queries in every residual space."""
-    found = residual_mechanism.fourier_factorization(
-        request.decomposition, request.jobs, request.progress
-    )
-    return _residual("wff", found)
+    """Noise on Fourier coefficients: Weighted Fourier Factorizations."""
+    return _smashed("wff", request, solve_fourier)
 
 
 def plan_eigen(request: PlanRequest) -> MechanismChoice:
-    """Weighted eigenvectors in every residual space."""
-    found = residual_mechanism.eigen_design(
-        request.decomposition, request.settings, request.jobs, request.progress
-    )
-    return _residual("eigen", found)
+    """Weighted eigenvectors of every subworkload: the eigen-design of Li and Miklau."""
+    return _smashed("eigen", request, lambda s: solve_eigen(s, request.settings))
 
 
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
@@ -381,6 +379,10 @@ def plan_gaussian(request: PlanRequest) -> MechanismChoice:
     """Noise on every answer."""
     bound = any_mechanism_bound(request.decomposition, request.settings)
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
+
+
+def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
+    return _residual(name, smash(request.decomposition, solver, request.jobs, request.progress))
 
 
 def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:

@@ -314,7 +314,7 @@ def _with_inverse(rows: Array, values: Array, basis: Array) -> BlockStrategy:
     return BlockStrategy(inner @ basis.T, basis @ inverse, objective)
 
 
-# The iteration behind every certified strategy: one dual vector carries primal and dual.
+# The iteration behind every optimal strategy: one dual vector carries primal and dual.
 #
 # For y > 0 with Σy = 1 let M = Y^½ G Y^½, s = tr M^½ and V = Y^{-½} M^½ Y^{-½}. Then s² is a lower
 # bound on min tr(G V⁺), V / max_i V_ii is feasible with objective s·max_i V_ii, and Σ y_i V_ii = s:

@@ -31,7 +31,7 @@ from adaptive_qs.strategy.mechanism import (
     multiply,
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
-from adaptive_qs.strategy.restricted import attribute_bases, solve_eigen, solve_fourier_product
+from adaptive_qs.strategy.restricted import attribute_bases, solve_fourier_product
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     Factor,
@@ -281,21 +281,10 @@ def solve_all(
     return tuple(solutions)
 
 
-# Mechanisms that measure residuals, one solver each: QuerySmasher and those that it contains.
+# Solvers beside the optimal one: what is affordable, and bases of attributes.
 
 Bases = Mapping[int, Factor]
 """A strategy for each attribute, spanning every mean-free vector of its axis."""
-
-
-def query_smasher(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """QuerySmasher (He et al.): certified optimal strategies."""
-    cache = SolveCache()
-    return smash(decomposition, lambda s: solve(s, settings, cache), jobs, progress)
 
 
 def best_affordable(
@@ -304,9 +293,9 @@ def best_affordable(
     jobs: int = 1,
     progress: StepProgress | None = None,
 ) -> ResidualMechanism:
-    """QuerySmasher where the certified solver can, else the best restricted strategy.
+    """QuerySmasher where the optimum can be found, else the best restricted strategy.
 
-    A subworkload too large for the certified solver gets the better of the Fourier strategy and
+    A subworkload too large for that gets the better of the Fourier strategy and
     of a product of one-way optima; its gap says how far it may be from the optimum.
     """
     cache = SolveCache()
@@ -364,30 +353,6 @@ def _axis_optimum(
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
-
-
-def residual_planner(
-    decomposition: Decomposition, jobs: int = 1, progress: StepProgress | None = None
-) -> ResidualMechanism:
-    """ResidualPlanner: the same contrasts for all queries, optimal for marginals."""
-    return smash(decomposition, solve_residual_planner, jobs, progress)
-
-
-def fourier_factorization(
-    decomposition: Decomposition, jobs: int = 1, progress: StepProgress | None = None
-) -> ResidualMechanism:
-    """Weighted Fourier Factorizations: noise on Fourier coefficients."""
-    return smash(decomposition, solve_fourier, jobs, progress)
-
-
-def eigen_design(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """Eigen-design (Li and Miklau): weighted eigenvectors of each subworkload."""
-    return smash(decomposition, lambda s: solve_eigen(s, settings), jobs, progress)
 
 
 def residual_planner_plus(

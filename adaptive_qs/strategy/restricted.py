@@ -42,7 +42,7 @@ from adaptive_qs.workload.residuals import Decomposition, Subworkload
 #
 # so s² with s = Σ√(σ_i a_i) is a lower bound on the family. With u_i = √(σ_i/a_i) and g = Aᵀu,
 # u/max g is feasible with objective s·max g, and y·g = s: the relative gap is max g / s − 1. The
-# iteration y ← y (g/s)^p, renormalised, is that of the certified optimum with vectors in place of
+# iteration y ← y (g/s)^p, renormalised, is that of the optimal strategy with vectors in place of
 # matrices: O(designs × cells) a step.
 
 Array = NDArray[np.float64]
@@ -312,7 +312,7 @@ def _reciprocal(h: Array) -> Array:
 #
 # an upper bound, as the root is concave, where L_τ⁰ is the error with contrasts. Seen from one
 # attribute, with contrasts on all others, L_τ = tr(G_τi V_i⁺): the best basis of attribute i solves
-# the certified problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
+# the one-axis problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
 # back the optimum of their own one-way problem; joint queries, whose one-way parts say little about
 # their two-way parts, get a basis for what they ask.
 
@@ -331,7 +331,7 @@ def attribute_bases(
 
     Args:
         decomposition: the subworkloads.
-        settings: for the certified one-axis problems.
+        settings: for the one-axis problems.
 
     Returns:
         One factor for each attribute, contrasts where nothing is asked of it, and a number for
@@ -382,7 +382,7 @@ def _class_gram(subworkload: Subworkload, axis: int) -> Array:
 
 
 def _basis(gram: Array, settings: SolverSettings) -> Factor:
-    """The certified optimum, kept from losing directions that nothing asks for."""
+    """The optimum, kept from losing directions that nothing asks for."""
     size = len(gram)
     rank = int(np.linalg.matrix_rank(gram, tol=FLOOR / size, hermitian=True))
     if rank < size - 1:

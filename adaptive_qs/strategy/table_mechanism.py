@@ -551,7 +551,7 @@ def identity(decomposition: Decomposition, settings: SolverSettings) -> WholeDom
 
 
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> WholeDomainMechanism:
-    """The certified optimum on the cells of all attributes in use, among all matrix mechanisms.
+    """The optimum on the cells of all attributes in use, among all matrix mechanisms.
 
     Args:
         workload: one that :func:`may_be_solved`.
