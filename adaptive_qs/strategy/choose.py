@@ -325,11 +325,7 @@ def _is_sound(found: Candidate) -> bool:
     figures = np.array([largest, found.total_error])
     if not all(np.isfinite(array).all() for array in (*covariances, figures)):
         return False
-    biases = [
-        found.bias_of(number, index)
-        for number, part in enumerate(found.workload.parts)
-        for index in range(len(part))
-    ]
+    biases = [found.bias_of(part, index) for part, index, _ in found.workload.sets()]
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import root_sum, root_trace
+from adaptive_qs.strategy.bounds import gram_bound, root_sum
 from adaptive_qs.strategy.hdmm_products import (
     GAUSSIAN,
     AxisStrategy,
@@ -496,9 +496,7 @@ class WeightSearch:
     def of(cls, workload: ProductWorkload, max_iterations: int) -> WeightSearch:
         """The problem of a workload, its traces scaled to sum to one."""
         traces = residual_traces(workload)
-        ones = [1.0] * len(workload.sizes)
-        cells = subset_products(ones, [float(n) for n in workload.sizes])
-        return cls(traces / traces.sum(), cells, max_iterations)
+        return cls(traces / traces.sum(), _cells(workload), max_iterations)
 
     def run(self, start: Array, order: float) -> tuple[float, Array]:
         """A local optimum from log θ for a norm of this order: log error and log θ, at most 0."""
@@ -524,11 +522,6 @@ def asked_weights(workload: ProductWorkload) -> Array:
 
 
 # What no matrix mechanism can beat. McKenna et al., definition 11 and theorems 5 and 12.
-
-
-def svd_bound(gram: Array) -> float:
-    """(tr √G)²/n: definition 11, for either noise at sensitivity 1 and unit noise variance."""
-    return root_trace(gram) ** 2 / len(gram)
 
 
 def lower_bound(workload: ProductWorkload, noise: Noise, settings: SolverSettings) -> float:
@@ -586,7 +579,7 @@ def _axis_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
 
 def _axis_bound(gram: Array, settings: SolverSettings) -> float:
     if exchangeable(gram) is not None:
-        return svd_bound(gram)
+        return gram_bound(gram)
     return solve_dense(gram, (len(gram),), settings).lower_bound
 
 

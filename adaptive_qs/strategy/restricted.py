@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import axis_gram, svd_bound, total_variance
+from adaptive_qs.strategy.bounds import axis_gram, judged, total_variance
 from adaptive_qs.strategy.fixed_basis import (
-    PROVEN,
     FourierFactor,
     solve_residual_planner,
     subworkload_spectrum,
@@ -26,7 +25,6 @@ from adaptive_qs.strategy.solution import (
     Factor,
     Solution,
     SolverSettings,
-    Status,
     Strategy,
 )
 from adaptive_qs.workload.protocol import CenteredQueries
@@ -157,7 +155,7 @@ def solve_eigen(
     strategy = Strategy(tuple(design.factor for design in designs))
     objective = scale * math.prod(design.objective for design in designs)
     steps = sum(design.iterations for design in designs)
-    return _solution(strategy, objective, svd_bound(subworkload), settings, steps)
+    return judged(subworkload, strategy, objective, steps, settings.gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +163,6 @@ class _Design:
     factor: DenseFactor
     objective: float
     iterations: int
-
-
-def _solution(
-    strategy: Strategy, objective: float, bound: float, settings: SolverSettings, iterations: int
-) -> Solution:
-    proven = objective <= bound * (1 + settings.gap)
-    status = Status.OPTIMAL if proven else Status.RESTRICTED
-    return Solution(strategy, objective, min(bound, objective), status, iterations)
 
 
 def _design_queries(
@@ -283,9 +273,7 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
         FourierFactor((n,), h) if axis in free else CenteringFactor(n)
         for axis, (n, h) in enumerate(zip(shape, weights))
     )
-    bound = min(svd_bound(subworkload), objective)
-    status = Status.OPTIMAL if objective <= bound * (1 + PROVEN) else Status.RESTRICTED
-    return Solution(Strategy(factors), objective, bound, status, sweeps)
+    return judged(subworkload, Strategy(factors), objective, sweeps)
 
 
 def _seen_from(c: Array, weights: list[Array], axis: int) -> Array:

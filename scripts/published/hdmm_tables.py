@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
-from adaptive_qs.strategy.hdmm import svd_bound
+from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.hdmm_products import (
     GAUSSIAN,
     Noise,
@@ -202,7 +202,7 @@ def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
         note = f"p = {rows}, {restarts} random starts, {iterations} iterations at most; SVD bound"
         found.append((unit * float(np.vdot(gram, covariance)), note))
     error, note = min(found)
-    return error, unit * svd_bound(gram), note
+    return error, unit * gram_bound(gram), note
 
 
 def solve_apart(case: Case) -> dict[str, Any]:

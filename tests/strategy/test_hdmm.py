@@ -13,6 +13,7 @@ from scipy.optimize import check_grad
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
+from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.hdmm import (
     log_error_and_gradient,
@@ -29,7 +30,6 @@ from adaptive_qs.strategy.hdmm import (
     subset_sums,
     superset_differences,
     superset_sums,
-    svd_bound,
     weighted_marginals,
     with_zeros,
 )
@@ -129,7 +129,7 @@ def test_the_closed_form_is_the_numerical_optimum_where_it_is_real():
     again = weighted_marginals(products, closed.weights, GAUSSIAN)
     assert again.total_error == pytest.approx(closed.total_error, rel=1e-9)
     whole = sum(set_gram(products, j) for j in range(len(products)))
-    assert closed.total_error == pytest.approx(svd_bound(whole), rel=1e-9)
+    assert closed.total_error == pytest.approx(gram_bound(whole), rel=1e-9)
     assert optimize_marginals(products).total_error == (closed.total_error)
 
 
@@ -138,7 +138,7 @@ def test_the_residual_form_reaches_the_bound_where_no_weights_are_real():
     closed = optimal_residuals(products)
     assert closed.weights is None
     whole = sum(set_gram(products, j) for j in range(len(products)))
-    assert closed.total_error == pytest.approx(svd_bound(whole), rel=1e-9)
+    assert closed.total_error == pytest.approx(gram_bound(whole), rel=1e-9)
     assert closed.total_error == pytest.approx(residual_bound(products), rel=1e-9)
     # The mechanism as a matrix: precision λ_τ n/n_τ on every residual space.
     gram = np.zeros((60, 60))
@@ -240,7 +240,7 @@ def test_the_residual_bound_is_below_the_svd_bound_and_close(seed):
     rng = np.random.default_rng(seed)
     products = mixed()
     products = replace(products, weights=rng.lognormal(0, 2, len(products)))
-    exact = svd_bound(whole_gram(products))
+    exact = gram_bound(whole_gram(products))
     assert 0.8 * exact < residual_bound(products) <= exact * (1 + 1e-9)
 
 

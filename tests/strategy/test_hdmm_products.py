@@ -12,7 +12,7 @@ from scipy.optimize import check_grad
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.strategy.hdmm import svd_bound
+from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.hdmm_products import (
     GAUSSIAN,
     exchangeable,
@@ -50,7 +50,7 @@ def test_a_strategy_has_sensitivity_one_and_its_covariance(queries, noise):
     a = found.matrix
     assert noise.sensitivity(a) == pytest.approx(1, rel=1e-9)
     np.testing.assert_allclose(found.covariance, np.linalg.pinv(a.T @ a), rtol=1e-6, atol=1e-9)
-    assert svd_bound(gram) <= found.error(gram) * (1 + 1e-9)
+    assert gram_bound(gram) <= found.error(gram) * (1 + 1e-9)
     assert found.error(gram) <= np.trace(gram) * (1 + 1e-9)  # identity
 
 
@@ -61,7 +61,7 @@ def test_identity_and_total_queries_have_the_certified_optimum_in_closed_form(a,
     certified = solve_dense(gram, (5,), SETTINGS)
     assert exchangeable(gram) == pytest.approx((a, b))
     assert found.error(gram) == pytest.approx(certified.objective, rel=1e-5)
-    assert found.error(gram) == pytest.approx(svd_bound(gram), rel=1e-9)
+    assert found.error(gram) == pytest.approx(gram_bound(gram), rel=1e-9)
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE])
