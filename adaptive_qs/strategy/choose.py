@@ -238,7 +238,7 @@ def choose_mechanism(
         settings: gap, iterations and memory of the solvers.
         bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.
-        progress: told how many problems of how many are solved.
+        progress: called with how many problems of how many are solved.
 
     Raises:
         InputError: there is no such mechanism, or it cannot answer such queries.

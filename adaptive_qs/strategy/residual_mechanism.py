@@ -252,7 +252,7 @@ def smash(
         decomposition: the subworkloads.
         solver: for one of them.
         jobs: threads that solve.
-        progress: told how many classes are solved, and of how many.
+        progress: called with how many classes are solved, and of how many.
 
     Raises:
         ResourceExceeded: a subworkload is too large for the solver.
@@ -370,7 +370,7 @@ def residual_planner_plus(
         bases: strategies of some attributes; the others get one chosen from all that is asked
             of them (:mod:`adaptive_qs.strategy.restricted`).
         jobs: threads that solve.
-        progress: told how many classes are solved, and of how many.
+        progress: called with how many classes are solved, and of how many.
 
     Raises:
         InputError: a basis for an attribute that there is not, or of another size.
