@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import Purpose, measurement_label
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
 from adaptive_qs.table.coded import MarginalCounter
 
@@ -68,12 +67,7 @@ def measure_residuals(
     requests = [_request(counter, *measured) for measured in noise_variances.items()]
     outputs = mechanisms.release_together(requests)
     return {
-        residual: decompose(
-            noisy / _scale(domain, residual),
-            residual,
-            residual,
-            [CenteredBasis(n) for n in domain.shape(residual)],
-        )
+        residual: decompose(noisy / _scale(domain, residual), residual, residual)
         for residual, noisy in zip(noise_variances, outputs)
     }
 

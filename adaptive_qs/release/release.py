@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.generate.base import DEFAULT_GENERATOR, generator_named
+from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import float_above
@@ -89,7 +90,7 @@ class Release(Bundle):
             accountant="zCDP",
             mechanisms=mechanisms_of(events),
             entropy="insecure seed" if insecure else "operating system CSPRNG",
-            settings=asdict(settings),
+            settings={**asdict(settings), "generator": DEFAULT_GENERATOR},
             watched_cells=watched_cells,
             most_rows=most_rows,
             schema_fingerprint=schema.fingerprint,
@@ -163,14 +164,16 @@ class Release(Bundle):
             progress: told about each phase.
 
         Raises:
-            InputError: num_rows or workers is not positive, or the seed is negative.
+            InputError: num_rows or workers is not positive, the seed is negative, or the release
+                names a generator that this version does not have.
         """
         if num_rows is not None:
             num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
         threads = plan_workers(workers)
         domain = self.workload.domain
-        rows = synthesise_rows(
+        generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
+        rows = generate(
             self.model(),
             [domain.clique(past.clique) for past in self.rounds],
             self.workload.cliques,

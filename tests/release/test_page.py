@@ -26,7 +26,6 @@ from adaptive_qs.release.page import (
     release_page,
 )
 from adaptive_qs.release.statement import alone_columns
-from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, decompose
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -209,8 +208,7 @@ def noisy():
         estimates = {}
         for tau, variance in VARIANCES.items():
             noise = np.asarray(rng.normal(0, scale * np.sqrt(variance), domain.shape(tau)))
-            bases = [CenteredBasis(n) for n in domain.shape(tau)]
-            estimates[tau] = ResidualEstimate(decompose(noise, tau, tau, bases), 1 / variance)
+            estimates[tau] = ResidualEstimate(decompose(noise, tau, tau), 1 / variance)
         return ReferenceModel(domain, reference, estimates)
 
     return model(0.0), [model(1.0) for _ in range(DRAWS)]
