@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -26,7 +25,6 @@ from adaptive_qs.privacy.events import (
     Purpose,
     Record,
     Transcript,
-    read_label,
 )
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import MANIFEST
@@ -63,7 +61,7 @@ _BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
 
 
 class Charges(BaseModel):
-    """Charges of equal parameters; the label names the first of them."""
+    """Charges of equal purpose and parameters; the columns are those of the first of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,10 +136,7 @@ def statement_of_answers(
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
     """
     cost = Cost.of(events)
-    gaussian = all(
-        isinstance(event, GaussianEvent) and read_label(event.label).purpose in _BATCH
-        for event in events
-    )
+    gaussian = all(isinstance(event, GaussianEvent) and event.purpose in _BATCH for event in events)
     return AnswersManifest(
         stamp=stamp,
         rho=target.rho,
@@ -169,14 +164,13 @@ def statement_of_answers(
 
 def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
     """The charges, counted by their parameters, in the order in which each kind came first."""
-    labels: dict[Event, str] = {}
-    times: Counter[Event] = Counter()
+    first: dict[tuple[Any, ...], Event] = {}
+    times: Counter[tuple[Any, ...]] = Counter()
     for event in events:
-        bare = replace(event, label="charge")
-        labels.setdefault(bare, event.label)
-        times[bare] += 1
-    first = [replace(bare, label=label) for bare, label in labels.items()]
-    records = Transcript.of(first).events
+        kind = (type(event), *(vars(event) | {"columns": ()}).values())
+        first.setdefault(kind, event)
+        times[kind] += 1
+    records = Transcript.of(first.values()).events
     return tuple(
         Charges(times=count, charge=record) for count, record in zip(times.values(), records)
     )

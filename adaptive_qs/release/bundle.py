@@ -23,7 +23,6 @@ from adaptive_qs.release.statement import (
     RoundRecord,
     alone_among,
     check_version,
-    read_manifest,
     statement_page,
 )
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
@@ -219,7 +218,7 @@ class Bundle:
             raise ValueError("the marginals are not listed")  # a few words may stand for millions
         workload = asked.workload(domain)
         events = Transcript.model_validate(archive.json(CHARGES)).restored()
-        manifest = read_manifest(content, schema, events)
+        manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
         for past in record.rounds:
             domain.clique(past.clique)

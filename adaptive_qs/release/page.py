@@ -173,7 +173,6 @@ _PARTS: dict[Kind, str] = {
     "selections": "choosing combinations",
     "combinations": "measuring combinations",
     "answers": "answers",
-    "other": "other",
 }
 
 

@@ -19,20 +19,9 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Event, zcdp_name
-from adaptive_qs.release.facts import (
-    SAMPLING_SEEDS,
-    TABLES,
-    Fact,
-    NonNegative,
-    ThreatModel,
-    facts_of,
-    guarantee_of,
-    mechanisms_of,
-    total_cost,
-)
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, zcdp_name
+from adaptive_qs.release.facts import Fact, NonNegative, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
-from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -70,9 +59,58 @@ def _version(name: str) -> str:
         return "0+unknown"
 
 
+# The promise that every release comes with, in words: what it holds against, and what not.
+
+SAMPLING_SEEDS = (
+    "a seed chooses one of the tables that the released numbers allow: it costs no privacy, "
+    "protects nothing and may be published"
+)
+
+
+class ThreatModel(BaseModel):
+    """Whom the promise trusts, what it holds against, and what it leaves out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protects_against: tuple[str, ...] = (
+        "anybody who has this release, every other table made from it, and all rows but one",
+        "any amount of computing, now or later",
+    )
+    trusted: tuple[str, ...] = (
+        "the machine that ran the program, with its operating system and random numbers",
+        "whoever wrote the schema, the workload and the settings not to have taken them from "
+        "the rows",
+    )
+    excluded: tuple[str, ...] = (
+        "running time, memory use, progress and messages of the program: they are for the owner",
+        "that a run was refused, why, and how often it was tried",
+        "several rows of one person: for k rows at once rho counts k² times",
+        "other releases about the same people: their costs add up, and a ledger keeps the sum",
+        "what holds of people in general, and so of one whose row is not in the table",
+    )
+
+
+def guarantee_of(
+    rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
+) -> str:
+    """What is promised, in the one sentence that every statement, page and manifest has.
+
+    Args:
+        rho: zCDP budget.
+        epsilon, delta: that the budget implies.
+        delta_spent: the part of δ that discovering values took.
+        mu: of Gaussian DP, where the budget is stated by it.
+    """
+    means = f"({epsilon:.6g}, {delta:g})-differential privacy"
+    if mu is not None:
+        return f"mu-Gaussian DP with mu = {mu:.6g}, which is {means}; rho = {rho:.6g} zCDP"
+    kind = zcdp_name(delta_spent).replace("zCDP", "rho-zCDP")
+    return f"{kind} with rho = {rho:.6g}, which implies {means}"
+
+
 # What every release states, tables and answers alike: promised, spent and assumed.
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 ROUNDING = Fraction(1, 2**30)
 """Relative error allowed to δ for functions that differ between versions of the libraries."""
 
@@ -115,7 +153,7 @@ class Statement(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format_version: Literal[2] = 2
+    format_version: Literal[1] = 1
     package_version: str = Field(default_factory=package_version)
     versions: dict[str, str] = Field(default_factory=versions)
     """What the bytes of a release depend on besides its numbers."""
@@ -243,9 +281,6 @@ class Manifest(Statement):
         return "ledger.json of the release bundle"
 
 
-# Manifests of every version of the format, as the newest.
-
-
 def check_version(content: Any) -> None:
     """Refuse a manifest that this version cannot know.
 
@@ -258,32 +293,6 @@ def check_version(content: Any) -> None:
             f"made by a newer version (format {found}, this one reads up to {FORMAT_VERSION}): "
             "upgrade adaptive-qs"
         )
-
-
-def read_manifest(content: Any, schema: Schema, events: Iterable[Event]) -> Manifest:
-    """A manifest from parsed JSON.
-
-    Format 1 had coarser facts: they are told anew from the charges and the schema beside them.
-
-    Args:
-        content: of any version up to this one.
-        schema: of the same release.
-        events: every charge of the release.
-
-    Raises:
-        ValueError: it is no manifest, or contradicts itself.
-    """
-    if isinstance(content, dict) and content.get("format_version") == 1:
-        charged = tuple(events)
-        content = {
-            **content,
-            "format_version": FORMAT_VERSION,
-            "versions": {"adaptive-qs": content.get("package_version")},
-            "accountant": "zCDP",
-            "mechanisms": mechanisms_of(charged),
-            "facts": facts_of(charged, schema, TABLES),
-        }
-    return Manifest.model_validate(content)
 
 
 # The statement as one page for people; the same statement gives the same text.

@@ -250,7 +250,7 @@ def test_answers_that_are_not_there_are_not_vouched_for(forger):
         lambda c: c.update(queries=c["queries"] + 1),
         lambda c: c.update(guarantee="perfect secrecy"),
         lambda c: c["charges"][0].update(times=10**9),
-        lambda c: c["charges"][0]["charge"].update(label="something else"),
+        lambda c: c["charges"][0]["charge"].update(columns=["something else"]),
         lambda c: c.pop("sha256"),
         lambda c: c.update(remark="reviewed"),
         lambda c: c["ledger"].update(run=1),

@@ -255,7 +255,7 @@ def test_bundles_that_contradict_themselves_are_refused(case, saved, tmp_path):
 
 
 def test_newer_versions_say_so(saved, tmp_path):
-    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=3))
+    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=2))
     assert "newer version" in refusal(path)
 
 
