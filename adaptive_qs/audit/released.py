@@ -29,21 +29,19 @@ from adaptive_qs.release.bundle import (
     CHARGES,
     MANIFEST,
     MEMBERS,
-    PAGE,
-    STATEMENT,
     Bundle,
     charges_text,
-    page_of,
 )
 from adaptive_qs.release.facts import total_cost
+from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.sidecar import (
     ANSWERS_MEMBER,
     digest_of_statement,
     manifest_path,
-    read_beside,
+    read_sidecar,
     table_path,
 )
-from adaptive_qs.release.statement import Manifest, Statement, statement_page, versions
+from adaptive_qs.release.statement import Manifest, Statement, versions
 from adaptive_qs.table.archive import open_archive, sha256_of
 from adaptive_qs.table.formulas import Formulas
 
@@ -148,12 +146,13 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
         bundle = Bundle.read(archive, path)
         digests = {name: archive.sha256(name) for name in MEMBERS}
         faults = []
-        for name, fresh in ((STATEMENT, statement_page(bundle.manifest)), (PAGE, page_of(bundle))):
+        pages = pages_of(bundle)
+        for name, fresh in pages.items():
             if name not in archive.names:
                 faults.append(f"{name} is missing")
             elif archive.sha256(name) != sha256_of([fresh.encode()]):
                 faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
-        more = sorted(set(archive.names) - {*MEMBERS, STATEMENT, PAGE})
+        more = sorted(set(archive.names) - {*MEMBERS, *pages})
         faults += [f"{more[0]!a} is no part of a release"] if more else []
     return Released(path, bundle.manifest, digests, _listed(bundle.events), tuple(faults))
 
@@ -161,7 +160,7 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
 def _beside(
     named: Path, manifest: Path, table: Path | None, max_memory: int | str | None
 ) -> Released:
-    content = read_beside(manifest, max_memory)
+    content = read_sidecar(manifest, max_memory)
     sha256 = content.pop("sha256", None)
     found = None if table is None or not exists(table) else _sha256(table)
     what = "answers" if content.get("kind") == "answers" else "table"

@@ -153,7 +153,7 @@ def facts_of(events: Iterable[Event], schema: Schema, derived: Iterable[str]) ->
     Raises:
         ValueError: a charge is about a column that the schema does not have.
     """
-    paid = _paid_facts(events, schema)
+    paid = paid_facts(events, schema)
     learnt = {name for fact in paid if fact.kind == "values" for name in fact.columns}
     return (
         *_declared_facts(schema, learnt),
@@ -172,7 +172,8 @@ def mechanisms_of(events: Iterable[Event]) -> tuple[str, ...]:
 # What was paid for: one fact for every purpose, in the order in which they were first charged.
 
 
-def _paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
+def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
+    """The facts that these charges paid for; each charge is in exactly one of them."""
     names = set(schema.names)
     groups: dict[tuple[Kind, str], list[Event]] = {}
     for event in events:

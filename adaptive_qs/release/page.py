@@ -1,4 +1,4 @@
-"""The page for people inside a release bundle, made only from what the bundle holds."""
+"""The pages for people inside a release bundle, made only from what the bundle holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import BinLabel, Clique, Domain, subsets
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
 from adaptive_qs.pages.words import counted, grouped, render, short
+from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Kind
-from adaptive_qs.release.statement import TELLING_EPSILON, Statement, alone_columns
+from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
 from adaptive_qs.residual.model import (
     ReferenceModel,
     ResidualEstimate,
@@ -27,10 +27,6 @@ from adaptive_qs.residual.model import (
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.encode import column_labels
 from adaptive_qs.table.schema import AnyColumn, Schema
-
-if TYPE_CHECKING:
-    from adaptive_qs.release.bundle import Bundle
-
 
 # The codes of a column as the axis of a chart: neighbours or rare values put together.
 
@@ -310,32 +306,6 @@ LARGEST = 2**16
 
 
 @dataclass(frozen=True)
-class RoundRow:
-    """One round.
-
-    Attributes:
-        number: from 1.
-        names: of the columns of the marginal that was chosen.
-        selecting: ρ of the choice.
-        measuring: ρ of the measurement.
-        moved: how far the estimate moved (rows).
-        expected: how far noise alone moves it (rows).
-    """
-
-    number: int
-    names: tuple[str, ...]
-    selecting: float
-    measuring: float
-    moved: float
-    expected: float
-
-    @property
-    def learnt(self) -> bool:
-        """Whether the estimate moved further than noise alone moves it."""
-        return self.moved > self.expected
-
-
-@dataclass(frozen=True)
 class Marginal:
     """A marginal of the workload.
 
@@ -357,14 +327,6 @@ class Marginal:
     l1: float | None
     rounds: int
     rho: float
-
-
-def round_rows(bundle: Bundle) -> list[RoundRow]:
-    """Every round, in order."""
-    return [
-        RoundRow(k, r.clique, r.rho_selecting, r.rho_measuring, r.moved, r.expected)
-        for k, r in enumerate(bundle.rounds, 1)
-    ]
 
 
 def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> list[Marginal]:
@@ -494,7 +456,7 @@ SECTIONS = (
     ("columns", "Single columns, with error bars"),
     ("combinations", "Combinations of columns"),
     ("rounds", "How the rounds went"),
-    ("facts", "Everything that is told of the rows"),
+    ("facts", "Everything that is disclosed of the rows"),
     ("use", "How to use the release"),
     ("versions", "Versions and settings"),
 )
@@ -516,9 +478,8 @@ def release_page(bundle: Bundle) -> str:
     mapped = sorted(sorted(others, key=lambda i: (-len(others[i]), i))[:COLUMNS_SHOWN])
     return render(
         "release.html",
-        ("adaptive_qs.release.release",),
+        ("adaptive_qs.release",),
         manifest=manifest,
-        factor=math.exp(manifest.epsilon) if manifest.epsilon <= TELLING_EPSILON else None,
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
         parts=budget_parts(manifest),
@@ -529,9 +490,31 @@ def release_page(bundle: Bundle) -> str:
         unmeasured=[m for m in marginals if not m.measured],
         most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,
-        alone=alone_columns(bundle),
-        rounds=round_rows(bundle),
+        rounds=bundle.rounds,
         rounds_shown=ROUNDS_SHOWN,
         z95=Z95,
+        headings=HEADINGS,
         sections=SECTIONS,
     )
+
+
+# The members of a bundle for people; loading needs none of them.
+
+STATEMENT, PAGE = "statement.md", "page.html"
+_NO_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>No page</title>
+<p>The page with charts could not be made: a fault of the program. The release is whole without it:
+statement.md tells what is promised, and tables can be sampled as ever.
+"""
+
+
+def pages_of(bundle: Bundle) -> dict[str, str]:
+    """Every page by its name; the same bundle gives the same pages.
+
+    A fault in the page with charts must not cost what was paid: then it says that there is none.
+    """
+    try:
+        page = release_page(bundle)
+    except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
+        page = _NO_PAGE
+    return {STATEMENT: statement_page(bundle.manifest), PAGE: page}

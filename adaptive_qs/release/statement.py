@@ -6,27 +6,22 @@ import math
 import platform
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, zcdp_name
 from adaptive_qs.release.facts import Fact, NonNegative, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
-from adaptive_qs.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from adaptive_qs.release.bundle import Bundle
-
 
 # The versions that decide whether the same release gives the same bytes again.
 
@@ -203,6 +198,11 @@ class Statement(BaseModel):
         return any(fact.basis == "NOT COVERED" for fact in self.facts)
 
     @property
+    def factor(self) -> float | None:
+        """e^ε; None where it says nothing to anybody."""
+        return math.exp(self.epsilon) if self.epsilon <= TELLING_EPSILON else None
+
+    @property
     def charges_in(self) -> str:
         """The file in which each charge stands."""
         raise NotImplementedError
@@ -237,6 +237,20 @@ class Statement(BaseModel):
         return self
 
 
+def check_version(content: Any, path: str | Path) -> None:
+    """Refuse a statement in JSON that this version cannot know.
+
+    Raises:
+        InputError: it was made by a newer version.
+    """
+    found = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > FORMAT_VERSION:
+        raise InputError(
+            f"{path}: made by a newer version (format {found}, this one reads up to "
+            f"{FORMAT_VERSION}): upgrade adaptive-qs"
+        )
+
+
 # The statement of a release of tables, with the public parameters that sampling needs.
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -262,6 +276,11 @@ class RoundRecord(BaseModel):
     rescored: Annotated[int, Field(ge=0, le=2**62)]
     """Candidates rescored before the selection."""
 
+    @property
+    def learnt(self) -> bool:
+        """Whether the estimate moved further than noise alone moves it."""
+        return self.moved > self.expected
+
 
 class Manifest(Statement):
     """The privacy statement and the public parameters of a release."""
@@ -271,28 +290,14 @@ class Manifest(Statement):
     """Most cells of the marginals watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1, le=2**62)]
     """Most rows of a table whose number of rows is not asked for."""
-    alone: tuple[str, ...] | None = None
+    unconnected: tuple[str, ...] = ()
     """Columns of which no combination was measured, though asked for: in the tables they are
-    independent of all others. None in a statement of a version that did not tell them."""
+    independent of all others."""
 
     @property
     def charges_in(self) -> str:
         """A member of the release bundle."""
         return "ledger.json of the release bundle"
-
-
-def check_version(content: Any) -> None:
-    """Refuse a manifest that this version cannot know.
-
-    Raises:
-        InputError: it was made by a newer version.
-    """
-    found = content.get("format_version") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > FORMAT_VERSION:
-        raise InputError(
-            f"made by a newer version (format {found}, this one reads up to {FORMAT_VERSION}): "
-            "upgrade adaptive-qs"
-        )
 
 
 # The statement as one page for people; the same statement gives the same text.
@@ -302,131 +307,43 @@ NAMED = 12
 TELLING_EPSILON = 20
 """Beyond it e^ε says nothing to anybody."""
 
-_HEADINGS = (
+HEADINGS = (
     ("NOT COVERED", "Not covered by the promise: taken from the data"),
+    ("paid for", "Learnt with noise and paid for"),
     ("declared public", "Declared public: known without the rows"),
     ("post-processing", "Follows from the above, at no further cost"),
     ("not revealed", "Not revealed"),
 )
+"""Of the disclosure facts, by their basis."""
 
 
 def statement_page(statement: Statement) -> str:
-    """The page, as Markdown."""
-    return "\n".join(manifest_lines(statement)) + "\n"
+    """The page, as Markdown.
 
-
-def manifest_lines(statement: Statement) -> list[str]:
-    """The lines of the page, as Markdown.
-
-    They say what is promised and to whom, what tables know of how columns depend on each other,
+    It says what is promised and to whom, what tables know of how columns depend on each other,
     what was paid for what, what counts as public, what the promise rests on, and how to check the
     sums.
     """
-    facts = statement.facts
-    lines = ["# Privacy statement", ""]
-    if statement.insecure:
-        lines += [f"**{statement.stamp}.** Nothing below holds for whoever knows the seed.", ""]
-    if statement.drafted:
-        lines += [
-            "**The promise does not cover what the schema tells: it was taken from the data.**",
-            "",
-        ]
-    lines += ["## What is promised", "", *_promise(statement), ""]
-    if isinstance(statement, Manifest):
-        lines += ["## What the tables know", "", *_dependence(statement), ""]
-    lines += ["## What was paid for", "", *_payments(statement), ""]
-    for basis, heading in _HEADINGS:
-        found = [fact for fact in facts if fact.basis == basis]
-        if found:
-            lines += [f"## {heading}", "", *(f"- {_about(fact)}" for fact in found), ""]
-    lines += ["## What the promise rests on", "", *_threat_model(statement), ""]
-    lines += ["## How to check it", "", *_checks(statement), ""]
-    return [*lines, "## How it was made", "", *_making(statement)]
+    return _template().render(
+        s=statement,
+        weaknesses=weaknesses(statement.epsilon, statement.delta),
+        headings=HEADINGS,
+    )
 
 
-def _promise(s: Statement) -> list[str]:
-    factor = f" = {math.exp(s.epsilon):.4g}" if s.epsilon <= TELLING_EPSILON else ""
-    return [
-        "Whatever is concluded from this release would have been concluded without any given row, "
-        "and with one more, with almost the same probability: the two differ by at most a factor "
-        f"of e^{s.epsilon:.4g}{factor}, and by {s.delta:g} beyond it.",
-        "",
-        f"- protected: {s.unit}; neighbouring tables: {s.neighbours}",
-        f"- guarantee: {s.guarantee}",
-        f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
-        f"- sampling: {s.sampling_seeds}",
-        *(f"- **little is promised:** {text}" for text in weaknesses(s.epsilon, s.delta)),
-    ]
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # answers never render
 
-
-def _dependence(s: Manifest) -> list[str]:
-    lines = [
-        "Which combinations of columns were measured is known: page.html of the release bundle "
-        "lists them. How columns depend on each other that were not measured together comes from "
-        "the model, mostly through columns that were measured with both. Such a relation may be "
-        "wrong in either direction: lost, or there in the tables and not in the private one.",
-    ]
-    if s.alone:
-        lines += [
-            "",
-            "- independent of all other columns in the tables, since no combination with them was "
-            f"measured: {_named(s.alone)}",
-        ]
-    return lines
-
-
-def _payments(s: Statement) -> list[str]:
-    with_delta = s.delta_spent > 0
-    delta = ["delta"] if with_delta else []
-    rows = [
-        [
-            _about(fact), f"{fact.rho:.6g}", f"{fact.rho / s.rho_spent:.2%}",
-            *([f"{fact.delta:.3g}"] if with_delta else []),
-        ]
-        for fact in s.facts
-        if fact.basis == "paid for"
-    ]  # fmt: skip
-    total = ["all", f"{s.rho_spent:.6g}", "100.00%"]
-    total += [f"{s.delta_spent:.3g}"] if with_delta else []
-    return [
-        *_table(["learnt from the rows, with noise", "rho", "share", *delta], [*rows, total]),
-        "",
-        f"The budget was rho = {s.rho:.6g}; it was never exceeded.",
-    ]
-
-
-def _threat_model(s: Statement) -> list[str]:
-    model = s.threat_model
-    return [
-        *(f"- holds against: {text}" for text in model.protects_against),
-        *(f"- trusts: {text}" for text in model.trusted),
-        *(f"- leaves out: {text}" for text in model.excluded),
-    ]
-
-
-def _checks(s: Statement) -> list[str]:
-    lines = [
-        f"Every charge stands in {s.charges_in}, exactly. Discrete Gaussian noise costs "
-        "rho = squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism "
-        "epsilon² / 8, discovering values 1 / (2 noise_variance) and its delta. Rounded up to "
-        "units of 2^-60 rho and 2^-100 delta one by one, the charges add up to the rho_units and "
-        "delta_units of the facts in the manifest, and these to no more than the budget.",
-    ]
-    if s.ledger is not None:
-        place = s.ledger
-        lines.append(
-            f"The owner's ledger {place.ledger} keeps them as the {place.releases} releases of run "
-            f"{place.run}, with hash {place.hash}: `adaptive-qs ledger verify --release` compares."
-        )
-    return lines
-
-
-def _making(s: Statement) -> list[str]:
-    return [
-        f"- versions: {_pairs(s.versions)}",
-        f"- settings: {_pairs(s.settings)}",
-        f"- schema: SHA-256 {s.schema_fingerprint}",
-    ]
+    environment = Environment(
+        loader=PackageLoader("adaptive_qs.release"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs}
+    return environment.get_template("statement.md")
 
 
 def _pairs(content: dict[str, Any]) -> str:
@@ -434,58 +351,15 @@ def _pairs(content: dict[str, Any]) -> str:
 
 
 def _about(fact: Fact) -> str:
-    names = _named(fact.columns)
-    return f"{names}: {_plain(fact.fact)}" if names else _plain(fact.fact)
+    return ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact))))
 
 
 def _named(columns: Sequence[str]) -> str:
-    names = ", ".join(map(_plain, columns[:NAMED]))
-    if len(columns) > NAMED:
-        names += f" and {len(columns) - NAMED:,} more columns"
-    return names
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    rule = ["---", *("---:" for _ in header[1:])]
-    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
+    more = f" and {len(columns) - NAMED:,} more columns" if len(columns) > NAMED else ""
+    return ", ".join(map(_plain, columns[:NAMED])) + more
 
 
 def _plain(text: str) -> str:
     """The text on one line, with nothing in it that Markdown would take for its own."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)
-
-
-# Columns of which a release knows nothing beside their own counts, though more was asked for.
-
-
-def alone_columns(bundle: Bundle) -> tuple[str, ...]:
-    """The columns of :func:`alone_among` for the marginals that a release measured.
-
-    Every bundle has them in its manifest, checked or filled in where it is made.
-    """
-    return bundle.manifest.alone or ()
-
-
-def alone_among(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
-    """Columns whose combinations were asked for and none was measured, in the schema's order.
-
-    In a table that is sampled from the release they are independent of all others. Columns of one
-    code are neither alone nor company, since nothing can depend on them; nor is a column alone of
-    which the workload asks for no combination, as in one of single columns only.
-
-    Args:
-        workload: what was asked for.
-        measured: the residuals that were measured.
-    """
-    domain = workload.domain
-    several = {i for i, size in enumerate(domain.sizes) if size > 1}
-    asked = {i for clique in workload.cliques for i in _joined(clique, several)}
-    known = {i for clique in measured for i in _joined(clique, several)}
-    return tuple(domain.names[i] for i in sorted(asked - known))
-
-
-def _joined(clique: tuple[int, ...], several: set[int]) -> set[int]:
-    """The columns of a set that can depend on each other: none, or at least two."""
-    joined = several.intersection(clique)
-    return joined if len(joined) > 1 else set()

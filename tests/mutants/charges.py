@@ -29,8 +29,11 @@ def counts_sensitivity():
             [
                 replace(
                     request,
-                    squared_sensitivity=request.squared_sensitivity * half,
-                    noise_variance=request.noise_variance * half,
+                    event=replace(
+                        request.event,
+                        squared_sensitivity=request.event.squared_sensitivity * half,
+                        noise_variance=request.event.noise_variance * half,
+                    ),
                 )
                 for request in requests
             ],

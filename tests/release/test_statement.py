@@ -178,13 +178,19 @@ def test_many_columns_stay_on_a_page():
     assert len(page) < 8_000
 
 
-@pytest.mark.parametrize("alone", [None, (), ("a_b",), tuple(f"c{i}" for i in range(15))])
-def test_the_page_says_what_comes_from_the_model_and_which_columns_are_alone(alone):
-    page = statement_page(manifest_of(SCHEMA, [BEFORE], alone=alone))
+@pytest.mark.parametrize("unconnected", [(), ("a_b",), tuple(f"c{i}" for i in range(15))])
+def test_the_page_says_what_comes_from_the_model_and_which_columns_are_unconnected(
+    unconnected,
+):
+    page = statement_page(manifest_of(SCHEMA, [BEFORE], unconnected=unconnected))
     assert "that were not measured together comes from the model" in page
-    assert ("independent of all other columns in the tables" in page) == bool(alone)
-    if alone:
-        shown = r"a\_b" if len(alone) == 1 else f"{', '.join(alone[:12])} and 3 more columns"
+    assert ("independent of all other columns in the tables" in page) == bool(unconnected)
+    if unconnected:
+        shown = (
+            r"a\_b"
+            if len(unconnected) == 1
+            else f"{', '.join(unconnected[:12])} and 3 more columns"
+        )
         assert page.count(f"no combination with them was measured: {shown}\n") == 1
 
 
