@@ -132,7 +132,7 @@ class Released:
         place = self.statement.ledger
         if place is None:
             raise InputError(f"{self.path}: was made without a ledger: {otherwise}")
-        return Place(**place.model_dump())
+        return place
 
 
 def read_released(path: Path, max_memory: int | str | None = None) -> Released:

@@ -15,13 +15,11 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
-from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, unconnected_columns
-from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
+from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.page import pages_of
-from adaptive_qs.release.statement import LedgerEntry, Manifest, RoundRecord
+from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.table.archive import create_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
@@ -50,7 +48,6 @@ class Release(Bundle):
         privacy: tuple[float, float, float],
         watched_cells: int,
         most_rows: int,
-        ledger: LedgerEntry | None = None,
     ) -> Self:
         """The release of a finished loop.
 
@@ -63,28 +60,20 @@ class Release(Bundle):
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: most rows of a table whose number of rows is not asked for.
-            ledger: where a durable ledger keeps the charges.
         """
         rho, epsilon, delta = privacy
         events = mechanisms.ledger.events
-        insecure = mechanisms.entropy.insecure
-        cost = Cost.of(events)
+        stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
         manifest = Manifest(
-            stamp=NOT_PRIVATE if insecure else PRIVATE,
+            **stated(events, schema, TABLES, stamp),
             rho=rho,
-            rho_spent=float_above(cost.rho),
             epsilon=epsilon,
             delta=delta,
-            delta_spent=float_above(cost.delta),
             accountant="zCDP",
-            mechanisms=mechanisms_of(events),
-            entropy="insecure seed" if insecure else "operating system CSPRNG",
             settings=asdict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
-            schema_fingerprint=schema.fingerprint,
-            ledger=ledger,
-            facts=facts_of(events, schema, TABLES),
+            ledger=mechanisms.ledger.place,
             unconnected=unconnected_columns(workload, result.model.estimates),
         )
         rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+from pydantic import TypeAdapter
+
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import MemoryAllowance
+from adaptive_qs.privacy.budget import Place
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.statement import LedgerEntry, Statement, check_version
+from adaptive_qs.release.statement import Statement, check_version
 from adaptive_qs.table.archive import sha256_of
 from adaptive_qs.table.files import atomic_writer
 
@@ -91,7 +94,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
     return content
 
 
-def read_place(path: str | Path, max_memory: int | str | None = None) -> LedgerEntry | None:
+def read_place(path: str | Path, max_memory: int | str | None = None) -> Place | None:
     """Where a ledger keeps the charges of a release, by its bundle or its sidecar.
 
     Returns:
@@ -105,7 +108,7 @@ def read_place(path: str | Path, max_memory: int | str | None = None) -> LedgerE
         return Bundle.load(path, max_memory).manifest.ledger
     found = read_sidecar(path, max_memory).get("ledger")
     try:
-        return None if found is None else LedgerEntry.model_validate(found)
+        return None if found is None else TypeAdapter(Place).validate_python(found)
     except ValueError:
         pass
     raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")

@@ -6,8 +6,7 @@ import math
 import platform
 import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, zcdp_name
-from adaptive_qs.release.facts import Fact, NonNegative, total_cost
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
+from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
+from adaptive_qs.table.schema import Schema
 
 # The versions that decide whether the same release gives the same bytes again.
 
@@ -114,27 +114,6 @@ MOST_LOSS = 1e12
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Loss = Annotated[float, Field(gt=0, le=MOST_LOSS)]
-Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
-
-
-class LedgerEntry(BaseModel):
-    """Where a durable ledger keeps the charges."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    ledger: Hex
-    """Name of the ledger."""
-    run: Annotated[int, Field(ge=1)]
-    """Number of the run in it."""
-    releases: Annotated[int, Field(ge=0)]
-    """Transactions of the run."""
-    hash: Hex
-    """Of what they released and what it cost."""
-
-    @classmethod
-    def of(cls, place: Place | None) -> Self | None:
-        """The same as the ledger tells it; None where there is no durable one."""
-        return None if place is None else cls(**asdict(place))
 
 
 class Statement(BaseModel):
@@ -178,7 +157,8 @@ class Statement(BaseModel):
     settings: dict[str, Any]
     """How the budget was to be spent."""
     schema_fingerprint: str
-    ledger: LedgerEntry | None = None
+    ledger: Place | None = None
+    """Where a durable ledger keeps the charges."""
     facts: Annotated[tuple[Fact, ...], FailFast()]
     """Everything learnt from the data, and whether it was declared public or paid for."""
 
@@ -235,6 +215,29 @@ class Statement(BaseModel):
         if Fraction(implied) + spent.delta > Fraction(self.delta) * (1 + ROUNDING):
             raise ValueError("epsilon and delta are not what the budget implies")
         return self
+
+
+def stated(
+    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp
+) -> dict[str, Any]:
+    """The fields of a statement that follow from the charges, the schema and the kind of noise.
+
+    Args:
+        events: every charge.
+        schema: as released.
+        derived: what was computed from released values; see :func:`facts_of`.
+        stamp: whether the release is private.
+    """
+    cost = Cost.of(events)
+    return {
+        "stamp": stamp,
+        "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
+        "rho_spent": float_above(cost.rho),
+        "delta_spent": float_above(cost.delta),
+        "mechanisms": mechanisms_of(events),
+        "schema_fingerprint": schema.fingerprint,
+        "facts": facts_of(events, schema, derived),
+    }
 
 
 def check_version(content: Any, path: str | Path) -> None:

@@ -19,11 +19,11 @@ from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import DEFAULT_GAP, BatchLimits, Planner
 from adaptive_qs.audit.audit import Check, Tally, compare, record, replay
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.budget import Budget, Place
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.release.statement import LedgerEntry, statement_page
+from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
@@ -110,7 +110,7 @@ def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
 
 def test_the_page_is_about_answers():
     planned, events = run()
-    entry = LedgerEntry(ledger="ab", run=1, releases=7, hash="cd")
+    entry = Place(ledger="ab", run=1, releases=7, hash="cd")
     stated = state(planned, events, ledger=entry)
     page = statement_page(stated)
     assert "mu-Gaussian DP" in page

@@ -19,7 +19,7 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import START
 from adaptive_qs.ledger.run import release_hash
 from adaptive_qs.privacy.accounting import epsilon_of
-from adaptive_qs.privacy.budget import Place, float_above
+from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
 from adaptive_qs.release.bundle import MEMBERS
 from adaptive_qs.release.facts import TABLES, facts_of
@@ -319,7 +319,7 @@ def test_a_table_sampled_later_states_the_same_release(forger):
 def test_a_release_that_hides_the_last_charges_of_its_run_is_found(forger):
     """Even with the true hash of those that it admits."""
     book = LedgerBook("l")
-    place = Place(**Release.load("r.zip").manifest.ledger.model_dump())
+    place = Release.load("r.zip").manifest.ledger
     assert book.has(place)
     digest = START
     for body in book._released(1)[:-1]:

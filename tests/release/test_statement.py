@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
-from adaptive_qs.privacy.budget import float_above
+from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
 from adaptive_qs.release.sidecar import manifest_path, with_manifest, write_manifest
-from adaptive_qs.release.statement import LedgerEntry, Manifest, package_version, statement_page
+from adaptive_qs.release.statement import Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
@@ -203,13 +203,13 @@ def test_a_noise_seed_is_said_first_and_never_told():
 
 
 def test_the_ledger_is_named():
-    entry = LedgerEntry(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
+    entry = Place(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
     assert (
         f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
     )
     with pytest.raises(ValidationError):
-        LedgerEntry(ledger="../x", run=3, releases=41, hash="ab")
+        Place(ledger="../x", run=3, releases=41, hash="ab")
 
 
 def test_versions_name_what_bytes_depend_on():
