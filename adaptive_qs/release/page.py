@@ -192,25 +192,23 @@ class BudgetPart:
 
 
 def budget_parts(statement: Statement) -> list[BudgetPart]:
-    """Every fact that was paid for, those about single columns of a kind put together."""
-    parts = []
-    for kind, name in _PARTS.items():
-        facts = [f for f in statement.facts if f.kind == kind and f.basis == "paid for"]
-        if not facts:
-            continue
-        units = sum(fact.rho_units for fact in facts)
-        spent = sum(fact.rho_units for fact in statement.facts)
-        learnt = facts[0].fact if len(facts) == 1 else f"{len(facts):,} facts"
-        parts.append(
-            BudgetPart(
-                name,
-                learnt,
-                sum(fact.rho for fact in facts),
-                units / spent if spent else 0.0,
-                sum(fact.delta for fact in facts),
-            )
+    """Every disclosure fact that was paid for, those of a kind put together."""
+    spent = sum(fact.rho_units for fact in statement.facts)
+    paid = {
+        kind: [f for f in statement.facts if f.kind == kind and f.basis == "paid for"]
+        for kind in _PARTS
+    }
+    return [
+        BudgetPart(
+            name=_PARTS[kind],
+            learnt=facts[0].fact if len(facts) == 1 else f"{len(facts):,} facts",
+            rho=sum(fact.rho for fact in facts),
+            part=sum(fact.rho_units for fact in facts) / spent,
+            delta=sum(fact.delta for fact in facts),
         )
-    return parts
+        for kind, facts in paid.items()
+        if facts
+    ]
 
 
 # How large the noise in the marginals of a release is, from released quantities alone.
@@ -398,40 +396,27 @@ class SingleColumn:
 
     Attributes:
         number: its position in the schema, from 1.
-        name: of the column.
-        type: as declared.
-        description: as declared.
-        codes: their number.
+        declared: its name, type, description and codes.
         std: standard error of a code (rows); None where nothing was measured.
         l1: expected distance from the truth through noise, in shares of the rows; or None.
     """
 
     number: int
-    name: str
-    type: str
-    description: str
-    codes: int
-    std: float | None
-    l1: float | None
+    declared: AnyColumn
+    std: float | None = None
+    l1: float | None = None
 
 
 def single_columns(schema: Schema, model: ReferenceModel, total: float) -> list[SingleColumn]:
     """Every column, in the order of the schema."""
-    columns = []
-    for i, column in enumerate(schema.columns):
-        measured = model.precision((i,)) > 0
-        columns.append(
-            SingleColumn(
-                i + 1,
-                column.name,
-                column.type,
-                column.description,
-                column.size,
-                math.sqrt(group_variance(model, i, 1)) if measured else None,
-                expected_l1(model, (i,), total) if measured else None,
-            )
+    return [
+        SingleColumn(
+            i + 1, column, math.sqrt(group_variance(model, i, 1)), expected_l1(model, (i,), total)
         )
-    return columns
+        if model.precision((i,)) > 0
+        else SingleColumn(i + 1, column)
+        for i, column in enumerate(schema.columns)
+    ]
 
 
 def error_bars(column: AnyColumn, model: ReferenceModel, attribute: int) -> BarChart:
@@ -484,7 +469,7 @@ def release_page(bundle: Bundle) -> str:
         total_std=math.sqrt(1 / model.precision(())),
         parts=budget_parts(manifest),
         columns=columns,
-        cards=[(columns[i], error_bars(bundle.schema.columns[i], model, i)) for i in shown],
+        cards=[(columns[i], error_bars(columns[i].declared, model, i)) for i in shown],
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),
         unmeasured=[m for m in marginals if not m.measured],
