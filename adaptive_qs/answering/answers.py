@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -157,15 +156,13 @@ def statement_of_answers(
 
 def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
     """The charges, counted by their parameters, in the order in which each kind came first."""
-    first: dict[tuple[Any, ...], Event] = {}
-    times: Counter[tuple[Any, ...]] = Counter()
+    groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:
         kind = (type(event), *(vars(event) | {"columns": ()}).values())
-        first.setdefault(kind, event)
-        times[kind] += 1
-    records = Transcript.of(first.values()).events
+        groups.setdefault(kind, []).append(event)
+    records = Transcript.of(group[0] for group in groups.values()).events
     return tuple(
-        Charges(times=count, charge=record) for count, record in zip(times.values(), records)
+        Charges(times=len(group), charge=record) for group, record in zip(groups.values(), records)
     )
 
 

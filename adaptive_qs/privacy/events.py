@@ -97,10 +97,11 @@ class _Charge:
             InputError: one is not a positive int or Fraction.
         """
         for name, value in parameters.items():
-            if not isinstance(value, int | Fraction) or value <= 0:
+            if not isinstance(value, int | Fraction) or value.numerator <= 0:
                 words = name.replace("_", " ")
                 raise InputError(f"{words} is {value!r}: give a positive int or Fraction")
-            object.__setattr__(self, name, Fraction(value))
+            if not isinstance(value, Fraction):
+                object.__setattr__(self, name, Fraction(value))
 
 
 @dataclass(frozen=True)
@@ -318,10 +319,14 @@ LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
 """Between them lies every charge that can be drawn, and floats hold all their squares."""
 
 
+_RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
+
+
 def _read_ratio(value: Any) -> Fraction:
     """A fraction of an event, or one as it is written."""
     if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
-        value = Fraction(value) if re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", value) else None
+        found = _RATIO.fullmatch(value)
+        value = Fraction(int(found[1]), int(found[2])) if found else None
     if not isinstance(value, Fraction):
         raise ValueError("not a positive fraction such as 3/4")
     if not LEAST <= value <= MOST:
@@ -346,7 +351,7 @@ class _Record(BaseModel):
 
     def event(self) -> Event:
         """The event as it was charged."""
-        parameters = dict(self)
+        parameters = dict(vars(self))
         return _EVENTS[parameters.pop("mechanism")](**parameters)
 
 

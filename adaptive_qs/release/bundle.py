@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, Event, Transcript
-from adaptive_qs.release.facts import total_cost
+from adaptive_qs.privacy.events import Event, Transcript
+from adaptive_qs.release.facts import Fact, paid_facts
 from adaptive_qs.release.statement import Manifest, Positive, RoundRecord, check_version
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
@@ -77,8 +77,9 @@ class Bundle:
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
             raise ValueError("the schema is not the one of the manifest")
-        if Cost.of(self.events) != total_cost(self.manifest.facts):
-            raise ValueError("the charges do not add up to what the manifest says")
+        stated = [fact for fact in self.manifest.facts if fact.basis == "paid for"]
+        if [*map(_paid, stated)] != [*map(_paid, paid_facts(self.events, self.schema))]:
+            raise ValueError("the charges are not what the manifest says that was paid for")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
         if self.manifest.unconnected != unconnected_columns(self.workload, self.estimates):
@@ -208,11 +209,16 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
     several = {i for i, size in enumerate(domain.sizes) if size > 1}
 
     def joined(cliques: Iterable[Clique]) -> set[int]:
-        parts = [several.intersection(clique) for clique in cliques]
-        return set().union(*(part for part in parts if len(part) > 1))
+        parts = (several.intersection(clique) for clique in cliques)
+        return {i for part in parts if len(part) > 1 for i in part}
 
     return tuple(domain.names[i] for i in sorted(joined(workload.cliques) - joined(measured)))
 
 
+def _paid(fact: Fact) -> tuple[Any, ...]:
+    """What a charge must agree with; its words may be those of another version."""
+    return fact.kind, fact.columns, fact.cost
+
+
 def _json(model: BaseModel) -> str:
-    return model.model_dump_json(exclude_defaults=False) + "\n"
+    return model.model_dump_json() + "\n"

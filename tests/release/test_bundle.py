@@ -228,12 +228,21 @@ def paid_fact(manifest):
     return next(fact for fact in manifest["facts"] if fact["basis"] == "paid for")
 
 
+def single(ledger):
+    return next(event for event in ledger["events"] if len(event["columns"]) == 1)
+
+
 EDITS = {
     "budget": ("manifest.json", lambda m: m.update(rho=0.1)),
     "spent": ("manifest.json", lambda m: m.update(rho_spent=0.4)),
     "stamp": ("manifest.json", lambda m: m.update(stamp="fine")),
     "epsilon": ("manifest.json", lambda m: m.update(epsilon=m["epsilon"] / 2)),
     "fact dropped": ("manifest.json", lambda m: m["facts"].remove(paid_fact(m))),
+    "fact of another kind": ("manifest.json", lambda m: paid_fact(m).update(kind="answers")),
+    "fact of another column": ("manifest.json", lambda m: paid_fact(m).update(columns=["age"])),
+    "charge for another column": ("ledger.json", lambda m: single(m).update(columns=["only"])),
+    "charge for an unknown column": ("ledger.json", lambda m: single(m).update(columns=["nobody"])),
+    "charge for another purpose": ("ledger.json", lambda m: single(m).update(purpose="queries")),
     "fact cheaper": ("manifest.json", lambda m: paid_fact(m).update(rho_units=1)),
     "version 0": ("manifest.json", lambda m: m.update(format_version=0)),
     "fingerprint": ("manifest.json", lambda m: m.update(schema_fingerprint="0")),
