@@ -11,7 +11,6 @@ Proof: docs/proofs.md, section 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import over_items
-from adaptive_qs.privacy.events import SELECTION
+from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel
 from adaptive_qs.table.coded import MarginalCounter
@@ -138,7 +137,8 @@ class Selector:
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        row = mechanisms.select(SELECTION, scores[offered], sensitivity, Fraction(epsilon))
+        event = SelectionEvent(Purpose.SELECTION, (), epsilon)
+        row = mechanisms.select(event, scores[offered], sensitivity)
         return self.candidates[np.flatnonzero(offered)[row]]
 
 

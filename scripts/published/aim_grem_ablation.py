@@ -46,6 +46,7 @@ from adaptive_qs.domain import Clique, Domain, downward_closure, subsets
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual.model import ReferenceModel, decompose, uniform_reference
@@ -141,7 +142,9 @@ class Isotropic:
     ) -> Changes:
         """Spend ``rho`` on one marginal and update the model's estimates of all its residuals."""
         variance = Fraction(1 / (2 * rho))
-        noisy = mechanisms.release_counts("marginal", counter.count(clique), 1, variance)
+        names = counter.domain.clique_names(clique)
+        event = GaussianEvent(Purpose.QUERIES, names, 1, variance)
+        noisy = mechanisms.release_counts(event, counter.count(clique))
         changes = {}
         for residual in subsets(clique):
             values = decompose(noisy, clique, residual)
