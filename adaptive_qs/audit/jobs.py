@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -27,7 +27,6 @@ from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
-from adaptive_qs.release.release import Release
 from adaptive_qs.run.budget import BatchTarget, PrivacyTarget
 from adaptive_qs.run.job import RunSettings, measure
 from adaptive_qs.run.limits import RunPlan, plan_run
@@ -46,33 +45,6 @@ _CONSENT: Mapping[str, Any] = {"unreviewed_schema": True, "beyond_limits": True}
 Source = Any
 """A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where
 the schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
-
-
-class Publisher(Protocol):
-    """Something that spends a budget on a table."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in findings."""
-
-    @property
-    def cost(self) -> Cost:
-        """The budget."""
-
-    def publish(
-        self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
-    ) -> Mapping[str, bytes]:
-        """Spend the budget on a table.
-
-        Args:
-            source: the rows.
-            mechanisms: all draws pass it.
-            folder: for the files.
-            sampled: whether to publish a sampled table as well, which is slow.
-
-        Returns:
-            Every byte that would leave, by name.
-        """
 
 
 @dataclass(frozen=True)
@@ -100,7 +72,7 @@ class Synthesis:
         queries: QuerySource,
         rho: float,
         max_memory: int | str = MAX_MEMORY,
-    ) -> Synthesis:
+    ) -> Self:
         """Plan a run on the marginals that the queries ask about.
 
         Raises:
@@ -113,7 +85,7 @@ class Synthesis:
         marginals = marginals_of(resolve_queries(queries, domain))
         return cls(schema, marginals, target, plan_run(domain, marginals, max_memory, 1))
 
-    def at_ceiling(self) -> Synthesis:
+    def at_ceiling(self) -> Self:
         """The same with the least memory that it can be planned for.
 
         Then the cells of all measured marginals together may be no more than those of the largest.
@@ -136,29 +108,38 @@ class Synthesis:
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """See :class:`Publisher`."""
-        release = self._release(source, mechanisms, folder)
+        """Spend the budget on a table.
+
+        Args:
+            source: the rows.
+            mechanisms: all draws pass it.
+            folder: for the files.
+            sampled: whether to publish a sampled table as well, which is slow.
+
+        Returns:
+            Every byte that would leave, by name.
+        """
+        if isinstance(source, CodedTable):
+            release = measure(
+                source, self.schema, self.marginals, RunSettings(self.target), self.plan,
+                mechanisms, PhaseClock(),
+            )  # fmt: skip
+        else:
+            model = Synthesizer(
+                rho=self.target.rho,
+                workload=self._workload(folder),
+                max_memory=self.plan.max_memory_bytes,
+                workers=self.plan.workers,
+                **_CONSENT,
+            )
+            with _made_up(mechanisms):
+                release = model.fit(source, schema=self.schema).release_
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
             artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
         return artefacts
-
-    def _release(self, source: Source, mechanisms: Mechanisms, folder: Path) -> Release:
-        plan = self.plan
-        if isinstance(source, CodedTable):
-            settings, clock = RunSettings(self.target), PhaseClock()
-            return measure(source, self.schema, self.marginals, settings, plan, mechanisms, clock)
-        model = Synthesizer(
-            rho=self.target.rho,
-            workload=self._workload(folder),
-            max_memory=plan.max_memory_bytes,
-            workers=plan.workers,
-            **_CONSENT,
-        )
-        with _made_up(mechanisms):
-            return model.fit(source, schema=self.schema).release_
 
     def _planned(self, max_memory: int) -> RunPlan:
         return plan_run(self.schema.widest_domain(), self.marginals, max_memory, 1)
@@ -202,7 +183,7 @@ class Batch:
         rho: float,
         choice: str = "auto",
         max_memory: int | str = MAX_MEMORY,
-    ) -> Batch:
+    ) -> Self:
         """Plan a batch by the mechanism that is chosen.
 
         Raises:
@@ -211,14 +192,15 @@ class Batch:
             ResourceExceeded: a strategy takes too much memory.
         """
         learns = bool(schema.private_columns)
-        share = discovery_share(schema) if learns else None
-        target = BatchTarget.of(rho=rho, discovery_share=share)
+        target = BatchTarget.of(
+            rho=rho, discovery_share=discovery_share(schema) if learns else None
+        )
         widest = schema.widest_domain()
-        check_learnable(resolve_queries(queries, widest), schema)
+        resolved = resolve_queries(queries, widest)
+        check_learnable(resolved, schema)
         limits = BatchLimits.of(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
-        resolved = resolve_queries(queries, widest)
         planner = Planner.of(resolved, choice, DEFAULT_GAP, limits, None, None)
         planned = planner.measurable(widest, target).mechanism
         return cls(schema, resolved, target, choice, limits, planned)
@@ -231,7 +213,7 @@ class Batch:
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """See :class:`Publisher`; there is nothing to sample."""
+        """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
             sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
@@ -250,6 +232,10 @@ class Batch:
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
         return {"answers": _bytes(table), "statement of the answers": statement}
+
+
+Publisher = Synthesis | Batch
+"""Something that spends a budget on a table."""
 
 
 @contextmanager
