@@ -93,13 +93,9 @@ def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
         cost: of runs, or that of which runs may still spend.
         left: whether it is the latter, which is rounded down: a run may spend what is shown.
     """
-    from adaptive_qs.ledger.book import epsilon_at
-
-    words = _rho_words(cost, left)
-    delta = book.declared["delta"]
-    epsilon = epsilon_at(cost, delta)
+    words, epsilon = _rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
-        words += f", epsilon {epsilon:.6g} at delta {delta:g}"
+        words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
@@ -115,8 +111,6 @@ def _rho_words(cost: Cost, left: bool = False) -> str:
 
 def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
     """All of it, with the ε of every cost at the ledger's δ, and μ of batches of answers."""
-    from adaptive_qs.ledger.book import gaussian_mu
-
     return {
         "ledger": book.identity,
         "declared": dict(book.declared),
@@ -146,7 +140,7 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
                 "seed_insecure": run.insecure,
                 "reserved": _cost_json(book, run.reserved),
                 "spent": _cost_json(book, run.spent),
-                "gaussian_mu": gaussian_mu(run.events),
+                "gaussian_mu": run.gaussian_mu,
             }
             for run in runs
         ],
@@ -154,13 +148,11 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
 
 
 def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
-    from adaptive_qs.ledger.book import epsilon_at
-
     return {
         "rho": float(cost.rho),
         "rho_units": cost.rho_units,
         "discovery_delta": float(cost.delta),
-        "epsilon": epsilon_at(cost, book.declared["delta"]),
+        "epsilon": book.epsilon_of(cost),
     }
 
 

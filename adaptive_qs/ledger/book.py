@@ -37,6 +37,7 @@ from adaptive_qs.privacy.budget import (
     chosen_delta,
     delta_left,
     float_above,
+    float_below,
     guard_rails,
     positive_number,
 )
@@ -65,9 +66,10 @@ class Total:
     ) -> Self:
         """The total given either as (epsilon, delta) or as rho.
 
-        With rho, delta only says at which δ the implied ε is reported.
-
         Args:
+            epsilon: ε of all runs together.
+            delta: δ; with rho it only says at which δ the implied ε is reported.
+            rho: the total in zCDP.
             discovery_delta: part of delta for runs that discover values; the zCDP part is that of
                 the rest.
 
@@ -109,6 +111,11 @@ class Total:
         return guard_rails(epsilon, delta, std, rows, "a count that gets all of it")
 
 
+NOTHING = 1e-6
+"""Part of the total below which what is left is not worth a run."""
+NAMED = 5
+"""Open runs that a refusal names."""
+
 State = Literal["open", "finished", "closed"]
 
 
@@ -143,6 +150,21 @@ class RunState:
     def counted(self) -> Cost:
         """What it counts against the total."""
         return self.reserved if self.state == "open" else self.spent
+
+    @property
+    def gaussian_mu(self) -> float | None:
+        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise.
+
+        Holds for events whose parameters were all fixed in advance, such as those of one batch.
+        """
+        fine = FINE_NOISE**2
+        if not self.events or not all(
+            isinstance(event, GaussianEvent) and event.noise_variance >= fine
+            for event in self.events
+        ):
+            return None
+        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
+        return math.nextafter(math.sqrt(squared), math.inf)
 
 
 def runs_of(rows: Iterable[Row]) -> list[RunState]:
@@ -208,14 +230,6 @@ def _after(
     return replace(run, state="finished" if body.finished else "closed", ended=time)
 
 
-# What a total still allows.
-
-NOTHING = 1e-6
-"""Part of the total below which what is left is not worth a run."""
-NAMED = 5
-"""Open runs that a refusal names."""
-
-
 def remaining_of(limit: Cost, held: Cost) -> Cost:
     """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
     left = limit - held
@@ -249,14 +263,17 @@ class LedgerBook:
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
-            its mark or anchor.
+            its mark or anchor. So do all methods where the file cannot be read or written.
     """
 
     def __init__(
         self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False
     ) -> None:
         self._store = Store(path, None if anchor is None else Anchor(anchor), restoring)
-        self._read_total()
+        first = next(self._store.bodies(Opened))
+        self.identity = first.ledger
+        self.limit = first.total
+        self.declared = dict(first.declared)
         remove_dead_locks(self.path)
 
     @classmethod
@@ -286,10 +303,8 @@ class LedgerBook:
             unit=UNIT,
             neighbours=NEIGHBOURS,
         )
-        book = cls.__new__(cls)
-        book._store = Store.create(path, opened, None if anchor is None else Anchor(anchor))
-        book._read_total()
-        return book
+        Store.create(Path(path), opened, None if anchor is None else Anchor(anchor))
+        return cls(path, anchor)
 
     @property
     def path(self) -> Path:
@@ -305,6 +320,15 @@ class LedgerBook:
     def left(self) -> Cost:
         """What further runs may spend; nothing where a lost copy had spent more than the total."""
         return remaining_of(self.limit, self.held)
+
+    def epsilon_of(self, cost: Cost) -> float | None:
+        """ε of a cost at the ledger's δ, of which partition selection takes its share first.
+
+        Returns:
+            None where the share is δ or more, so that no ε holds.
+        """
+        left = Fraction(self.declared["delta"]) - cost.delta
+        return epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
 
     @property
     def head(self) -> str:
@@ -349,7 +373,7 @@ class LedgerBook:
 
         Raises:
             BudgetExceeded: the total does not allow it; nothing is recorded.
-            LedgerError: the ledger cannot be written.
+            LedgerError: an interrupted run was asked for the same, or the ledger is locked.
         """
         lock: RunLock | None = None
         try:
@@ -438,12 +462,7 @@ class LedgerBook:
         """
         self._refuse_locked()
         found = matching_run(self._store, request, inputs)
-        lock = self._lock(found.run)
-        if not lock.held:
-            raise LedgerError(
-                f"{self.path}: run {found.run} is being worked on: wait for its end, or close what "
-                "holds it"
-            )
+        lock = self._idle(found.run, "wait for its end, or close what holds it")
         self._store.catch_up()
         return LedgerRun(self._store, self.identity, found, lock)
 
@@ -471,7 +490,7 @@ class LedgerBook:
             What was recorded.
 
         Raises:
-            LedgerError: the ledger cannot be written, or a process works on one of these runs.
+            LedgerError: a process works on one of these runs.
         """
         with self._store.writing():
             lost: dict[Place, Recovered] = {}
@@ -538,7 +557,7 @@ class LedgerBook:
         return self._store.last().number
 
     def has(self, place: Place) -> bool:
-        """Whether the releases of that run are here, all of them, as a release of it states."""
+        """Whether all releases of that run are here as a release of it states."""
         digest, releases = START, 0
         for body in self._store.bodies(Released, place.run):
             digest, releases = release_hash(digest, body), releases + 1
@@ -560,6 +579,7 @@ class LedgerBook:
         return [body.digests for body in self._store.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
+        """Refuse to work on a copy of which nobody has said what it lacks."""
         if self.locked:
             raise LedgerError(
                 f"{self.path}: is a copy that was put back, and nobody has said what was released "
@@ -568,11 +588,7 @@ class LedgerBook:
 
     def _close_idle(self, number: int) -> None:
         """Close an open run on which nobody works; inside a transaction."""
-        lock = self._lock(number)
-        if not lock.held:
-            raise LedgerError(
-                f"{self.path}: run {number} is being worked on: stop what holds it first"
-            )
+        lock = self._idle(number, "stop what holds it first")
         try:
             self._store.close_run(number, finished=False)
         finally:
@@ -590,6 +606,13 @@ class LedgerBook:
                     f"ledger close --run {run}"
                 )
 
+    def _idle(self, number: int, otherwise: str) -> RunLock:
+        """The lock of a run on which nobody works."""
+        lock = self._lock(number)
+        if not lock.held:
+            raise LedgerError(f"{self.path}: run {number} is being worked on: {otherwise}")
+        return lock
+
     def _lock(self, number: int) -> RunLock:
         try:
             return RunLock(self.path, number)
@@ -598,39 +621,6 @@ class LedgerBook:
                 f"{self.path}: its folder cannot be written ({reason(error)}): make it writable"
             ) from None
 
-    def _read_total(self) -> None:
-        first = next(self._store.bodies(Opened))
-        self.identity = first.ledger
-        self.limit = first.total
-        self.declared = dict(first.declared)
-
-
-def epsilon_at(cost: Cost, delta: float) -> float | None:
-    """ε at this δ of a zCDP cost, of which partition selection takes its share of δ first.
-
-    Returns:
-        None where the share is δ or more, so that no ε holds.
-    """
-    left = Fraction(delta) - cost.delta
-    if left <= 0:
-        return None
-    return epsilon_of(float_above(cost.rho), -float_above(-left))
-
-
-def gaussian_mu(events: Sequence[Event]) -> float | None:
-    """μ of exact Gaussian DP, rounded up, where all events are fine Gaussian noise.
-
-    Holds for events whose parameters were all fixed in advance, such as those of one batch.
-    """
-    if not events or not all(map(_is_fine, events)):
-        return None
-    squared = float_above(2 * sum((event.rho for event in events), Fraction(0)))
-    return math.nextafter(math.sqrt(squared), math.inf)
-
-
-def _is_fine(event: Event) -> bool:
-    return isinstance(event, GaussianEvent) and event.noise_variance >= FINE_NOISE**2
-
 
 def exported(book: LedgerBook) -> str:
     """A ledger as JSON for auditors: everything that its hashes cover, and nothing private.
@@ -638,10 +628,7 @@ def exported(book: LedgerBook) -> str:
     Left out are the key, which never is in the ledger, and the noisy answers of open runs, of which
     the entries hold the hashes; ``body`` is the exact text over which ``hash`` is computed.
     """
-    entries = [
-        {"number": row.number, "time": row.time, "body": row.body, "hash": row.hash.hex()}
-        for row in book.rows()
-    ]
+    entries = [row._asdict() | {"hash": row.hash.hex()} for row in book.rows()]
     content = {
         "format": "adaptive-qs ledger",
         "version": 1,

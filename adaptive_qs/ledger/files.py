@@ -132,7 +132,6 @@ class RunLock:
     """
 
     def __init__(self, ledger: Path, run: int) -> None:
-        """Try to take the lock."""
         folder, prefix, suffix = _locks(ledger)
         self._path = folder / f"{prefix}{run}{suffix}"
         self._process = os.getpid()

@@ -43,6 +43,9 @@ class LedgerRun:
         limit: the budget that was reserved.
         resumed: releases that earlier attempts committed.
         finished: whether it is closed because its outputs are in place.
+
+    Raises:
+        LedgerError: from any method where the file cannot be read or written.
     """
 
     def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
@@ -81,8 +84,8 @@ class LedgerRun:
 
         Raises:
             BudgetExceeded: the events cost more than what remains; nothing is recorded or drawn.
-            LedgerError: the ledger cannot be written, holds another release at this position, or
-                an earlier call failed half way.
+            LedgerError: the ledger holds another release at this position, or an earlier call
+                failed half way.
         """
         if not self._lock.mine:
             raise LedgerError("a run does not follow a fork: begin another one in the new process")
@@ -115,7 +118,7 @@ class LedgerRun:
             digests: SHA-256 of each part, by name; they must follow from released values.
 
         Raises:
-            LedgerError: the ledger cannot be written, or the run was closed.
+            LedgerError: the run was closed.
         """
         with self._store.writing():
             self._refuse_closed()
@@ -130,9 +133,6 @@ class LedgerRun:
 
         Returns:
             The newest entry of the ledger now.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
         """
         self._close(finished=True)
         self.finished = True
@@ -155,11 +155,7 @@ class LedgerRun:
 
     @property
     def charged(self) -> bool:
-        """Whether this attempt was handed a release, or committed one that it did not live to see.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
+        """Whether this attempt was handed a release, or committed one that it did not see."""
         unseen = self._store.rows("released", self.number, self._position)
         return bool(self._events) or (self._broken and any(unseen))
 

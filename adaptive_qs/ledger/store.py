@@ -93,7 +93,7 @@ class Store:
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged; the message names
-            the last good entry.
+            the last good entry. So do all methods where it cannot be read or written.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Store:
     ) -> None:
         self.path = Path(path)
         self._restoring = restoring
-        self._appended: Mark | None = None
+        self._appended: Mark | None = None  # in the transaction at hand
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
             raise LedgerError(
                 f"{path}: no such ledger: check the path, or set its total with "
@@ -123,26 +123,25 @@ class Store:
                 self.close()
                 raise
 
-    @classmethod
-    def create(cls, path: str | Path, opened: Opened, anchor: Anchor | None = None) -> Store:
-        """A new ledger that appears whole or not at all, readable by its owner only.
+    @staticmethod
+    def create(path: Path, opened: Opened, anchor: Anchor | None) -> None:
+        """Make a ledger that appears whole or not at all, readable by its owner only.
 
         Raises:
             LedgerError: there is a file already, or none can be written there.
         """
-        target = Path(path)
         row = chained(START, 1, _now(), opened.model_dump_json())
         try:
-            if not os.path.lexists(target):
-                MarkFile(target).begin(Mark())
+            if not os.path.lexists(path):
+                MarkFile(path).begin(Mark())
                 if anchor is not None:
                     anchor.create(Mark())
-            with owners_file(target) as (_, temporary):
+            with owners_file(path) as (_, temporary):
                 with closing(_opened(temporary)) as connection:
                     connection.execute("PRAGMA journal_mode = MEMORY")  # no second file is left
                     connection.executescript(_TABLES)
                     _insert(connection, row)
-                target.hardlink_to(temporary)
+                path.hardlink_to(temporary)
         except FileExistsError:
             raise LedgerError(
                 f"{path}: exists already, and a total is set once: give another path"
@@ -152,10 +151,9 @@ class Store:
                 f"{path}: cannot be written ({reason(error)}): give a path in a writable folder"
             ) from None
         except sqlite3.Error as error:
-            raise _explanation(target, error) from None
+            raise _explanation(path, error) from None
         if anchor is not None:
             anchor.write(Mark.of(row))
-        return cls(target, anchor)
 
     def close(self) -> None:
         """Close the file."""
@@ -166,13 +164,10 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction: durable and marked when the block ends, undone where it fails.
-
-        Raises:
-            LedgerError: the file cannot be locked or written.
-        """
+        """One transaction: durable and marked when the block ends, undone where it fails."""
         with self._explained():
             _patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+            self._appended = None  # also where an earlier transaction failed after an entry
             try:
                 yield
                 self._connection.execute("COMMIT")
@@ -183,15 +178,11 @@ class Store:
         if self._appended is not None:
             reach(LOGGED)
             self._mark(self._appended)
-            self._appended = None
 
     def catch_up(self) -> None:
         """Bring mark and anchor to the newest entry, before anybody sees what it released.
 
         A process that was killed between the two left them behind.
-
-        Raises:
-            LedgerError: one of them cannot be written.
         """
         self._mark(Mark.of(self.last()))
 
