@@ -33,7 +33,7 @@ _BYTES_PER_CHARACTER, _BYTES_PER_ELEMENT, _BYTES_PER_OBJECT = 4, 300, 1_500
 _PIECE = 2**16
 
 Claim = Callable[[int], None]
-"""Told of so many bytes of memory before they are taken; raises where they are too many."""
+"""Called with a number of bytes before they are taken; raises where they are too many."""
 _QUOTED = 60
 """Characters quoted of a text that may be of any length."""
 
@@ -81,7 +81,7 @@ def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
 
     Args:
         pieces: of the text, in order.
-        claim: told of the memory that parsing it will take.
+        claim: called with the memory that parsing it will take.
 
     Raises:
         ValueError: it is too long, has too many values, or is not UTF-8. Whatever ``claim`` raises

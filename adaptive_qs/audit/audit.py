@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -74,7 +74,7 @@ class Replayer(Recorder):
     def __init__(
         self, ledger: Ledger, entropy: EntropySource, recorded: Sequence[PrimitiveCall]
     ) -> None:
-        """Replay ``recorded``; ``entropy`` only tells whether it is insecure."""
+        """Replay ``recorded``; of ``entropy`` only counts whether it is insecure."""
         super().__init__(ledger, entropy)
         self._recorded = iter(recorded)
 
@@ -306,7 +306,7 @@ def audit(
         pairs: pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
-        progress: told pairs done and in all.
+        progress: called with the pairs done and in all.
         sample_every: one pair in so many has a sampled table compared too.
         mechanism: of the batch answers.
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
@@ -326,7 +326,13 @@ def audit(
     report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for done, pair in enumerate(islice(_pairs(schema, folder, rng), pairs)):
+        # Where something is to be learnt there must be rows.
+        usable = (
+            pair
+            for pair in neighbour_pairs(stand_in(schema), folder, rng)
+            if not schema.private_columns or (pair.here and pair.there)
+        )
+        for done, pair in enumerate(islice(usable, pairs)):
             seen = report.moved
             # Not in step with the kinds of tables and rows: each comes in every form, in time.
             form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
@@ -365,22 +371,9 @@ def _replay_on(
     report: AuditReport,
 ) -> None:
     """Compare one run on both tables."""
-
-    def job(make: Callable[[], Source]) -> Job:
-        source = make()
-        return lambda mechanisms: publisher.publish(source, mechanisms, folder, sampled)
-
-    def budget() -> Budget:
-        return Budget(publisher.cost.rho, publisher.cost.delta)
-
-    here, there = tables
-    recorded = record(job(here), budget(), InsecureSeed(seed))
-    replayed = replay(job(there), budget(), InsecureSeed(seed), recorded)
-    compare(recorded, replayed, where, report)
-
-
-def _pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
-    """Neighbours that the schema can take: where something is to be learnt there must be rows."""
-    for pair in neighbour_pairs(stand_in(schema), folder, rng):
-        if not schema.private_columns or (pair.here and pair.there):
-            yield pair
+    runs: list[Run] = []
+    for make in tables:  # one after the other: their files have the same name
+        job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
+        budget, entropy = Budget(publisher.cost.rho, publisher.cost.delta), InsecureSeed(seed)
+        runs.append(replay(job, budget, entropy, *runs) if runs else record(job, budget, entropy))
+    compare(runs[0], runs[1], where, report)

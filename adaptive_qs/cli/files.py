@@ -128,7 +128,7 @@ def check_read_once(tables: Sequence[Path | None]) -> None:
 def readable(table: Path) -> Iterator[Path]:
     """A file that can be read more than once: the table itself, or what standard input holds.
 
-    The latter lies in a temporary file for this user alone, which is removed at the end; where the
+    The latter lies in a temporary file that only this user can read, removed at the end; where the
     system gives open files a path of their own, it has no name meanwhile, so that nothing is left
     even if the process is killed. Errors raised in the block say "standard input" instead.
 
@@ -206,7 +206,7 @@ class Receipt:
     """The files that hold what was paid for; None until they are written.
 
     Attributes:
-        kept: tells that a ledger holds it, while one does.
+        kept: gives the note that a ledger holds it, while one does.
     """
 
     kept: Callable[[], SpentNote | None] = lambda: None
@@ -231,7 +231,7 @@ def paid(kept: Callable[[], SpentNote | None] = lambda: None) -> Iterator[Receip
     """Add the receipt to whatever is raised in the block, to be filled in by the block.
 
     Args:
-        kept: tells that a ledger holds what was paid for, while one does.
+        kept: gives the note that a ledger holds what was paid for, while one does.
     """
     receipt = Receipt(kept)
     try:

@@ -194,7 +194,7 @@ Lost = Annotated[
 ]
 LostRho = Annotated[
     float | None,
-    option("--rho", "R", "What else was spent since (zCDP), where no file tells.", None),
+    option("--rho", "R", "What else was spent since (zCDP), of which there is no file.", None),
 ]
 LostDelta = Annotated[
     float,
@@ -268,8 +268,8 @@ def create(
     """Make a ledger with the total that all runs on a data set may spend together.
 
     The total is set once. A secret key, by which a resumed run recognises its table, will lie
-    beside the ledger in FILE.key. An anchor tells of the ledger where it, its mark and their copies
-    do not reach: give it to every run.
+    next to the ledger in FILE.key. An anchor records how far the ledger has come where copies of it
+    and of its mark do not reach: give it to every run.
     """
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook, Total

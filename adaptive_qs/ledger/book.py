@@ -263,7 +263,7 @@ class LedgerBook:
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
-            its mark or anchor. So do all methods where the file cannot be read or written.
+            its mark or anchor. All methods raise it where the file cannot be read or written.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class LedgerBook:
         """A new ledger with this total, which cannot be changed later.
 
         Args:
-            path: the new file; its key will lie beside it.
+            path: the new file; its key will lie next to it.
             limit: the total.
             declared: the total in the owner's terms, such as epsilon and delta.
             anchor: a file to be made as well, best on another volume.
@@ -503,14 +503,13 @@ class LedgerBook:
                 if run in still_open:
                     self._close_idle(run)
             entry = Restored(
-                held=self.held,
+                held=self.held + sum((one.price for one in lost.values()), stated),
                 reached=self._store.reached,
                 missing=self.missing,
                 confirmed=confirmed,
                 releases=tuple(lost.values()),
                 stated=stated,
             )
-            entry = entry.model_copy(update={"held": self.held + entry.cost})
             self._store.append(entry)
         return entry
 

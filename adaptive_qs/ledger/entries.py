@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     Attributes:
         number: from 1.
-        time: UTC, in ISO 8601; tells nothing about the order.
+        time: UTC, in ISO 8601; says nothing about the order.
         body: JSON of the entry.
         hash: 32 bytes.
     """
@@ -201,7 +201,7 @@ class Restored(_Body):
 
     kind: Literal["restored"] = "restored"
     reached: Count
-    """Newest entry that the ledger had come to for certain; 0 where nothing tells."""
+    """Newest entry that the ledger had come to for certain; 0 where that is unknown."""
     missing: Count
     """Entries that it is known to have had beyond this copy."""
     confirmed: bool

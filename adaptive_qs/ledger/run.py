@@ -45,7 +45,7 @@ class LedgerRun:
         finished: whether it is closed because its outputs are in place.
 
     Raises:
-        LedgerError: from any method where the file cannot be read or written.
+        LedgerError: from every method where the file cannot be read or written.
     """
 
     def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:

@@ -42,7 +42,7 @@ PIECE_BYTES = 2**28
 """Largest piece in which an output is kept; SQLite takes no more than 10^9 bytes at once."""
 
 _FULL_SYNC = ("fullfsync = ON", "checkpoint_fullfsync = ON")
-"""Through the cache of the drive, where the system tells the two apart."""
+"""Through the cache of the drive, where the system has both."""
 _PATIENCE_SECONDS = 0.02
 _COLUMNS = "SELECT number, time, body, hash FROM entries"
 _TABLES = f"""
@@ -84,16 +84,16 @@ class Store:
 
     Args:
         path: the file.
-        anchor: tells how far it had come, apart from its mark; None for no anchor.
+        anchor: records how far it had come, as its mark does; None for no anchor.
         restoring: take a copy that does not reach its mark or anchor. The next entry makes both
             begin anew.
 
     Attributes:
-        reached: newest entry that it had come to, as mark and anchor tell; 0 where neither does.
+        reached: newest entry that it had come to, as mark and anchor say; 0 where neither does.
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged; the message names
-            the last good entry. So do all methods where it cannot be read or written.
+            the last good entry. All methods raise it where the file cannot be read or written.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class Store:
     # Whether the file is as it was written.
 
     def _read_marks(self) -> dict[Mark, str]:
-        """How far the ledger had come, and what tells so; when restoring, what still does."""
+        """How far the ledger had come, and what says so; when restoring, what still does."""
         found = {}
         for file in self._marks:
             try:
@@ -349,7 +349,7 @@ class Store:
         """Check the chain of entries, its length, and that the file's tables and indices agree.
 
         Args:
-            marks: entries that the ledger must have, each with what tells so.
+            marks: entries that the ledger must have, each with what says so.
 
         Raises:
             LedgerError: something does not fit; the message names the last good entry.
