@@ -230,6 +230,7 @@ class MarkFile:
     """
 
     path: Path | None
+    _damaged = f": {RESTORE}"
 
     def __init__(self, ledger: Path) -> None:
         self.path = mark_path(ledger)
@@ -293,8 +294,6 @@ class MarkFile:
                 os.fsync(handle)
                 temporary.replace(self.path)
 
-    _damaged = f": {RESTORE}"
-
     def _unreadable(self, error: OSError) -> str:
         return f"{reason(error, 'unreadable')}: it belongs to the ledger: {RESTORE}"
 
@@ -315,6 +314,11 @@ class Anchor(MarkFile):
         given: the file, which :meth:`create` makes; or the newest entry as it was printed, such as
             "12:9f86...", which the ledger must have and which is kept nowhere.
     """
+
+    _damaged = (
+        ", or no anchor: check the path; if it was the anchor, remove it, and adaptive-qs ledger "
+        "restore makes it anew"
+    )
 
     def __init__(self, given: str | Path) -> None:
         printed = _PRINTED.fullmatch(str(given).strip())
@@ -361,11 +365,6 @@ class Anchor(MarkFile):
         if os.path.lexists(self.path):
             raise LedgerError(f"{self.path}: exists already: give another path for the anchor")
         self.write(mark)
-
-    _damaged = (
-        ", or no anchor: check the path; if it was the anchor, remove it, and adaptive-qs ledger "
-        "restore makes it anew"
-    )
 
     def _unreadable(self, error: OSError) -> str:
         if isinstance(error, FileNotFoundError):
