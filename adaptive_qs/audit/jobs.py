@@ -27,6 +27,7 @@ from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
+from adaptive_qs.release.release import Release
 from adaptive_qs.run.budget import BatchTarget, PrivacyTarget
 from adaptive_qs.run.job import RunSettings, measure
 from adaptive_qs.run.limits import RunPlan, plan_run
@@ -119,27 +120,28 @@ class Synthesis:
         Returns:
             Every byte that would leave, by name.
         """
-        if isinstance(source, CodedTable):
-            release = measure(
-                source, self.schema, self.marginals, RunSettings(self.target), self.plan,
-                mechanisms, PhaseClock(),
-            )  # fmt: skip
-        else:
-            model = Synthesizer(
-                rho=self.target.rho,
-                workload=self._workload(folder),
-                max_memory=self.plan.max_memory_bytes,
-                workers=self.plan.workers,
-                **_CONSENT,
-            )
-            with _made_up(mechanisms):
-                release = model.fit(source, schema=self.schema).release_
+        release = self._release(source, mechanisms, folder)
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
             artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
         return artefacts
+
+    def _release(self, source: Source, mechanisms: Mechanisms, folder: Path) -> Release:
+        plan = self.plan
+        if isinstance(source, CodedTable):
+            settings, clock = RunSettings(self.target), PhaseClock()
+            return measure(source, self.schema, self.marginals, settings, plan, mechanisms, clock)
+        model = Synthesizer(
+            rho=self.target.rho,
+            workload=self._workload(folder),
+            max_memory=plan.max_memory_bytes,
+            workers=plan.workers,
+            **_CONSENT,
+        )
+        with _made_up(mechanisms):
+            return model.fit(source, schema=self.schema).release_
 
     def _planned(self, max_memory: int) -> RunPlan:
         return plan_run(self.schema.widest_domain(), self.marginals, max_memory, 1)
@@ -192,15 +194,14 @@ class Batch:
             ResourceExceeded: a strategy takes too much memory.
         """
         learns = bool(schema.private_columns)
-        target = BatchTarget.of(
-            rho=rho, discovery_share=discovery_share(schema) if learns else None
-        )
+        share = discovery_share(schema) if learns else None
+        target = BatchTarget.of(rho=rho, discovery_share=share)
         widest = schema.widest_domain()
-        resolved = resolve_queries(queries, widest)
-        check_learnable(resolved, schema)
+        check_learnable(resolve_queries(queries, widest), schema)
         limits = BatchLimits.of(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
+        resolved = resolve_queries(queries, widest)
         planner = Planner.of(resolved, choice, DEFAULT_GAP, limits, None, None)
         planned = planner.measurable(widest, target).mechanism
         return cls(schema, resolved, target, choice, limits, planned)
