@@ -300,6 +300,8 @@ def no_rows(schema: Schema) -> CodedTable:
     return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
 
 
+# Pairs of neighbouring tables: one of them has a row that the other lacks.
+
 UNREADABLE = "no such value"
 """A cell that no generated table holds."""
 
@@ -356,14 +358,15 @@ def _neighbours(
     added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
     yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
     yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
-    of_schema = {
-        "values of another type more": [_of_other_type(column) for column in schema.columns],
-        "values outside the schema more": [_outside(column) for column in schema.columns],
-        "missing values more": [c.missing[-1] if c.missing else None for c in schema.columns],
-    }
-    for what, cells in of_schema.items():
-        if any(cell is not None for cell in cells):
-            yield what, [*rows, [a if b is None else b for a, b in zip(rows[0], cells)]]
+    strange = [_of_other_type(column) for column in schema.columns]
+    if any(cell is not None for cell in strange):
+        yield "values of another type more", [*rows, _replaced(rows[0], strange)]
+    outside = [_outside(column) for column in schema.columns]
+    if any(cell is not None for cell in outside):
+        yield "values outside the schema more", [*rows, _replaced(rows[0], outside)]
+    missing = [column.missing[-1] if column.missing else None for column in schema.columns]
+    if any(cell is not None for cell in missing):
+        yield "missing values more", [*rows, _replaced(rows[0], missing)]
     less = rng.integers(len(rows))
     removed = [*rows[:less], *rows[less + 1 :]]
     yield ("a row less" if removed else "the only row less"), removed
@@ -372,6 +375,10 @@ def _neighbours(
 def _rarest(counts: Codes, codes: Codes, rng: np.random.Generator) -> int:
     """One of the least frequent codes."""
     return int(rng.choice(codes[counts == counts.min()]))
+
+
+def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
+    return [old if new is None else new for old, new in zip(row, cells)]
 
 
 def _outside(column: ColumnBase) -> str | None:
@@ -404,6 +411,8 @@ def _beyond(column: ColumnBase) -> str | None:
         return last.strftime(column.format) if column.format else last.date().isoformat()
     return None
 
+
+# A schema that generated rows can follow, in place of one that leaves bins or values open.
 
 WIDTH = 100
 """Of a range without declared ends."""
