@@ -355,9 +355,23 @@ class Store:
             LedgerError: something does not fit; the message names the last good entry.
         """
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
+        number, sound = 0, False
+
+        def good_rows() -> Iterator[Row]:
+            nonlocal number
+            for row in map(Row._make, self._connection.execute(f"{_COLUMNS} ORDER BY number")):
+                yield row  # whoever asks for another one found it good
+                number = row.number
+                missing.pop(Mark.of(row), None)
+
         self._connection.execute("BEGIN")  # one state of the file for the whole check
         try:
-            number, sound = self._last_sound(missing)
+            if last_sound(good_rows())[1]:
+                check = self._connection.execute("PRAGMA integrity_check(1)")
+                sound = check.fetchone()[0] == "ok"
+        except sqlite3.DatabaseError as error:
+            if _name(error).startswith(("SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")):
+                raise
         finally:
             self._connection.execute("ROLLBACK")
         why = ""
@@ -373,28 +387,6 @@ class Store:
             raise LedgerError(
                 f"{self.path}: is damaged after entry {number:,}, the last good one: {why}{RESTORE}"
             )
-
-    def _last_sound(self, missing: dict[Mark, str]) -> tuple[int, bool]:
-        """The last good entry, and whether all are; those found are no longer missing."""
-        number = 0
-
-        def rows() -> Iterator[Row]:
-            nonlocal number
-            for row in map(Row._make, self._connection.execute(f"{_COLUMNS} ORDER BY number")):
-                yield row
-                number = row.number
-                missing.pop(Mark.of(row), None)
-
-        try:
-            number, sound = last_sound(rows())
-            if sound:
-                check = self._connection.execute("PRAGMA integrity_check(1)")
-                sound = check.fetchone()[0] == "ok"
-        except sqlite3.DatabaseError as error:
-            if _name(error).startswith(("SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")):
-                raise
-            return number, False
-        return number, sound
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
