@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from adaptive_qs.answering.answers import AnswersManifest, Charges, charges_of
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import Price, Recovered
+from adaptive_qs.ledger.entries import Recovered
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.bundle import (
@@ -84,7 +84,7 @@ class Released:
             run=place.run,
             releases=place.releases,
             hash=place.hash,
-            price=Price.of(total_cost(self.statement.facts)),
+            price=total_cost(self.statement.facts),
             digests=dict(self.digests),
         )
 
@@ -108,7 +108,7 @@ class Released:
             recorded = book.published(place.run)
         else:
             spent = total_cost(self.statement.facts)
-            faults = [] if lost.price.cost() == spent else ["its charges are others"]
+            faults = [] if lost.price == spent else ["its charges are others"]
             recorded = [lost.digests]
         faults += [*_unlike(self.digests, recorded), *self.faults]
         if any(faults):

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.audit.audit import (
+    AuditReport,
     Check,
     Recorder,
     Replayer,
     Run,
-    Tally,
     audit,
     compare,
     record,
@@ -75,7 +75,7 @@ def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=N
 def audited(here, there):
     recorded = record(here, Budget(1), InsecureSeed(0))
     replayed = replay(there, Budget(1), InsecureSeed(9), recorded)
-    tally = Tally()
+    tally = AuditReport()
     compare(recorded, replayed, "a run", tally)
     return recorded, replayed, tally
 
@@ -123,7 +123,7 @@ def test_a_draw_less_is_found():
 def test_a_draw_that_is_not_charged_is_found():
     run, _, _ = audited(job([3, 4]), job([3, 4]))
     for charged in (run.charged[:-1], run.charged[::-1], (*run.charged, run.charged[0])):
-        tally = Tally()
+        tally = AuditReport()
         compare(replace(run, charged=charged), run, "a run", tally)
         assert checks(tally) == {Check.CHARGED}
 
@@ -152,7 +152,7 @@ def discovery(values, counts):
 )
 def test_discovered_values_may_move_by_one_row(values, counts, clean):
     one, other = discovery(("Bonn", "Ulm"), [5, 30]), discovery(values, counts)
-    tally = Tally()
+    tally = AuditReport()
     compare(*(Run((call,), (call.event,), {}) for call in (one, other)), "a run", tally)
     assert (not tally.findings) is clean
 
@@ -171,7 +171,7 @@ def test_a_recorder_keeps_inputs_and_outputs():
 
 def test_neighbours_cannot_be_told_apart():
     done = replay_pairs(pairs=60, num_schemas=10)
-    assert done.findings == ()
+    assert done.findings == []
     assert done.pairs == 60
     assert done.runs == 4 * done.pairs
     assert done.draws > 5 * done.runs
@@ -266,7 +266,7 @@ MIXED = Schema.parse(
 def test_a_row_of_another_type_recodes_no_other_row():
     """In a frame of Python objects, where one type for a whole column would do so."""
     report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
-    assert report.findings == ()
+    assert report.findings == []
     assert report.pairs == 35
 
 

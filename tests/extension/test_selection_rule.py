@@ -12,7 +12,7 @@ import pytest
 from adaptive_qs import Synthesizer
 from adaptive_qs.loop.loop import LoopSettings
 from adaptive_qs.loop.select import SELECTION_RULES
-from adaptive_qs.privacy.events import SELECTION
+from adaptive_qs.privacy.events import Purpose, SelectionEvent
 
 ROWS = pd.DataFrame({"a": [0, 1, 2] * 40, "b": [0, 1, 2] * 40, "c": [0, 1] * 60})
 SCHEMA = {"a": 3, "b": 3, "c": 2}
@@ -30,7 +30,8 @@ class AnyPair:
     def select(self, mechanisms, expected_error, epsilon, offered):
         pairs = [c for c, open_ in zip(self.candidates, offered) if open_ and len(c) == 2]
         zeros = np.zeros(len(pairs), dtype=np.int64)
-        return pairs[mechanisms.select(SELECTION, zeros, 1, Fraction(epsilon))]
+        event = SelectionEvent(Purpose.SELECTION, (), Fraction(epsilon))
+        return pairs[mechanisms.select(event, zeros, 1)]
 
 
 @pytest.fixture

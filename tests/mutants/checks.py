@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Tally, audit
+from adaptive_qs.audit.audit import AuditReport, Check, Recorder, audit
 from adaptive_qs.audit.jobs import Synthesis, marginals_of
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
@@ -66,8 +66,8 @@ class _Found(Exception):
     """Something was."""
 
 
-class _FirstFinding(Tally):
-    """A tally that ends the audit at the first finding."""
+class _FirstFinding(AuditReport):
+    """A report that ends the audit at the first finding."""
 
     def note(self, check: Check, passed: bool, where: str, label: str) -> None:
         if not passed:
@@ -87,7 +87,7 @@ class audited:  # noqa: N801  (a decorator)
 
     def finds(self) -> bool:
         """Whether anything is; it stops at the first, which most bugs show in the first pairs."""
-        with mock.patch("adaptive_qs.audit.audit.Tally", _FirstFinding):
+        with mock.patch("adaptive_qs.audit.audit.AuditReport", _FirstFinding):
             try:
                 self._run()
             except _Found:
