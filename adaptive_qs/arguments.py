@@ -29,7 +29,7 @@ def as_number(value: Any) -> float | None:
 
 def shown(value: Any) -> str:
     """What came, for a message of one line: NumPy's numbers as Python's, and of tables, arrays and
-    the like, which may hold private cells, the type alone.
+    the like, which may hold private cells, only the type.
     """
     whole = as_integer(value)
     number = as_number(value) if whole is None else whole

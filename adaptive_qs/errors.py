@@ -55,3 +55,8 @@ class ResourceExceeded(AdaptiveQsError):
     """The planned memory exceeds the ceiling; no budget was spent."""
 
     exit_code = 4
+
+
+def reason(error: OSError, otherwise: str = "unknown reason") -> str:
+    """What the system says of a failure, for the middle of a line."""
+    return (error.strerror or otherwise).lower()

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, reason
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -33,7 +33,7 @@ _BYTES_PER_CHARACTER, _BYTES_PER_ELEMENT, _BYTES_PER_OBJECT = 4, 300, 1_500
 _PIECE = 2**16
 
 Claim = Callable[[int], None]
-"""Told of so many bytes of memory before they are taken; raises where they are too many."""
+"""Called with a number of bytes before they are taken; raises where they are too many."""
 _QUOTED = 60
 """Characters quoted of a text that may be of any length."""
 
@@ -57,15 +57,13 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
             with open(path, "rb") as file:
                 pieces = iter(partial(file.read, _PIECE), b"")
                 text = bounded_text(pieces, claim).removeprefix("\ufeff")
-        content = json.loads(
-            text, object_pairs_hook=_distinct, parse_constant=_Constant, parse_int=_integer
-        )
+        content = _parsed(text, parse_constant=_Constant)
         _refuse_constants(content)
         if claim is not None:
             _refuse_half_pairs(text, content)
         return content
     except OSError as error:
-        problem = f"{(error.strerror or 'unreadable').lower()}: check the path"
+        problem = f"{reason(error, 'unreadable')}: check the path"
     except UnicodeDecodeError:
         problem = "not UTF-8 text: save the file as UTF-8"
     except json.JSONDecodeError as error:
@@ -83,7 +81,7 @@ def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
 
     Args:
         pieces: of the text, in order.
-        claim: told of the memory that parsing it will take.
+        claim: called with the memory that parsing it will take.
 
     Raises:
         ValueError: it is too long, has too many values, or is not UTF-8. Whatever ``claim`` raises
@@ -110,15 +108,13 @@ def parse_json(text: str) -> Any:
             too many digits, or a text holds half of a surrogate pair.
         RecursionError: it is nested too deeply.
     """
-    content = json.loads(
-        text,
-        object_pairs_hook=_distinct,
-        parse_constant=_no_constant,
-        parse_int=_integer,
-        parse_float=_finite,
-    )
+    content = _parsed(text, parse_constant=_no_constant, parse_float=_finite)
     _refuse_half_pairs(text, content)
     return content
+
+
+def _parsed(text: str, **numbers: Any) -> Any:
+    return json.loads(text, object_pairs_hook=_distinct, parse_int=_integer, **numbers)
 
 
 class Complaint(NamedTuple):
@@ -159,18 +155,15 @@ def first_complaint(error: ValidationError) -> Complaint:
     message = first["msg"].removeprefix("Value error, ")
     words = _WORDS.get(first["type"])
     if words:
-        context = first.get("ctx", {})
-        message = words.format(
-            **{key: _short(of) if key == "tag" else _plain(of) for key, of in context.items()}
-        )
+        # A bound as people write it: 0 rather than 0.0.
+        context = {
+            key: f"{of:g}" if isinstance(of, float) and of.is_integer() else of
+            for key, of in first.get("ctx", {}).items()
+        }
+        message = words.format(**context | {"tag": _short(context.get("tag"))})
         if first["type"] in _BOUNDS:
             message += f", not {_short(first['input'])}"
     return Complaint(where, first["type"], message)
-
-
-def _plain(value: Any) -> Any:
-    """A bound as people write it: 0 rather than 0.0."""
-    return f"{value:g}" if isinstance(value, float) and value.is_integer() else value
 
 
 def _short(value: Any) -> str:
@@ -233,19 +226,19 @@ def _finite(text: str) -> float:
     return _no_constant(text) if math.isinf(value) else value
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number that JSON can hold: give a finite one")
+def _no_constant(name: str, place: str = "") -> float:
+    raise ValueError(f"{place}{name} is not a number that JSON can hold: give a finite one")
 
 
 class _Constant(float):
     """NaN or an infinity, and how it was written."""
 
+    name: str
+
     def __new__(cls, name: str) -> _Constant:
         constant = super().__new__(cls, name)
         constant.name = name
         return constant
-
-    name: str
 
 
 def _refuse_constants(content: Any) -> None:
@@ -254,10 +247,7 @@ def _refuse_constants(content: Any) -> None:
     while pending:
         where, value = pending.pop()
         if isinstance(value, _Constant):
-            place = _place(where)
-            raise ValueError(
-                f"{place}{value.name} is not a number that JSON can hold: give a finite one"
-            )
+            _no_constant(value.name, _place(where))
         if isinstance(value, dict):
             pending += [((*where, key), inner) for key, inner in reversed(value.items())]
         elif isinstance(value, list):

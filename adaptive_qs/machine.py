@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -39,8 +38,10 @@ def memory_bytes(ceiling: int | str | None) -> int:
     """
     if ceiling is None:
         return int(MEMORY_SHARE * _machine_bytes())
-    size = _parsed(ceiling)
-    if size < 1:
+    size = as_integer(ceiling)
+    if size is None and isinstance(ceiling, str) and (parts := _SIZE.fullmatch(ceiling.strip())):
+        size = int(float(parts[1]) * _UNITS[parts[2].upper()])
+    if size is None or size < 1:
         raise InputError(f"max-memory is {shown(ceiling)}: give a size such as 3GB")
     return size
 
@@ -116,14 +117,6 @@ def linear_algebra() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _parsed(ceiling: Any) -> int:
-    size = as_integer(ceiling)
-    if size is not None:
-        return size
-    parts = _SIZE.fullmatch(ceiling.strip()) if isinstance(ceiling, str) else None
-    return int(float(parts[1]) * _UNITS[parts[2].upper()]) if parts else 0
-
-
 def _machine_bytes() -> int:
     """Physical memory, or the limit of the container where that is lower."""
     try:
@@ -172,16 +165,13 @@ def on_reach(handler: Callable[[str], None]) -> None:
     _handlers.append(handler)
 
 
-# How the steps of a run are reported, from the bottom layer to whoever shows them.
+# How the steps of a run are reported, from the bottom layer to whoever shows them, and its time.
 
 StepProgress = Callable[[int, int], None]
 """Called by one phase with the steps done and the steps in all."""
 
 PhaseProgress = Callable[[str, int, int], None]
 """Called with the phase, the steps done and the steps in all."""
-
-
-# Where the time of a run goes.
 
 
 class PhaseClock:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,7 +16,7 @@ from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.answering.table import COLUMNS, REPEATING, answer_batches, interval_factor
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.machine import MEASURED, PhaseClock, reach
-from adaptive_qs.privacy.budget import Ledger, float_above
+from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import (
     Cost,
     Event,
@@ -26,11 +24,10 @@ from adaptive_qs.privacy.events import (
     Purpose,
     Record,
     Transcript,
-    read_label,
 )
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import MANIFEST
-from adaptive_qs.release.facts import ANSWERS, NonNegative, facts_of, mechanisms_of, total_cost
+from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.sidecar import (
     ANSWERS_MEMBER,
     digest_of_statement,
@@ -39,7 +36,7 @@ from adaptive_qs.release.sidecar import (
     with_manifest,
     write_manifest,
 )
-from adaptive_qs.release.statement import Hex, LedgerEntry, Loss, Statement
+from adaptive_qs.release.statement import Loss, Statement, stated
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.run.session import Closing, Session
 from adaptive_qs.table.coded import MarginalCounter
@@ -63,7 +60,7 @@ _BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
 
 
 class Charges(BaseModel):
-    """Charges of equal parameters; the label names the first of them."""
+    """Charges of equal purpose and parameters; the columns are those of the first of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -118,7 +115,7 @@ def statement_of_answers(
     events: Sequence[Event],
     stamp: Stamp,
     confidence: float,
-    ledger: LedgerEntry | None = None,
+    ledger: Place | None = None,
 ) -> AnswersManifest:
     """The statement of a finished batch.
 
@@ -137,26 +134,16 @@ def statement_of_answers(
     Raises:
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
     """
-    cost = Cost.of(events)
-    gaussian = all(
-        isinstance(event, GaussianEvent) and read_label(event.label).purpose in _BATCH
-        for event in events
-    )
+    gaussian = all(isinstance(event, GaussianEvent) and event.purpose in _BATCH for event in events)
     return AnswersManifest(
-        stamp=stamp,
+        **stated(events, schema, ANSWERS, stamp),
         rho=target.rho,
-        rho_spent=float_above(cost.rho),
         epsilon=target.epsilon,
         delta=target.delta,
-        delta_spent=float_above(cost.delta),
         accountant="Gaussian DP" if gaussian else "zCDP",
         mu=math.nextafter(math.sqrt(target.cost), math.inf) if gaussian else None,
-        mechanisms=mechanisms_of(events),
-        entropy="operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
         settings={"confidence": confidence},
-        schema_fingerprint=schema.fingerprint,
         ledger=ledger,
-        facts=facts_of(events, schema, ANSWERS),
         mechanism=plan.choice.name,
         workload=workload_digest(plan.workload),
         queries=plan.queries,
@@ -169,16 +156,13 @@ def statement_of_answers(
 
 def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
     """The charges, counted by their parameters, in the order in which each kind came first."""
-    labels: dict[Event, str] = {}
-    times: Counter[Event] = Counter()
+    groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:
-        bare = replace(event, label="charge")
-        labels.setdefault(bare, event.label)
-        times[bare] += 1
-    first = [replace(bare, label=label) for bare, label in labels.items()]
-    records = Transcript.of(first).events
+        kind = (type(event), *(vars(event) | {"columns": ()}).values())
+        groups.setdefault(kind, []).append(event)
+    records = Transcript.of(group[0] for group in groups.values()).events
     return tuple(
-        Charges(times=count, charge=record) for count, record in zip(times.values(), records)
+        Charges(times=len(group), charge=record) for group, record in zip(groups.values(), records)
     )
 
 
@@ -354,7 +338,7 @@ class Answers:
         """
         if self._ledger is None or not self.seconds:
             raise InputError("the answers were not read to their end: read them first")
-        place = LedgerEntry.of(self._ledger.place)
+        place = self._ledger.place
         return statement_of_answers(
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )

@@ -17,7 +17,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import linear_algebra
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose, measurement_label
+from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, label_of
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.strategy.integer import (
     GridFactor,
@@ -79,9 +79,10 @@ def check_noise(mechanism: Mechanism, units: int) -> None:
             share = measurement.share * 2 * units / UNITS_PER_RHO
             std = math.sqrt(measurement.squared_sensitivity / share)
             if std * answer_scale(measurement.queries) > 2**MOST_NOISE_BITS:
+                measured = label_of(*_subject(mechanism.workload.domain, measurement))
                 raise ResourceExceeded(
-                    f"noise on {_label(mechanism.workload.domain, measurement)} is too large for "
-                    "exact integers: scale the custom matrices alike, or raise the budget"
+                    f"noise on {measured} is too large for exact integers: scale the custom "
+                    "matrices alike, or raise the budget"
                 )
 
 
@@ -142,12 +143,9 @@ def _request(
     shift = 0
     while variance * 4**shift < FINE_NOISE**2:
         shift += 1
-    label = _label(counter.domain, measurement)
-    definition = _definition(measurement)
-    request = CountsRequest(
-        label, values << shift, squared * 4**shift, variance * 4**shift, definition
-    )
-    return request, shift
+    subject = _subject(counter.domain, measurement)
+    event = GaussianEvent(*subject, squared * 4**shift, variance * 4**shift)
+    return CountsRequest(event, values << shift, _definition(measurement)), shift
 
 
 def _definition(measurement: Measurement) -> str:
@@ -159,10 +157,10 @@ def _definition(measurement: Measurement) -> str:
     return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 
-def _label(domain: Domain, measurement: Measurement) -> str:
+def _subject(domain: Domain, measurement: Measurement) -> tuple[Purpose, tuple[str, ...]]:
     direct = isinstance(measurement, QueryMeasurement)
     purpose = Purpose.QUERIES if direct else Purpose.STRATEGY
-    return measurement_label(purpose, domain.clique_names(measurement.clique))
+    return purpose, domain.clique_names(measurement.clique)
 
 
 # From a plan and private counts to answers, one attribute set at a time.

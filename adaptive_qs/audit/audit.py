@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +28,13 @@ from adaptive_qs.audit.tables import (
     write_rows,
 )
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.privacy.budget import Budget, Ledger, Output
+from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import encode_file
 from adaptive_qs.table.schema import Schema
-
-# Mechanisms that record what passes them, and ones that hand the recorded outputs out again.
 
 Job = Callable[[Mechanisms], Mapping[str, bytes]]
 """Code under audit: it draws from the mechanisms only, and returns all that it would publish."""
@@ -67,36 +66,25 @@ class Recorder(Mechanisms):
 
 
 class Replayer(Recorder):
-    """Charges as usual, but hands out what another run drew, as long as it asks for the same."""
+    """Charges as usual, but hands out what another run drew, as long as it asks for the same.
+
+    Every draw raises :class:`Diverged` where its event is not the recorded one.
+    """
 
     def __init__(
         self, ledger: Ledger, entropy: EntropySource, recorded: Sequence[PrimitiveCall]
     ) -> None:
-        """Replay ``recorded``; ``entropy`` only tells whether it is insecure."""
+        """Replay ``recorded``; of ``entropy`` only counts whether it is insecure."""
         super().__init__(ledger, entropy)
         self._recorded = iter(recorded)
 
-    def _next_output(self, event: Event) -> Output:
-        """The recorded output.
-
-        Raises:
-            Diverged: the event is not the recorded one.
-        """
+    def _next_output(self, event: Event, *private: object) -> Any:
         call = next(self._recorded, None)
         if call is None or call.event != event:
             raise Diverged(event)
         return call.output
 
-    def _draw_counts(self, event: GaussianEvent, values: Counts) -> Counts:
-        return self._next_output(event)  # type: ignore[return-value]
-
-    def _draw_selection(self, event: SelectionEvent, scores: Counts, sensitivity: int) -> int:
-        return self._next_output(event)  # type: ignore[return-value]
-
-    def _draw_values(
-        self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
-    ) -> tuple[str, ...]:
-        return self._next_output(event)  # type: ignore[return-value]
+    _draw_counts = _draw_selection = _draw_values = _next_output  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,7 @@ class Run:
     """What one run did, private inputs included.
 
     Attributes:
-        calls: every draw.
+        calls: every draw, in order.
         charged: every event in the ledger.
         artefacts: what it would publish, by name.
         stopped_at: label of the event at which a replay left the recorded course.
@@ -146,9 +134,6 @@ def replay(job: Job, ledger: Ledger, entropy: EntropySource, recorded: Run) -> R
     return Run(tuple(mechanisms.calls), tuple(ledger.events), artefacts, stopped_at, failure)
 
 
-# What two runs on neighbouring tables may differ in, and findings where they differ in more.
-
-
 class Check(StrEnum):
     """What is compared."""
 
@@ -176,16 +161,29 @@ class Finding:
 
 
 @dataclass
-class Tally:
-    """How often each check was made, and what was found.
+class AuditReport:
+    """What an audit did and found; nothing in it is private.
 
     Attributes:
+        pairs: pairs of neighbouring tables.
+        runs: runs that were replayed.
+        draws: noisy releases and selections that were compared.
+        moved: those whose private inputs differed between the neighbours.
         made: comparisons by check.
-        findings: those that failed, in order.
+        findings: comparisons that failed, in order.
     """
 
+    pairs: int = 0
+    runs: int = 0
+    draws: int = 0
+    moved: int = 0
     made: Counter[Check] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
 
     def note(self, check: Check, passed: bool, where: str, label: str) -> None:
         """Count a check; keep it where it failed."""
@@ -194,40 +192,39 @@ class Tally:
             self.findings.append(Finding(check, where, label))
 
 
-def compare(recorded: Run, replayed: Run, where: str, tally: Tally) -> int:
+def compare(recorded: Run, replayed: Run, where: str, report: AuditReport) -> None:
     """Compare a run with its replay on a neighbour.
 
     Args:
         recorded: the run whose outputs were frozen.
         replayed: the run that got them.
         where: names the two in findings.
-        tally: receives the checks.
-
-    Returns:
-        How many draws had inputs that differed.
+        report: receives the checks, and how many draws there were and had inputs that differed.
     """
+    finished = replayed.stopped_at is None and replayed.failure is None
     for run in (recorded, replayed):
         drawn = tuple(call.event for call in run.calls)
         # An event at which a replay stops is charged and not drawn.
         same = drawn == run.charged[: len(drawn)]
-        complete = len(drawn) == len(run.charged) or (run is replayed and not _finished(run))
-        tally.note(Check.CHARGED, same and complete, where, _first_difference(run))
-    moved = 0
+        complete = len(drawn) == len(run.charged) or (run is replayed and not finished)
+        report.note(Check.CHARGED, same and complete, where, _first_difference(run))
+    report.draws += len(recorded.calls)
     for one, other in zip(recorded.calls, replayed.calls):
-        tally.note(Check.COURSE, _same_request(one, other), where, other.event.label)
-        moved += not (np.array_equal(one.inputs, other.inputs) and one.values == other.values)
-        _compare_inputs(one, other, where, tally)
-    if replayed.stopped_at is not None:
-        tally.note(Check.COURSE, False, where, replayed.stopped_at)
-    elif replayed.failure is not None:
-        tally.note(Check.COURSE, False, where, f"stopped by {replayed.failure}")
-    else:
-        as_long = len(recorded.calls) == len(replayed.calls)
-        tally.note(Check.COURSE, as_long, where, "number of draws")
-        for name in sorted({*recorded.artefacts, *replayed.artefacts}):
-            equal = recorded.artefacts.get(name) == replayed.artefacts.get(name)
-            tally.note(Check.OUTPUTS, equal, where, name)
-    return moved
+        report.note(Check.COURSE, _same_request(one, other), where, other.event.label)
+        report.moved += not (
+            np.array_equal(one.inputs, other.inputs) and one.values == other.values
+        )
+        _compare_inputs(one, other, where, report)
+    if not finished:
+        stop = replayed.stopped_at
+        label = f"stopped by {replayed.failure}" if stop is None else stop
+        report.note(Check.COURSE, False, where, label)
+        return
+    as_long = len(recorded.calls) == len(replayed.calls)
+    report.note(Check.COURSE, as_long, where, "number of draws")
+    for name in sorted({*recorded.artefacts, *replayed.artefacts}):
+        equal = recorded.artefacts.get(name) == replayed.artefacts.get(name)
+        report.note(Check.OUTPUTS, equal, where, name)
 
 
 def squared_distance(one: Counts, other: Counts) -> int:
@@ -238,26 +235,25 @@ def squared_distance(one: Counts, other: Counts) -> int:
     return int((difference * difference).sum())
 
 
-def _compare_inputs(one: PrimitiveCall, other: PrimitiveCall, where: str, tally: Tally) -> None:
+def _compare_inputs(
+    one: PrimitiveCall, other: PrimitiveCall, where: str, report: AuditReport
+) -> None:
     label = one.event.label
     if isinstance(one.event, PartitionEvent):
         here, there = (dict(zip(c.values, c.inputs.tolist())) for c in (one, other))
         changes = [here.get(v, 0) - there.get(v, 0) for v in {**here, **there}]
-        tally.note(Check.COUNTS, sum(map(abs, changes)) <= 1, where, label)
+        report.note(Check.COUNTS, sum(map(abs, changes)) <= 1, where, label)
     elif one.inputs.shape != other.inputs.shape:
         return
     elif isinstance(one.event, GaussianEvent):
         distance = squared_distance(one.inputs, other.inputs)
-        tally.note(Check.COUNTS, distance <= one.event.squared_sensitivity, where, label)
+        report.note(Check.COUNTS, distance <= one.event.squared_sensitivity, where, label)
     elif isinstance(one.event, SelectionEvent) and one.score_sensitivity is not None:
-        largest = max((abs(d) for d in _differences(one.inputs, other.inputs)), default=0)
-        tally.note(Check.SCORES, largest <= one.score_sensitivity, where, label)
+        changes = [a - b for a, b in zip(one.inputs.tolist(), other.inputs.tolist())]
+        largest = max(map(abs, changes), default=0)
+        report.note(Check.SCORES, largest <= one.score_sensitivity, where, label)
     else:
-        tally.note(Check.COUNTS, False, where, f"{label}: no rule for {type(one.event).__name__}")
-
-
-def _differences(one: Counts, other: Counts) -> Iterator[int]:
-    return (a - b for a, b in zip(one.tolist(), other.tolist()))
+        report.note(Check.COUNTS, False, where, f"{label}: no rule for {type(one.event).__name__}")
 
 
 def _same_request(one: PrimitiveCall, other: PrimitiveCall) -> bool:
@@ -271,10 +267,6 @@ def _same_request(one: PrimitiveCall, other: PrimitiveCall) -> bool:
     )
 
 
-def _finished(run: Run) -> bool:
-    return run.stopped_at is None and run.failure is None
-
-
 def _first_difference(run: Run) -> str:
     """Label of the first draw that was not charged, or of the first charge without a draw."""
     for call, event in zip(run.calls, run.charged):
@@ -284,36 +276,8 @@ def _first_difference(run: Run) -> str:
     return longer[0].label if longer else "all draws"
 
 
-# The replay audit: `fit` and `answer`, generated neighbours in every form, the same noise.
-
 RHOS = (0.02, 5.0)
 """Budgets that leave mostly noise, and hardly any: the loop takes few rounds and many."""
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit did and found; nothing in it is private.
-
-    Attributes:
-        pairs: pairs of neighbouring tables.
-        runs: runs that were replayed.
-        draws: noisy releases and selections that were compared.
-        moved: those whose private inputs differed between the neighbours.
-        made: comparisons by check.
-        findings: comparisons that failed.
-    """
-
-    pairs: int
-    runs: int
-    draws: int
-    moved: int
-    made: dict[Check, int]
-    findings: tuple[Finding, ...]
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
 
 
 def audit(
@@ -342,7 +306,7 @@ def audit(
         pairs: pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
-        progress: told pairs done and in all.
+        progress: called with the pairs done and in all.
         sample_every: one pair in so many has a sampled table compared too.
         mechanism: of the batch answers.
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
@@ -359,74 +323,57 @@ def audit(
         batch = Batch.of(schema, queries, rho, mechanism, max_memory)
         roomy += [(synthesis, rho), (batch, rho)]
         tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
-    tally = Tally()
-    draws = moved = 0
+    report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for done, pair in enumerate(islice(_pairs(schema, folder, rng), pairs)):
-            seen = 0
+        # Where something is to be learnt there must be rows.
+        usable = (
+            pair
+            for pair in neighbour_pairs(stand_in(schema), folder, rng)
+            if not schema.private_columns or (pair.here and pair.there)
+        )
+        for done, pair in enumerate(islice(usable, pairs)):
+            seen = report.moved
             # Not in step with the kinds of tables and rows: each comes in every form, in time.
             form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
             tables = _in_form(pair, form, schema, folder)
             for publisher, rho in tight if done % 2 else roomy:
                 where = f"{publisher.name} at rho {rho:g}: {pair.name}, as {form}"
                 sampled = (done + 1) % sample_every == 0
-                found, differ = _replayed(
-                    publisher, tables, folder, int(rng.integers(2**32)), sampled, where, tally
-                )
-                draws += found
-                seen += differ
-            tally.note(Check.SEEN, seen > 0, pair.name, "all draws")
-            moved += seen
+                seed = int(rng.integers(2**32))
+                _replay_on(publisher, tables, folder, seed, sampled, where, report)
+            report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
             if progress is not None:
                 progress(done + 1, pairs)
-    runs = pairs * len(roomy)
-    return AuditReport(pairs, runs, draws, moved, dict(tally.made), tuple(tally.findings))
+    return report
 
 
-def _in_form(
-    pair: Pair, form: str, schema: Schema, folder: Path
-) -> tuple[Callable[[], Source], Callable[[], Source]]:
+def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callable[[], Source]]:
     """Makers of the two tables; of their codes, where one of them has no rows."""
-    if not (pair.here and pair.there):
-        return (
-            partial(_codes, pair.here, schema, folder),
-            partial(_codes, pair.there, schema, folder),
-        )
-    types, make = Types(schema, pair.here, pair.there), FORMS[form]
-    return partial(make, pair.here, types, folder), partial(make, pair.there, types, folder)
+    tables = (pair.here, pair.there)
+    if all(tables):
+        types = Types(schema, *tables)
+        return [partial(FORMS[form], rows, types, folder) for rows in tables]
+    return [partial(_codes, rows, schema, folder) for rows in tables]
 
 
 def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
     return encode_file(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
 
 
-def _replayed(
+def _replay_on(
     publisher: Publisher,
-    tables: tuple[Callable[[], Source], Callable[[], Source]],
+    tables: Sequence[Callable[[], Source]],
     folder: Path,
     seed: int,
     sampled: bool,
     where: str,
-    tally: Tally,
-) -> tuple[int, int]:
-    """Compare one run on both tables; how many draws it made, and how many inputs differed."""
-
-    def job(make: Callable[[], Source]) -> Job:
-        source = make()
-        return lambda mechanisms: publisher.publish(source, mechanisms, folder, sampled)
-
-    def budget() -> Budget:
-        return Budget(publisher.cost.rho, publisher.cost.delta)
-
-    here, there = tables
-    recorded = record(job(here), budget(), InsecureSeed(seed))
-    replayed = replay(job(there), budget(), InsecureSeed(seed), recorded)
-    return len(recorded.calls), compare(recorded, replayed, where, tally)
-
-
-def _pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
-    """Neighbours that the schema can take: where something is to be learnt there must be rows."""
-    for pair in neighbour_pairs(stand_in(schema), folder, rng):
-        if not schema.private_columns or (pair.here and pair.there):
-            yield pair
+    report: AuditReport,
+) -> None:
+    """Compare one run on both tables."""
+    runs: list[Run] = []
+    for make in tables:  # one after the other: their files have the same name
+        job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
+        budget, entropy = Budget(publisher.cost.rho, publisher.cost.delta), InsecureSeed(seed)
+        runs.append(replay(job, budget, entropy, *runs) if runs else record(job, budget, entropy))
+    compare(runs[0], runs[1], where, report)

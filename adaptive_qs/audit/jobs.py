@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -48,33 +48,6 @@ Source = Any
 the schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
 
 
-class Publisher(Protocol):
-    """Something that spends a budget on a table."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in findings."""
-
-    @property
-    def cost(self) -> Cost:
-        """The budget."""
-
-    def publish(
-        self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
-    ) -> Mapping[str, bytes]:
-        """Spend the budget on a table.
-
-        Args:
-            source: the rows.
-            mechanisms: all draws pass it.
-            folder: for the files.
-            sampled: whether to publish a sampled table as well, which is slow.
-
-        Returns:
-            Every byte that would leave, by name.
-        """
-
-
 @dataclass(frozen=True)
 class Synthesis:
     """`Synthesizer.fit`, its release bundle and a table sampled from it.
@@ -100,7 +73,7 @@ class Synthesis:
         queries: QuerySource,
         rho: float,
         max_memory: int | str = MAX_MEMORY,
-    ) -> Synthesis:
+    ) -> Self:
         """Plan a run on the marginals that the queries ask about.
 
         Raises:
@@ -113,7 +86,7 @@ class Synthesis:
         marginals = marginals_of(resolve_queries(queries, domain))
         return cls(schema, marginals, target, plan_run(domain, marginals, max_memory, 1))
 
-    def at_ceiling(self) -> Synthesis:
+    def at_ceiling(self) -> Self:
         """The same with the least memory that it can be planned for.
 
         Then the cells of all measured marginals together may be no more than those of the largest.
@@ -136,7 +109,17 @@ class Synthesis:
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """See :class:`Publisher`."""
+        """Spend the budget on a table.
+
+        Args:
+            source: the rows.
+            mechanisms: all draws pass it.
+            folder: for the files.
+            sampled: whether to publish a sampled table as well, which is slow.
+
+        Returns:
+            Every byte that would leave, by name.
+        """
         release = self._release(source, mechanisms, folder)
         path = folder / "release.zip"
         release.save(path, force=True)
@@ -202,7 +185,7 @@ class Batch:
         rho: float,
         choice: str = "auto",
         max_memory: int | str = MAX_MEMORY,
-    ) -> Batch:
+    ) -> Self:
         """Plan a batch by the mechanism that is chosen.
 
         Raises:
@@ -231,7 +214,7 @@ class Batch:
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """See :class:`Publisher`; there is nothing to sample."""
+        """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
             sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
@@ -250,6 +233,10 @@ class Batch:
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
         return {"answers": _bytes(table), "statement of the answers": statement}
+
+
+Publisher = Synthesis | Batch
+"""Something that spends a budget on a table."""
 
 
 @contextmanager

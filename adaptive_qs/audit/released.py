@@ -10,40 +10,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import ne
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from zipfile import is_zipfile
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, charges_of
+from adaptive_qs.answering.answers import AnswersManifest, Charges, charges_of
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import Price, Recovered
+from adaptive_qs.ledger.entries import Recovered
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.bundle import (
     CHARGES,
     MANIFEST,
     MEMBERS,
-    PAGE,
-    STATEMENT,
     Bundle,
     charges_text,
-    page_of,
 )
 from adaptive_qs.release.facts import total_cost
+from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.sidecar import (
     ANSWERS_MEMBER,
     digest_of_statement,
     manifest_path,
-    read_beside,
+    read_sidecar,
     table_path,
 )
-from adaptive_qs.release.statement import Manifest, Statement, statement_page, versions
+from adaptive_qs.release.statement import Manifest, Statement, versions
 from adaptive_qs.table.archive import open_archive, sha256_of
 from adaptive_qs.table.formulas import Formulas
 
@@ -56,7 +55,7 @@ class Released:
         path: of the file.
         statement: that it makes.
         digests: SHA-256 of its parts, by the names that a ledger records them under.
-        charged: which of a run's charges it does not list as they are, in words; "" where it does.
+        charges: that it lists, one by one or counted by their parameters.
         faults: what in it does not fit the rest of it.
         unchecked: what could not be compared with anything.
     """
@@ -64,7 +63,7 @@ class Released:
     path: Path
     statement: Statement
     digests: Mapping[str, str]
-    charged: Callable[[Sequence[Event]], str]
+    charges: tuple[Event, ...] | tuple[Charges, ...]
     faults: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
 
@@ -85,7 +84,7 @@ class Released:
             run=place.run,
             releases=place.releases,
             hash=place.hash,
-            price=Price.of(total_cost(self.statement.facts)),
+            price=total_cost(self.statement.facts),
             digests=dict(self.digests),
         )
 
@@ -104,12 +103,12 @@ class Released:
                 "to a run that handed nothing over"
             )
         if lost is None:
-            faults = [self.charged(book.events(place.run))]
+            faults = [self._unlike_charges(book.events(place.run))]
             faults += [] if book.has(place) else ["its place in the ledger is another"]
             recorded = book.published(place.run)
         else:
             spent = total_cost(self.statement.facts)
-            faults = [] if lost.price.cost() == spent else ["its charges are others"]
+            faults = [] if lost.price == spent else ["its charges are others"]
             recorded = [lost.digests]
         faults += [*_unlike(self.digests, recorded), *self.faults]
         if any(faults):
@@ -118,15 +117,26 @@ class Released:
                 f"{'; '.join(filter(None, faults))}: do not rely on it"
             )
 
+    def _unlike_charges(self, true: Sequence[Event]) -> str:
+        """Which of a run's charges it does not list as they are; "" where it lists all."""
+        counted = isinstance(self.statement, AnswersManifest)
+        expected = charges_of(true) if counted else tuple(true)
+        if self.charges == expected:
+            return ""
+        if counted:
+            return f"its charges are not those of the ledger's {len(true):,}"
+        differ = sum(map(ne, true, self.charges)) + abs(len(true) - len(self.charges))
+        return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
+
     def _place(self, otherwise: str) -> Place:
         place = self.statement.ledger
         if place is None:
             raise InputError(f"{self.path}: was made without a ledger: {otherwise}")
-        return Place(**place.model_dump())
+        return place
 
 
 def read_released(path: Path, max_memory: int | str | None = None) -> Released:
-    """A release bundle, a table or file of answers with its manifest beside it, or that manifest.
+    """A release bundle, a table or file of answers with its sidecar, or that sidecar.
 
     Args:
         path: of one of them.
@@ -139,8 +149,8 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
     if is_zipfile(path):
         return _bundle(path, max_memory)
     if exists(path) and exists(manifest_path(path)):
-        return _beside(path, manifest_path(path), path, max_memory)
-    return _beside(path, path, table_path(path), max_memory)
+        return _sidecar(path, manifest_path(path), path, max_memory)
+    return _sidecar(path, path, table_path(path), max_memory)
 
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
@@ -148,98 +158,80 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
         bundle = Bundle.read(archive, path)
         digests = {name: archive.sha256(name) for name in MEMBERS}
         faults = []
-        for name, fresh in ((STATEMENT, statement_page(bundle.manifest)), (PAGE, page_of(bundle))):
+        pages = pages_of(bundle)
+        for name, fresh in pages.items():
             if name not in archive.names:
                 faults.append(f"{name} is missing")
             elif archive.sha256(name) != sha256_of([fresh.encode()]):
                 faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
-        more = sorted(set(archive.names) - {*MEMBERS, STATEMENT, PAGE})
+        more = sorted(set(archive.names) - {*MEMBERS, *pages})
         faults += [f"{more[0]!a} is no part of a release"] if more else []
-    return Released(path, bundle.manifest, digests, _listed(bundle.events), tuple(faults))
+    return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
 
 
-def _beside(
+def _sidecar(
     named: Path, manifest: Path, table: Path | None, max_memory: int | str | None
 ) -> Released:
-    content = read_beside(manifest, max_memory)
+    content = read_sidecar(manifest, max_memory)
     sha256 = content.pop("sha256", None)
     found = None if table is None or not exists(table) else _sha256(table)
-    what = "answers" if content.get("kind") == "answers" else "table"
-    faults = []
-    if found is not None and found != sha256:
-        faults.append(
-            f"the {what} beside it are others" if what == ANSWERS_MEMBER else "its table differs"
-        )
-    unchecked = () if found else (f"the {what} beside it: no such file",)
+    differs = found not in (None, sha256)
     try:
-        if what == "answers":
-            answers = AnswersManifest.model_validate(content)
-            digests = {MANIFEST: digest_of_statement(answers), ANSWERS_MEMBER: str(sha256)}
-            faults += _rewritten(answers, content)
-            return Released(named, answers, digests, _counted(answers), tuple(faults), unchecked)
-        return _table(named, content, tuple(faults), unchecked)
+        if content.get("kind") == "answers":
+            released = _answers(named, content, str(sha256))
+            what, fault = "answers", "the answers beside it are others"
+        else:
+            released = _table(named, content)
+            what, fault = "table", "its table differs"
     except (ValidationError, InputError, ArithmeticError):
-        pass
-    raise InputError(f"{manifest}: is no statement of a release: it is damaged or was edited")
+        raise InputError(
+            f"{manifest}: is no statement of a release: it is damaged or was edited"
+        ) from None
+    faults = (fault, *released.faults) if differs else released.faults
+    unchecked = () if found else (f"the {what} beside it: no such file",)
+    return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
 
 
-def _table(
-    named: Path, content: dict[str, Any], faults: tuple[str, ...], unchecked: tuple[str, ...]
-) -> Released:
+def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
+    answers = AnswersManifest.model_validate(content)
+    digests = {MANIFEST: digest_of_statement(answers), ANSWERS_MEMBER: sha256}
+    return Released(named, answers, digests, answers.charges, _rewritten(answers, content))
+
+
+class _Sampling(BaseModel):
+    """What the sidecar of a table says of how the table was drawn."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seed: NonNegativeInt
+    rows: NonNegativeInt
+    formulas: Formulas = "keep"
+
+
+def _table(named: Path, content: dict[str, Any]) -> Released:
     events = Transcript.model_validate({"events": content.pop("charges", ())}).restored()
     sampling = content.pop("sampling", None)
     statement = Manifest.model_validate(content)
+    faults = []
     if Cost.of(events) != total_cost(statement.facts):
-        faults += ("its charges do not add up to its facts",)
-    if not _is_sampling(sampling):
-        faults += ("its seed and number of rows are no such",)
-    faults += _rewritten(statement, content)
-    unchecked += ("that the table was drawn from the release: draw it again with its seed",)
+        faults.append("its charges do not add up to its facts")
+    try:
+        _Sampling.model_validate(sampling)
+    except ValidationError:
+        faults.append("its seed and number of rows are no such")
     digests = {
         MANIFEST: digest_of_statement(statement),
         CHARGES: sha256_of([charges_text(events).encode()]),
     }
-    return Released(named, statement, digests, _listed(events), faults, unchecked)
-
-
-def _is_sampling(content: Any) -> bool:
-    """Whether this is what the file beside a table says of how the table was drawn."""
-    if not isinstance(content, dict) or not content.keys() <= {"seed", "rows", "formulas"}:
-        return False
-    numbers = [content.get(name) for name in ("seed", "rows")]
-    formulas = content.get("formulas", "keep")
-    return formulas in get_args(Formulas) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers
-    )
+    redrawn = "that the table was drawn from the release: draw it again with its seed"
+    found = (*faults, *_rewritten(statement, content))
+    return Released(named, statement, digests, events, found, (redrawn,))
 
 
 def _rewritten(statement: Statement, content: Mapping[str, Any]) -> tuple[str, ...]:
     """Whether the fields of a statement were written otherwise than this program writes them."""
     same = json.loads(statement.to_json()) == content
     return () if same else ("its fields are not as they were written",)
-
-
-def _listed(events: Sequence[Event]) -> Callable[[Sequence[Event]], str]:
-    """Compare charges that are listed one by one."""
-
-    def compare(true: Sequence[Event]) -> str:
-        if tuple(true) == tuple(events):
-            return ""
-        differ = sum(a != b for a, b in zip(true, events)) + abs(len(true) - len(events))
-        return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
-
-    return compare
-
-
-def _counted(answers: AnswersManifest) -> Callable[[Sequence[Event]], str]:
-    """Compare charges that are counted by their parameters."""
-
-    def compare(true: Sequence[Event]) -> str:
-        if charges_of(true) == answers.charges:
-            return ""
-        return f"its charges are not those of the ledger's {len(true):,}"
-
-    return compare
 
 
 def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -> list[str]:

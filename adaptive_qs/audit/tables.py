@@ -40,8 +40,6 @@ from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import AnyColumn, Schema
 from adaptive_qs.table.write import write_table
 
-# Generated rows of several kinds under a schema, in every form in which a table may come.
-
 Codes = NDArray[np.int64]
 Cell = str | bool | int | float | date | None
 Rows = list[list[str]]
@@ -62,38 +60,24 @@ def _dependent(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     return np.clip((level * sizes).astype(np.int64), 0, np.array(sizes) - 1)
 
 
-def _one_combination(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return np.tile(rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1))
-
-
-def _low_codes(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    """The upper half of each column's codes never occurs."""
-    return _uniform([(size + 1) // 2 for size in sizes], rng)
-
-
 def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     """Every value as often as any other: one row decides which is the most frequent."""
     rows = min(math.lcm(*sizes) * 4, MOST_ROWS)
     return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
 
 
-def _few_rows(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return rng.integers(0, sizes, (3, len(sizes)))
-
-
-def _one_row(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return rng.integers(0, sizes, (1, len(sizes)))
-
-
 KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = MappingProxyType(
     {
         "uniform": _uniform,
         "dependent": _dependent,
-        "one combination": _one_combination,
-        "low codes": _low_codes,
+        "one combination": lambda sizes, rng: np.tile(
+            rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
+        ),
+        # The upper half of each column's codes never occurs.
+        "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
         "balanced": _balanced,
-        "few rows": _few_rows,
-        "one row": _one_row,
+        "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
+        "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
     }
 )
 """Codes of shape (rows, columns) for column sizes, by kind of table."""
@@ -162,14 +146,6 @@ class Types:
         )
 
 
-def _csv(rows: Rows, types: Types, folder: Path) -> Path:
-    return write_rows(rows, types.names, folder)
-
-
-def _gzip(rows: Rows, types: Types, folder: Path) -> Path:
-    return write_rows(rows, types.names, folder, "rows.csv.gz")
-
-
 def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
     path = folder / "rows.parquet"
     pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
@@ -191,10 +167,6 @@ def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
     return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
 
 
-def _objects(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
-    return types.objects(rows)
-
-
 _NULLABLE = {
     pa.int64(): pd.Int64Dtype(),
     pa.float64(): pd.Float64Dtype(),
@@ -205,14 +177,14 @@ GROUP_ROWS = 100
 
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "CSV": _csv,
-        "pandas objects": _objects,
+        "CSV": lambda rows, types, folder: write_rows(rows, types.names, folder),
+        "pandas objects": lambda rows, types, _: types.objects(rows),
         "Parquet": _parquet,
         "pandas": _pandas,
         "pyarrow": _pyarrow,
-        "CSV.gz": _gzip,
-        **({"polars": _polars} if find_spec("polars") else {}),
+        "CSV.gz": lambda rows, types, folder: write_rows(rows, types.names, folder, "rows.csv.gz"),
     }
+    | ({"polars": _polars} if find_spec("polars") else {})
 )
 """Every form in which a table may come, by its name; polars where it is installed."""
 
@@ -325,7 +297,7 @@ def _object(text: str, read: Callable[[str], Cell]) -> Cell:
 def no_rows(schema: Schema) -> CodedTable:
     """The table without rows, which no file can hold."""
     domain = schema.domain()
-    return CodedTable.from_codes(domain, [np.zeros(0, dtype=np.int64)] * len(domain))
+    return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
 
 
 # Pairs of neighbouring tables: one of them has a row that the other lacks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,18 +25,11 @@ MOST_RHO = 1e5
 
 Pairs = Annotated[
     int,
-    typer.Option(
-        "--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables.",
-        show_default=True,
-    ),
-]  # fmt: skip
-Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed", metavar="N", min=0, help="Decides the generated rows.", show_default=True
-    ),
+    typer.Option("--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."),
 ]
-
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="Decides the generated rows.")
+]
 MaxMemory = Annotated[
     str,
     typer.Option(
@@ -107,20 +101,20 @@ def _show(report: AuditReport) -> None:
             ("draws", f"{report.draws:,}, of which {report.moved:,} saw the row that differs"),
         ],
     )
-    failed = _failures(report)
+    failed = Counter(finding.check for finding in report.findings)
     emit_columns(
         ["check", "failed", "made"],
-        [(str(check), str(failed.get(check, 0)), f"{made:,}") for check, made in _made(report)],
+        [(check, str(failed[check]), f"{made:,}") for check, made in report.made.items()],
     )
     if report.findings:
         emit_columns(
             ["failed check", "run", "draw or output"],
-            [(str(f.check), f.where, f.label) for f in report.findings[:SHOWN]],
+            [(f.check, f.where, f.label) for f in report.findings[:SHOWN]],
         )
 
 
 def _json(report: AuditReport) -> dict[str, Any]:
-    failed = _failures(report)
+    failed = Counter(finding.check for finding in report.findings)
     return {
         "clean": report.clean,
         "pairs": report.pairs,
@@ -128,21 +122,8 @@ def _json(report: AuditReport) -> dict[str, Any]:
         "draws": report.draws,
         "moved": report.moved,
         "checks": [
-            {"check": str(check), "made": made, "failed": failed.get(check, 0)}
-            for check, made in _made(report)
+            {"check": check, "made": made, "failed": failed[check]}
+            for check, made in report.made.items()
         ],
-        "findings": [
-            {"check": str(f.check), "run": f.where, "label": f.label} for f in report.findings
-        ],
+        "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
     }
-
-
-def _made(report: AuditReport) -> list[tuple[str, int]]:
-    return [(str(check), made) for check, made in report.made.items()]
-
-
-def _failures(report: AuditReport) -> dict[str, int]:
-    failed: dict[str, int] = {}
-    for finding in report.findings:
-        failed[str(finding.check)] = failed.get(str(finding.check), 0) + 1
-    return failed

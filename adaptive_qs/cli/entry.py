@@ -19,7 +19,13 @@ from adaptive_qs.cli import output
 from adaptive_qs.cli.app import app
 from adaptive_qs.cli.files import spent
 from adaptive_qs.cli.output import PipeClosed, Stopped, fail, warn
-from adaptive_qs.errors import AdaptiveQsError, GuardRailWarning, InputError, ResourceExceeded
+from adaptive_qs.errors import (
+    AdaptiveQsError,
+    GuardRailWarning,
+    InputError,
+    ResourceExceeded,
+    reason,
+)
 
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
@@ -76,9 +82,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         if _INSTALL not in (sys.argv[1:] if arguments is None else arguments):
             raise
-        reason = (error.strerror or "unknown reason").lower()
         raise InputError(
-            f"completion cannot be installed in the home folder ({reason}): put what "
+            f"completion cannot be installed in the home folder ({reason(error)}): put what "
             "--show-completion prints where your shell looks for it"
         ) from None
     sys.stdout.flush()

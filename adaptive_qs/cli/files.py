@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from adaptive_qs.cli import output
-from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote
+from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.table.files import stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
     from adaptive_qs.table.formulas import Formulas
-
-
-# The files that commands write: checked first, written last, stamped where not private.
 
 
 def beside(table: Path | None) -> list[Path]:
@@ -36,8 +33,7 @@ def check_table(path: Path, force: bool) -> None:
     """Refuse a path at which no table, or no stamp or statement beside it, can or may be written.
 
     Raises:
-        InputError: its format is unknown, one of the files cannot be written, or exists and
-            ``force`` is not set.
+        InputError: its format is unknown, or as for :func:`check_file`.
     """
     from adaptive_qs.table.write import check_table_path
 
@@ -74,11 +70,10 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
         InputError: two of them are the same file.
     """
     seen = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in outputs:
-        if path is not None and os.path.realpath(path) in seen:
+    for path in filter(None, outputs):
+        if os.path.realpath(path) in seen:
             raise InputError(f"{path}: is also an input or another output: give another path")
-        if path is not None:
-            seen.add(os.path.realpath(path))
+        seen.add(os.path.realpath(path))
 
 
 def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas: Formulas) -> None:
@@ -133,7 +128,7 @@ def check_read_once(tables: Sequence[Path | None]) -> None:
 def readable(table: Path) -> Iterator[Path]:
     """A file that can be read more than once: the table itself, or what standard input holds.
 
-    The latter lies in a temporary file for this user alone, which is removed at the end; where the
+    The latter lies in a temporary file that only this user can read, removed at the end; where the
     system gives open files a path of their own, it has no name meanwhile, so that nothing is left
     even if the process is killed. Errors raised in the block say "standard input" instead.
 
@@ -159,7 +154,10 @@ def readable(table: Path) -> Iterator[Path]:
             _copy(file)
             yield path
     except AdaptiveQsError as error:
-        error.args = (_renamed(str(error), str(path)),)
+        # The path of the temporary file means nothing to a reader.
+        first, found, rest = str(error).partition(str(path))
+        name = f"{'FILE' if first else NAME}{rest.replace(str(path), 'FILE')}" if found else ""
+        error.args = (first + name,)
         raise
     finally:
         if path == named:
@@ -185,29 +183,19 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     if number < 0 or sys.platform == "win32":  # where only sockets can be waited for
         yield from iter(partial(stream.read, _BLOCK), b"")
         return
-    while True:
+    block = b"."
+    while block:
         output.check()
-        if not select.select([number], [], [], _PATIENCE)[0]:
-            continue
-        block = os.read(number, _BLOCK)
-        if not block:
-            return
-        yield block
+        if select.select([number], [], [], _PATIENCE)[0]:
+            block = os.read(number, _BLOCK)
+            yield block
 
 
 def _unkept(error: OSError) -> InputError:
-    reason = (error.strerror or "unknown reason").lower()
     return InputError(
-        f"{NAME}: cannot be kept in the folder for temporary files ({reason}): free some space, or "
-        "set TMPDIR to another one"
+        f"{NAME}: cannot be kept in the folder for temporary files ({reason(error)}): free some "
+        "space, or set TMPDIR to another one"
     )
-
-
-def _renamed(message: str, path: str) -> str:
-    """The message without the path of the temporary file, which means nothing to its reader."""
-    first, found, rest = message.partition(path)
-    named = f"{NAME if not first else 'FILE'}{rest.replace(path, 'FILE')}" if found else ""
-    return first + named
 
 
 # What the budget bought, for whoever reads why a command failed after it was spent.
@@ -218,7 +206,7 @@ class Receipt:
     """The files that hold what was paid for; None until they are written.
 
     Attributes:
-        kept: tells that a ledger holds it, while one does.
+        kept: gives the note that a ledger holds it, while one does.
     """
 
     kept: Callable[[], SpentNote | None] = lambda: None
@@ -227,17 +215,15 @@ class Receipt:
 
     def note(self) -> SpentNote:
         """That the budget is spent, and what there is to show for it."""
-        durable = self.kept()
+        kept = self.kept()
         if self.release is not None:
-            kept = f"the release is in {self.release}: sample a table from it free of charge"
-            kept += f"; {durable}" if durable else ""
+            more = f"; {kept}" if kept else ""
+            what = f"the release is in {self.release}: sample a table from it free of charge{more}"
         else:
-            kept = durable or (
-                "no release was kept (--release FILE keeps one before the table is fitted)"
-            )
-        if self.table is not None:
-            kept = f"the table is in {self.table}; {kept}"
-        return SpentNote(f"the budget is spent; {kept}")
+            lost = "no release was kept (--release FILE keeps one before the table is fitted)"
+            what = kept or lost
+        table = "" if self.table is None else f"the table is in {self.table}; "
+        return SpentNote(f"the budget is spent; {table}{what}")
 
 
 @contextmanager
@@ -245,7 +231,7 @@ def paid(kept: Callable[[], SpentNote | None] = lambda: None) -> Iterator[Receip
     """Add the receipt to whatever is raised in the block, to be filled in by the block.
 
     Args:
-        kept: tells that a ledger holds what was paid for, while one does.
+        kept: gives the note that a ledger holds what was paid for, while one does.
     """
     receipt = Receipt(kept)
     try:

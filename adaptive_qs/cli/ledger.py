@@ -9,6 +9,7 @@ import typer
 
 from adaptive_qs.cli import options
 from adaptive_qs.cli.files import check_distinct, check_file, companions
+from adaptive_qs.cli.options import number_option, option
 from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_json, emit_rows, warn
 from adaptive_qs.errors import InputError
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.run.session import Closing
-
-
-# What a ledger says of a data set's budget, for people and for scripts.
 
 
 def closing_lines(closed: Closing | None) -> list[Row]:
@@ -42,61 +40,52 @@ def closing_json(closed: Closing | None) -> dict[str, Any] | None:
     }
 
 
-def ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
+def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
     """Total, what is counted against it and what is left."""
     from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
 
     lines = [
-        ("total", cost_words(book, book.limit)),
-        ("counted", cost_words(book, book.held)),
-        ("left", cost_words(book, book.left, left=True)),
+        ("total", _cost_words(book, book.limit)),
+        ("counted", _cost_words(book, book.held)),
+        ("left", _cost_words(book, book.left, left=True)),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
         ("head", book.head),
-        *_restored_lines(book),
+        *(("restored", _restored_words(book, entry)) for entry in book.restorations()),
     ]
-    open_runs = [str(run.number) for run in runs if run.state == "open"]
-    if open_runs:
-        lines.append(
-            ("open", f"run {', '.join(open_runs)}: at work, or to be continued with --resume")
-        )
+    if book.locked:
+        lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
+    if not book.held.fits(book.limit):
+        lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
+    if still := ", ".join(str(run.number) for run in runs if run.state == "open"):
+        lines.append(("open", f"run {still}: at work, or to be continued with --resume"))
     if any(run.insecure for run in runs):
         lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
     return lines
 
 
-def restored_words(book: LedgerBook, entry: Restored) -> str:
+def _restored_words(book: LedgerBook, entry: Restored) -> str:
     """What was counted when a copy was put back."""
     if not entry.confirmed:
         return "a copy was put back; nobody had said what was released since"
-    counted = [f"{len(entry.releases):,} lost release{'' if len(entry.releases) == 1 else 's'}"]
-    if entry.stated.cost().rho_units or entry.stated.cost().delta_units:
-        counted.append(f"{_rho_words(entry.stated.cost())} as stated")
+    found = [counted(len(entry.releases), "lost release")]
+    if entry.stated.rho_units or entry.stated.delta_units:
+        found.append(f"{_rho_words(entry.stated)} as stated")
     if entry.missing:
-        counted.append(f"nothing else of {entry.missing:,} lost entries")
-    return f"a copy was put back; counted: {' and '.join(counted)}, {cost_words(book, entry.cost)}"
+        found.append(f"nothing else of {entry.missing:,} lost entries")
+    return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
-def _restored_lines(book: LedgerBook) -> list[Row]:
-    lines = [("restored", restored_words(book, entry)) for entry in book.restorations()]
-    if book.locked:
-        lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
-    if not book.held.fits(book.limit):
-        lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
-    return lines
-
-
-def run_columns(run: RunState) -> list[str]:
+def _run_columns(run: RunState) -> list[str]:
     """One run: number, command, state, releases, start, ρ spent and reserved."""
     state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
-    command = run.request.get("command", "?")
     reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
     return [
-        str(run.number), command, state, f"{run.releases:,}", run.started[:16].replace("T", " "),
-        f"{float(run.spent.rho):.6g}", reserved,
+        str(run.number), run.request.get("command", "?"), state, f"{run.releases:,}",
+        run.started[:16].replace("T", " "), f"{float(run.spent.rho):.6g}", reserved,
     ]  # fmt: skip
 
 
-def cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
+def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
     """A cost in zCDP, and as the ε that it implies at the ledger's δ.
 
     Args:
@@ -104,13 +93,9 @@ def cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
         cost: of runs, or that of which runs may still spend.
         left: whether it is the latter, which is rounded down: a run may spend what is shown.
     """
-    from adaptive_qs.ledger.book import epsilon_at
-
-    words = _rho_words(cost, left)
-    delta = book.declared["delta"]
-    epsilon = epsilon_at(cost, delta)
+    words, epsilon = _rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
-        words += f", epsilon {epsilon:.6g} at delta {delta:g}"
+        words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
@@ -124,10 +109,8 @@ def _rho_words(cost: Cost, left: bool = False) -> str:
     return f"rho {rho} ({zcdp_name(float(cost.delta))})"
 
 
-def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
+def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
     """All of it, with the ε of every cost at the ledger's δ, and μ of batches of answers."""
-    from adaptive_qs.ledger.book import gaussian_mu
-
     return {
         "ledger": book.identity,
         "declared": dict(book.declared),
@@ -157,7 +140,7 @@ def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
                 "seed_insecure": run.insecure,
                 "reserved": _cost_json(book, run.reserved),
                 "spent": _cost_json(book, run.spent),
-                "gaussian_mu": gaussian_mu(run.events),
+                "gaussian_mu": run.gaussian_mu,
             }
             for run in runs
         ],
@@ -165,13 +148,11 @@ def ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
 
 
 def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
-    from adaptive_qs.ledger.book import epsilon_at
-
     return {
         "rho": float(cost.rho),
         "rho_units": cost.rho_units,
         "discovery_delta": float(cost.delta),
-        "epsilon": epsilon_at(cost, book.declared["delta"]),
+        "epsilon": book.epsilon_of(cost),
     }
 
 
@@ -182,65 +163,42 @@ ledger_app = typer.Typer(
 )
 
 LedgerFile = Annotated[
-    Path | None, typer.Option("--ledger", metavar="FILE", help="The data set's ledger; needed.")
+    Path | None, option("--ledger", "FILE", "The data set's ledger; needed.", None)
 ]
 DiscoveryDelta = Annotated[
     float,
-    typer.Option(
+    number_option(
         "--discovery-delta",
-        metavar="D",
-        help="Part of delta set aside for runs that discover the values of columns. (Default: 0.)",
-        show_default=False,
-        parser=options.double,
+        "D",
+        "Part of delta set aside for runs that discover the values of columns.",
+        None,
+        "0",
     ),
 ]
 TotalEpsilon = Annotated[
     float | None,
-    typer.Option(
-        "--epsilon",
-        metavar="E",
-        help="Privacy loss of all runs together; give it or --rho.",
-        show_default=False,
-        parser=options.double,
-    ),
+    number_option("--epsilon", "E", "Privacy loss of all runs together; give it or --rho.", None),
 ]
 TotalRho = Annotated[
-    float | None,
-    typer.Option(
-        "--rho",
-        metavar="R",
-        help="The total in zCDP, instead of --epsilon.",
-        show_default=False,
-        parser=options.double,
-    ),
+    float | None, number_option("--rho", "R", "The total in zCDP, instead of --epsilon.", None)
 ]
 Lost = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--release",
-        metavar="FILE",
-        help="A bundle, answers or a table with its .manifest.json, released since the copy was "
-        "made; repeat it for more.",
-        show_default=False,
+        "FILE",
+        "A bundle, answers or a table with its .manifest.json, released since the copy was made; "
+        "repeat it for more.",
+        None,
     ),
 ]
 LostRho = Annotated[
     float | None,
-    typer.Option(
-        "--rho",
-        metavar="R",
-        help="What else was spent since (zCDP), where no file tells.",
-        show_default=False,
-    ),
+    option("--rho", "R", "What else was spent since (zCDP), of which there is no file.", None),
 ]
 LostDelta = Annotated[
     float,
-    typer.Option(
-        "--discovery-delta",
-        metavar="D",
-        help="Part of delta that was spent since on discovery. (Default: 0.)",
-        show_default=False,
-    ),
+    option("--discovery-delta", "D", "Part of delta that was spent since on discovery.", None, "0"),
 ]
 Nothing = Annotated[
     bool, typer.Option("--none", help="Nothing was released since the copy was made.")
@@ -260,29 +218,40 @@ RunNumber = Annotated[
 ]
 Bundle = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--release",
-        metavar="FILE",
-        help="A release bundle, answers or a table with the .manifest.json beside it: check also "
-        "that it is what a run of this ledger handed over.",
+        "FILE",
+        "A release bundle, answers or a table with the .manifest.json beside it: check also that "
+        "it is what a run of this ledger handed over.",
+        None,
     ),
 ]
 Anchor = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--anchor",
-        metavar="FILE",
-        help="How far the ledger must have come: a file on another volume, or its newest entry as "
+        "FILE",
+        "How far the ledger must have come: a file on another volume, or its newest entry as "
         "ledger show prints it.",
-        show_default=False,
+        None,
     ),
 ]
 AnchorFile = Annotated[
-    str | None,
-    typer.Option(
-        "--anchor", metavar="FILE", help="Anchor to make, on another volume.", show_default=False
-    ),
+    str | None, option("--anchor", "FILE", "Anchor to make, on another volume.", None)
 ]
+OutFile = Annotated[Path | None, option("--out", "FILE", "Where to write, as JSON.", None)]
+
+
+def _named(ledger: Path | None) -> Path:
+    if ledger is None:
+        raise InputError("no --ledger was given: name the file of the ledger")
+    return ledger
+
+
+def _opened(ledger: Path | None, anchor: str | None = None, restoring: bool = False) -> LedgerBook:
+    from adaptive_qs.ledger.book import LedgerBook
+
+    return LedgerBook(_named(ledger), anchor, restoring)
 
 
 @ledger_app.command("create")
@@ -299,8 +268,8 @@ def create(
     """Make a ledger with the total that all runs on a data set may spend together.
 
     The total is set once. A secret key, by which a resumed run recognises its table, will lie
-    beside the ledger in FILE.key. An anchor tells of the ledger where it, its mark and their copies
-    do not reach: give it to every run.
+    next to the ledger in FILE.key. An anchor records how far the ledger has come where copies of it
+    and of its mark do not reach: give it to every run.
     """
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook, Total
@@ -312,24 +281,22 @@ def create(
     for doubt in check_rails(total.rails(public_rows), beyond_limits):
         warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor)
-    emit(f"{path}: {cost_words(book, book.limit)} for all runs together")
+    emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 
 @ledger_app.command("show")
 def show(ledger: LedgerFile = None, anchor: Anchor = None, as_json: options.Json = False) -> None:
     """Show the total, what is left, what each run spent, and the newest entry (head)."""
-    from adaptive_qs.ledger.book import LedgerBook
-
-    book = LedgerBook(_named(ledger), anchor)
+    book = _opened(ledger, anchor)
     runs = book.runs()
     if as_json:
-        emit_json(ledger_json(book, runs))
+        emit_json(_ledger_json(book, runs))
         return
-    emit_rows(str(book.path), ledger_lines(book, runs))
+    emit_rows(str(book.path), _ledger_lines(book, runs))
     if runs:
         emit_columns(
             ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
-            [run_columns(run) for run in runs],
+            [_run_columns(run) for run in runs],
         )
 
 
@@ -347,9 +314,8 @@ def verify(
     what is for programs.
     """
     from adaptive_qs.audit.released import read_released
-    from adaptive_qs.ledger.book import LedgerBook
 
-    book = LedgerBook(_named(ledger), anchor)
+    book = _opened(ledger, anchor)
     entries = book.verify()
     unchecked: tuple[str, ...] = ()
     if release is not None:
@@ -370,21 +336,19 @@ def verify(
 @ledger_app.command("export")
 def export(
     ledger: LedgerFile = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write, as JSON.")
-    ] = None,
+    out: OutFile = None,
     force: options.Force = False,
     anchor: Anchor = None,
 ) -> None:
     """Write all entries as JSON, for auditors: without the key and the noisy answers."""
-    from adaptive_qs.ledger.book import LedgerBook, exported
+    from adaptive_qs.ledger.book import exported
     from adaptive_qs.table.files import atomic_writer
 
     path = _named(ledger)
     if out is not None:
         check_distinct([out], companions(path, anchor))
         check_file(out, force)
-    text = exported(LedgerBook(path, anchor))
+    text = exported(_opened(path, anchor))
     if out is None:
         emit(text)
         return
@@ -399,14 +363,12 @@ def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = Non
 
     Its noisy answers are forgotten, and it cannot be resumed.
     """
-    from adaptive_qs.ledger.book import LedgerBook
-
     path = _named(ledger)
     if run is None:
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
-    book = LedgerBook(path, anchor)
+    book = _opened(path, anchor)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {cost_words(book, book.left, left=True)} left")
+    emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
 
 
 @ledger_app.command("anchor")
@@ -416,14 +378,11 @@ def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
     Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
     twice. The anchor, on another volume, shows it to every command that is given it.
     """
-    from adaptive_qs.ledger.book import LedgerBook
-
     path = _named(ledger)
     if anchor is None:
         raise InputError("no --anchor was given: name a file on another volume")
     check_distinct([Path(anchor)], companions(path))
-    book = LedgerBook(path)
-    book.anchor(anchor)
+    _opened(path).anchor(anchor)
     emit(f"{anchor}: written; give it to every run with --anchor")
 
 
@@ -444,7 +403,6 @@ def restore(
     are given. Releases that the copy has are not counted again.
     """
     from adaptive_qs.audit.released import read_released
-    from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.privacy.budget import positive_number
     from adaptive_qs.privacy.events import Cost
 
@@ -459,7 +417,7 @@ def restore(
         positive_number("rho", rho)
     stated = Cost.covering(rho or 0.0, discovery_delta)
     found = [read_released(file, max_memory) for file in release or ()]
-    book = LedgerBook(path, anchor, restoring=True)
+    book = _opened(path, anchor, restoring=True)
     lost = [one.recovered(book.identity) for one in found]
     if nothing and missing != book.missing:
         raise InputError(
@@ -469,18 +427,11 @@ def restore(
         )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     entry = book.restore(lost, stated, confirmed)
-    if entry.confirmed:
+    if not entry.confirmed:
         emit(
-            f"{path}: {restored_words(book, entry)}; {cost_words(book, book.left, left=True)} left"
+            f"{path}: locked: say what was released since this copy was made, by --release for "
+            "each file, --rho for what else was spent, or --none"
         )
         return
-    emit(
-        f"{path}: locked: say what was released since this copy was made, by --release for each "
-        "file, --rho for what else was spent, or --none"
-    )
-
-
-def _named(ledger: Path | None) -> Path:
-    if ledger is None:
-        raise InputError("no --ledger was given: name the file of the ledger")
-    return ledger
+    left = _cost_words(book, book.left, left=True)
+    emit(f"{path}: {_restored_words(book, entry)}; {left} left")

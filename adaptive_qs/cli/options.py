@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.workload import FAMILIES
 
 _BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
 
@@ -81,7 +83,7 @@ Queries = Annotated[
     option(
         "--queries",
         "FAMILY",
-        "With --ways: marginal, prefix, range, circular, hybrid, affine, absdiff or random.",
+        f"With --ways: {FAMILIES.listed(but='custom')}.",
         None,
         "marginal",
     ),
@@ -91,8 +93,7 @@ Mechanism = Annotated[
     option(
         "--mechanism",
         "NAME",
-        "auto, querysmasher, residualplanner, residualplanner+, wff, hdmm, eigen, identity or "
-        "gaussian.",
+        f"{MECHANISMS.listed()}.",
         None,
         "auto",
     ),
@@ -354,12 +355,8 @@ def query_spec(
         return workload_spec(workload, ways)
     if workload is not None:
         raise InputError("both --workload and --queries were given: the file names its families")
-    from typing import get_args
-
-    from adaptive_qs.workload.families import Family
-
-    if family not in get_args(Family):
-        raise InputError(f"--queries is {family!r}: give one of {', '.join(get_args(Family))}")
+    if family not in FAMILIES:
+        raise InputError(f"--queries is {family!r}: give one of {', '.join(FAMILIES)}")
     numbers = workload_spec(None, ways or "2")
     return {"version": 1, "parts": [{"ways": numbers, "queries": family}]}
 

@@ -1,4 +1,4 @@
-"""Results on stdout; progress, notes, warnings and errors on stderr; tables of figures; signals."""
+"""Results on stdout; progress, notes, warnings and errors on stderr; signals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import StringIO
 from typing import Any
 
 from adaptive_qs.errors import AdaptiveQsError
 from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.words import counted as counted
 from adaptive_qs.pages.words import share as part_in_words
 
 # A signal that asks the command to stop, even where the exception it raised got lost.
@@ -78,14 +80,20 @@ _PHASES = {
 }
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number and its noun, such as "1 round" or "1,200 rounds"; some plurals must be given."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def figure(number: float) -> str:
     """A number to four digits, such as "6.965" or "12,340"."""
     return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
+
+
+def percent(share: float) -> str:
+    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
+    not."""
+    return part_in_words(share).replace("\u00a0", " ")
+
+
+def excess(part: float) -> str:
+    """How far something is above something else, to two digits; a factor where it is far."""
+    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
 
 
 class PipeClosed(BaseException):
@@ -121,30 +129,44 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     width = max(len(name) for name, _ in rows)
-    console = _console(error=False, file=StringIO())
-    console.print(Text(title, style="bold"))
+    lines = [Text(title, style="bold")]
     for name, value in rows:
         line = Text.assemble(f"  {name:<{width}}  ", _printable(value))
         line.stylize("bold", 0, width + 2)
-        console.print(line, soft_wrap=True)
-    emit(console.file.getvalue())
+        lines.append(line)
+    _emit_rich(*lines, soft_wrap=True)
 
 
-def emit_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A result for people: a table whose last column holds numbers."""
+def emit_columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], figures: bool = False
+) -> None:
+    """A result for people: a table whose last column holds numbers; of figures, others do too."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
-    for name in names[:-1]:
-        table.add_column(Text(name), overflow="fold")
-    table.add_column(Text(names[-1]), justify="right")
+    for k, name in enumerate(names):
+        numbers = figures and k > 0 and all(_is_number(row[k]) for row in rows)
+        right = numbers or k + 1 == len(names)
+        table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row))
+    _emit_rich(table)
+
+
+emit_figures = partial(emit_columns, figures=True)
+
+
+def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
     console = _console(error=False, file=StringIO())
-    console.print(table)
+    for part in parts:
+        console.print(part, soft_wrap=soft_wrap)
     emit(console.file.getvalue())
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("+-")[:1].isdigit()
 
 
 def note(text: str) -> None:
@@ -223,34 +245,3 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
         emoji=False,
         width=None if terminal else PLAIN_WIDTH,
     )
-
-
-# Tables of figures on the terminal.
-
-
-def percent(share: float) -> str:
-    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
-    not."""
-    return part_in_words(share).replace("\u00a0", " ")
-
-
-def excess(part: float) -> str:
-    """How far something is above something else, to two digits; a factor where it is far."""
-    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
-
-
-def emit_figures(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table with numbers aligned to the right; the first column holds names."""
-    words = [k == 0 or not all(_is_number(row[k]) for row in rows) for k in range(len(names))]
-    widths = [max(len(row[k]) for row in (names, *rows)) for k in range(len(names))]
-
-    def aligned(row: Sequence[str]) -> list[str]:
-        return [
-            cell if word else cell.rjust(width) for cell, word, width in zip(row, words, widths)
-        ]
-
-    emit_columns(aligned(names), [aligned(row) for row in rows])
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("+-")[:1].isdigit()

@@ -76,15 +76,13 @@ class Outcome:
             "out": None if self.out is None else str(self.out),
             "release": None if self.bundle is None else str(self.bundle),
             "ledger": closing_json(self.closed),
-            "alone": list(self.alone),
+            "unconnected": list(self.unconnected),
         }
 
     @property
-    def alone(self) -> tuple[str, ...]:
+    def unconnected(self) -> tuple[str, ...]:
         """Columns whose combinations were asked for and none was measured."""
-        from adaptive_qs.release.statement import alone_columns
-
-        return alone_columns(self.release)
+        return self.release.manifest.unconnected
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -95,12 +93,12 @@ class Outcome:
     @property
     def warning(self) -> str | None:
         """That columns are independent of all others; None where none is."""
-        if not self.alone:
+        if not self.unconnected:
             return None
         from adaptive_qs.loop.forecast import MEND
 
-        verb = "is" if len(self.alone) == 1 else "are"
-        return f"{self._share_alone()} {verb} independent of all others at this budget: {MEND}"
+        verb = "is" if len(self.unconnected) == 1 else "are"
+        return f"{self._share_of_columns()} {verb} independent of all others at this budget: {MEND}"
 
     def lines(self) -> list[Row]:
         """The same for a data steward, with the next command to try."""
@@ -119,7 +117,7 @@ class Outcome:
             *closing_lines(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", _measured(self.release)),
-            *self._alone_row(),
+            *self._unconnected_row(),
             ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in self.seconds.items())),
         ]
         if (peak := peak_memory_mb()) is not None:
@@ -128,16 +126,15 @@ class Outcome:
         words = shlex.join(["python", "-m", "adaptive_qs", *self._next()])
         return [*rows, ("next", words + piped)]
 
-    def _alone_row(self) -> list[Row]:
-        alone = self.alone
-        if not alone:
+    def _unconnected_row(self) -> list[Row]:
+        if not self.unconnected:
             return []
-        shown = f"{first_of(alone, 6)}: no combination measured"
-        return [("alone", f"{self._share_alone()}: {shown}")]
+        shown = f"{first_of(self.unconnected, 6)}: no combination measured"
+        return [("unconnected", f"{self._share_of_columns()}: {shown}")]
 
-    def _share_alone(self) -> str:
+    def _share_of_columns(self) -> str:
         """Such as "2 of 15 columns"."""
-        return f"{len(self.alone):,} of {counted(len(self.release.schema.columns), 'column')}"
+        return f"{len(self.unconnected):,} of {counted(len(self.release.schema.columns), 'column')}"
 
     def _next(self) -> list[str]:
         if self.out is None:

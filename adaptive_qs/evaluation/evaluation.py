@@ -55,7 +55,7 @@ from adaptive_qs.evaluation.rules import (
 from adaptive_qs.evaluation.tables import OWNER_ONLY, JointCodes, TablePair, read_compared
 from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.sidecar import manifest_path, read_beside
+from adaptive_qs.release.sidecar import manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import resolve_schema
@@ -458,7 +458,7 @@ def find_promise(
             "beside the synthetic table",
         )
     try:
-        content = read_beside(beside, max_memory)
+        content = read_sidecar(beside, max_memory)
         known = {key: value for key, value in content.items() if key in Manifest.model_fields}
         statement = Manifest.model_validate(known)
     except (InputError, AttributeError, ValidationError):

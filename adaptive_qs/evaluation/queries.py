@@ -18,8 +18,8 @@ from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batches
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.workload.axes import Circular, Random, Range
-from adaptive_qs.workload.families import AXIS_FAMILIES, PAIR_FAMILIES, family_names
+from adaptive_qs.workload.axes import Circular, Range
+from adaptive_qs.workload.families import family_names, family_of
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_workload
 from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
@@ -257,7 +257,7 @@ def resolve_compared(
         return resolve_workload(source, domain), None
     if source.domain != domain:
         raise WorkloadError("the workload is over other attributes: build it on this schema")
-    families = {_family(q) for p in source.parts for q in p.joint or p.axis.values()}
+    families = {family_of(q) for p in source.parts for q in p.joint or p.axis.values()}
     return _marginals_of(source), None if families == {"marginal"} else source
 
 
@@ -320,7 +320,7 @@ def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
     rmse, fresh, independent = map(math.sqrt, squares)
     asked = part.axis.values() if part.joint is None else part.joint
     return PartError(
-        tuple(dict.fromkeys(_family(queries) for queries in asked)),
+        tuple(dict.fromkeys(family_of(queries) for queries in asked)),
         part.degree,
         len(part),
         part.num_queries,
@@ -375,13 +375,6 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
         squared_error(queries, p - product) + spread(product) / m,
         (1 / n + 1 / m) * deviation_of_squares(queries, p),
     )
-
-
-def _family(queries: Queries) -> str:
-    """As a workload file calls it."""
-    families: Mapping[str, type[Queries]] = {**AXIS_FAMILIES, **PAIR_FAMILIES}
-    names = {kind: name for name, kind in families.items()}
-    return names.get(type(queries), "random" if isinstance(queries, Random) else "custom")
 
 
 def _counts(joint: JointCodes, clique: Clique) -> tuple[Counts, Counts]:

@@ -41,8 +41,8 @@ from adaptive_qs.pages.charts import (
 )
 from adaptive_qs.pages.words import decimals, render, significant
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import BudgetPart, Group, RoundRow, axis_of, budget_parts, round_rows
-from adaptive_qs.release.statement import Statement, alone_columns, versions
+from adaptive_qs.release.page import BudgetPart, Group, axis_of, budget_parts
+from adaptive_qs.release.statement import RoundRecord, Statement, versions
 from adaptive_qs.table.schema import Schema
 
 # Single columns of both tables, side by side.
@@ -218,13 +218,13 @@ class ReleaseView:
         statement: what was promised and spent.
         parts: of the budget.
         rounds: that measured combinations; None where only the statement is known.
-        alone: columns of which no combination was measured.
+        unconnected: columns of which no combination was measured.
     """
 
     statement: Statement
     parts: list[BudgetPart]
-    rounds: list[RoundRow] | None
-    alone: tuple[str, ...]
+    rounds: Sequence[RoundRecord] | None
+    unconnected: tuple[str, ...]
 
 
 def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
@@ -233,10 +233,8 @@ def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
         return None
     if not isinstance(release, Bundle):
         return ReleaseView(release, budget_parts(release), None, ())
-    rounds = round_rows(release)
-    return ReleaseView(
-        release.manifest, budget_parts(release.manifest), rounds, alone_columns(release)
-    )
+    manifest = release.manifest
+    return ReleaseView(manifest, budget_parts(manifest), release.rounds, manifest.unconnected)
 
 
 COLUMNS_SHOWN = 24
@@ -263,7 +261,7 @@ def report_page(
     evaluation, scale, columns, fates = found.evaluation, found.scale, found.columns, found.fates
     view = release_view(release)
     judged = verdict(found, view.statement if view else None)
-    following = next_sentence(found, judged, view.alone if view else ())
+    following = next_sentence(found, judged, view.unconnected if view else ())
     association = evaluation.association
     chosen = most_different(fates.told)
     domain = evaluation.pair.domain

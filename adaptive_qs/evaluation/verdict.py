@@ -761,7 +761,7 @@ def next_sentence(found: Findings, judged: Verdict, alone: Sequence[str]) -> Sen
     if judged.copied:
         steps.append("find out why so many synthetic rows equal true ones, before anything else")
     if alone:
-        names, links = named([quoted(name) for name in alone], "alone")
+        names, links = named([quoted(name) for name in alone], "unconnected")
         together = "" if len(alone) == 1 else f"any of {len(alone):,} columns ("
         steps.append(
             f"no combination with {together}{names}{')' if together else ''} was measured: give "

@@ -225,7 +225,7 @@ def over_rows(workers: int, num_rows: int, kernel: Callable[[int, int], None]) -
 
 
 def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Call ``task(item)`` for every item; each thread takes every so-manieth item."""
+    """Call ``task(item)`` for every item; the items are dealt out to the threads in turn."""
 
     def share(first: int) -> None:
         for item in items[first::workers]:

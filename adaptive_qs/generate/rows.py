@@ -247,7 +247,7 @@ def synthesise_rows(
         seed: the same seed and inputs give the same table, for any number of workers.
         settings: see there.
         workers: threads.
-        progress: told about each phase.
+        progress: called with each phase, its steps done and its steps in all.
 
     Returns:
         Shape (num_rows, attributes), int32.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from adaptive_qs.learn.gather import Numbers
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, Purpose, column_label
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.columns.private import PrivateIntegerColumn, PrivateNumericColumn
@@ -493,16 +493,19 @@ class _Plan:
         return cls(column, for_bounds, units - for_bounds)
 
     @property
-    def label(self) -> str:
-        return column_label(Purpose.BINS, self.column.name)
-
-    @property
     def declared(self) -> tuple[Number, Number]:
         return self.column.span
 
     def magnitude_request(self, values: Numbers) -> CountsRequest:
         counts = _counted(Magnitudes.of(self.column).counts, values)
-        return CountsRequest(self.label, counts, 1, _variance(1, self.bounds_units))
+        return self.counts_request(counts, 1, self.bounds_units)
+
+    def counts_request(self, counts: Counts, squared_sensitivity: int, units: int) -> CountsRequest:
+        variance = _variance(squared_sensitivity, units)
+        names = (self.column.name,)
+        return CountsRequest(
+            GaussianEvent(Purpose.BINS, names, squared_sensitivity, variance), counts
+        )
 
 
 @dataclass(frozen=True)
@@ -530,8 +533,7 @@ class _Grid:
 
     def request(self, values: Numbers) -> CountsRequest:
         counts = self.tree.counts(_counted(self._cell_counts, values))
-        height = self.tree.height
-        return CountsRequest(self.plan.label, counts, height, self._noise_variance)
+        return self.plan.counts_request(counts, self.tree.height, self.plan.bins_units)
 
     def column(self, noisy: Counts) -> IntegerColumn | NumericColumn:
         column, cells = self.plan.column, self.points.size - 1

@@ -10,7 +10,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.learn.gather import Counts, Gathered, Texts, gather
 from adaptive_qs.learn.ranges import learn_ranges
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose, column_label
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.columns.category import CategoricalColumn
@@ -193,9 +193,6 @@ def _learn_values(
     """The column with the values found; see :mod:`adaptive_qs.privacy.selection`."""
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
     event = PartitionEvent(
-        column_label(Purpose.VALUES, column.name),
-        variance,
-        least_threshold(variance, cost.delta),
-        cost.delta,
+        Purpose.VALUES, (column.name,), variance, least_threshold(variance, cost.delta), cost.delta
     )
     return column.resolved(mechanisms.discover_values(event, texts, counts, column.private_values))

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Self
 
-from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, reason
 from adaptive_qs.ledger.entries import (
     RESTORE,
     START,
     Closed,
     Opened,
-    Price,
     Published,
     Recovered,
     Released,
@@ -28,16 +27,7 @@ from adaptive_qs.ledger.entries import (
     parse_body,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
-from adaptive_qs.ledger.run import (
-    LedgerRun,
-    append_closing,
-    check_outputs,
-    close_run,
-    matching_run,
-    open_runs,
-    release_hash,
-    reservation,
-)
+from adaptive_qs.ledger.run import LedgerRun, matching_run, open_runs, release_hash
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import RESERVED, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
@@ -47,12 +37,11 @@ from adaptive_qs.privacy.budget import (
     chosen_delta,
     delta_left,
     float_above,
+    float_below,
     guard_rails,
     positive_number,
 )
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, GaussianEvent
-
-# The total of a ledger as its owner gives it.
 
 
 @dataclass(frozen=True)
@@ -77,9 +66,10 @@ class Total:
     ) -> Self:
         """The total given either as (epsilon, delta) or as rho.
 
-        With rho, delta only says at which δ the implied ε is reported.
-
         Args:
+            epsilon: ε of all runs together.
+            delta: δ; with rho it only says at which δ the implied ε is reported.
+            rho: the total in zCDP.
             discovery_delta: part of delta for runs that discover values; the zCDP part is that of
                 the rest.
 
@@ -121,7 +111,10 @@ class Total:
         return guard_rails(epsilon, delta, std, rows, "a count that gets all of it")
 
 
-# What happened on a ledger, run by run, and whether it adds up.
+NOTHING = 1e-6
+"""Part of the total below which what is left is not worth a run."""
+NAMED = 5
+"""Open runs that a refusal names."""
 
 State = Literal["open", "finished", "closed"]
 
@@ -153,6 +146,26 @@ class RunState:
     started: str
     ended: str
 
+    @property
+    def counted(self) -> Cost:
+        """What it counts against the total."""
+        return self.reserved if self.state == "open" else self.spent
+
+    @property
+    def gaussian_mu(self) -> float | None:
+        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise.
+
+        Holds for events whose parameters were all fixed in advance, such as those of one batch.
+        """
+        fine = FINE_NOISE**2
+        if not self.events or not all(
+            isinstance(event, GaussianEvent) and event.noise_variance >= fine
+            for event in self.events
+        ):
+            return None
+        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
+        return math.nextafter(math.sqrt(squared), math.inf)
+
 
 def runs_of(rows: Iterable[Row]) -> list[RunState]:
     """All runs in the order in which they began, from all entries.
@@ -171,16 +184,16 @@ def runs_of(rows: Iterable[Row]) -> list[RunState]:
             if isinstance(body, Opened):
                 if row.number != 1:
                     raise ValueError("sets the total a second time")
-                total = body.total.cost()
+                total = body.total
             elif isinstance(body, Restored):
                 held += body.cost
             else:
                 before = runs.get(body.run)
                 runs[body.run] = now = _after(before, body, row.time)
-                held += _counted(now) - (Cost() if before is None else _counted(before))
+                held += now.counted - (Cost() if before is None else before.counted)
             # Only what was released from a copy that is lost may exceed the total.
             exceeds = isinstance(body, Reserved) and not held.fits(total)
-            if body.held.cost() != held or exceeds:
+            if body.held != held or exceeds:
                 raise ValueError("does not count what was spent")
         except ValueError as error:
             raise ValueError(f"entry {row.number:,}: {error}") from None
@@ -194,7 +207,7 @@ def _after(
         if run is not None:
             raise ValueError("reserves for a run that exists")
         return RunState(
-            body.run, "open", body.price.cost(), Cost(), (), 0, body.request, body.insecure,
+            body.run, "open", body.price, Cost(), (), 0, body.request, body.insecure,
             time, time,
         )  # fmt: skip
     if run is None or run.state != "open":
@@ -204,7 +217,7 @@ def _after(
         cost = Cost.of(events)
         if body.position != run.releases or len(events) != len(body.outputs):
             raise ValueError("is not the next release of its run")
-        if cost != body.price.cost():
+        if cost != body.price:
             raise ValueError("states another cost than that of its events")
         return replace(
             run, spent=run.spent + cost, events=run.events + events, releases=run.releases + 1,
@@ -212,69 +225,15 @@ def _after(
         )  # fmt: skip
     if isinstance(body, Published):
         return replace(run, ended=time)
-    if body.price.cost() != run.spent:
+    if body.price != run.spent:
         raise ValueError("closes a run with another cost than that of its releases")
     return replace(run, state="finished" if body.finished else "closed", ended=time)
-
-
-def _counted(run: RunState) -> Cost:
-    """What a run counts against the total."""
-    return run.reserved if run.state == "open" else run.spent
-
-
-# What a total still allows, and how a budget that is too large is refused.
-
-NOTHING = 1e-6
-"""Part of the total below which what is left is not worth a run."""
-NAMED = 5
-"""Open runs that a refusal names."""
 
 
 def remaining_of(limit: Cost, held: Cost) -> Cost:
     """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
     left = limit - held
     return Cost(max(left.rho_units, 0), max(left.delta_units, 0))
-
-
-def check_remaining(
-    path: Path, limit: Cost, held: Cost, cost: Cost, open_runs: Callable[[], Sequence[int]]
-) -> None:
-    """Refuse a budget that the total does not allow.
-
-    Args:
-        path: of the ledger.
-        limit: the total.
-        held: what counts against it.
-        cost: the budget.
-        open_runs: tells the numbers of runs that hold all that they reserved.
-
-    Raises:
-        BudgetExceeded: it does not.
-    """
-    remaining = remaining_of(limit, held)
-    if cost.fits(remaining):
-        return
-    hint = ""
-    if holding := open_runs():
-        runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
-        hint = (
-            f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs ledger "
-            "close frees what it did not spend"
-        )
-    if cost.rho_units > remaining.rho_units:
-        left = float(remaining.rho)
-        mend = f"give the run --rho {digits_below(left)} or less"
-        if remaining.rho_units < NOTHING * limit.rho_units:
-            mend = "the budget of this data set is used up"
-        raise BudgetExceeded(
-            f"{path}: a run of rho {float(cost.rho):.6g} exceeds the {digits_below(left)} that is "
-            f"left of {float(limit.rho):.6g}: {mend}{hint}"
-        )
-    raise BudgetExceeded(
-        f"{path}: the run needs a share {float(cost.delta):.3g} of delta for discovery and "
-        f"{float(remaining.delta):.3g} is left of {float(limit.delta):.3g}: declare the values of "
-        "the columns, or set a larger share when a ledger is created (--discovery-delta)" + hint
-    )
 
 
 def digits_below(value: float) -> str:
@@ -286,13 +245,10 @@ def digits_below(value: float) -> str:
     return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"
 
 
-# A ledger as its owner sees it: a total that is set once, and runs that share it.
-#
-# Proof: docs/proofs.md, section 9.
-
-
 class LedgerBook:
-    """An open ledger.
+    """An open ledger: a total that is set once, and runs that share it.
+
+    Proof: docs/proofs.md, section 9.
 
     Args:
         path: the file.
@@ -307,14 +263,17 @@ class LedgerBook:
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
-            its mark or anchor.
+            its mark or anchor. All methods raise it where the file cannot be read or written.
     """
 
     def __init__(
         self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False
     ) -> None:
         self._store = Store(path, None if anchor is None else Anchor(anchor), restoring)
-        self._read_total()
+        first = next(self._store.bodies(Opened))
+        self.identity = first.ledger
+        self.limit = first.total
+        self.declared = dict(first.declared)
         remove_dead_locks(self.path)
 
     @classmethod
@@ -328,7 +287,7 @@ class LedgerBook:
         """A new ledger with this total, which cannot be changed later.
 
         Args:
-            path: the new file; its key will lie beside it.
+            path: the new file; its key will lie next to it.
             limit: the total.
             declared: the total in the owner's terms, such as epsilon and delta.
             anchor: a file to be made as well, best on another volume.
@@ -337,17 +296,15 @@ class LedgerBook:
             LedgerError: there is a file already, or none can be written there.
         """
         opened = Opened(
-            held=Price.of(Cost()),
+            held=Cost(),
             ledger=secrets.token_hex(16),
-            total=Price.of(limit),
+            total=limit,
             declared=dict(declared),
             unit=UNIT,
             neighbours=NEIGHBOURS,
         )
-        book = cls.__new__(cls)
-        book._store = Store.create(path, opened, None if anchor is None else Anchor(anchor))
-        book._read_total()
-        return book
+        Store.create(Path(path), opened, None if anchor is None else Anchor(anchor))
+        return cls(path, anchor)
 
     @property
     def path(self) -> Path:
@@ -357,18 +314,26 @@ class LedgerBook:
     @property
     def held(self) -> Cost:
         """What counts against the total: reserved by open runs, spent by others."""
-        return parse_body(self._store.last().body).held.cost()
+        return self._store.held
 
     @property
     def left(self) -> Cost:
         """What further runs may spend; nothing where a lost copy had spent more than the total."""
         return remaining_of(self.limit, self.held)
 
+    def epsilon_of(self, cost: Cost) -> float | None:
+        """ε of a cost at the ledger's δ, of which partition selection takes its share first.
+
+        Returns:
+            None where the share is δ or more, so that no ε holds.
+        """
+        left = Fraction(self.declared["delta"]) - cost.delta
+        return epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
+
     @property
     def head(self) -> str:
         """Number and hash of the newest entry, to be printed and kept elsewhere."""
-        last = self._store.last()
-        return str(Mark(last.number, last.hash))
+        return str(Mark.of(self._store.last()))
 
     @property
     def locked(self) -> bool:
@@ -386,10 +351,7 @@ class LedgerBook:
 
     def restorations(self) -> Iterator[Restored]:
         """What was recorded whenever a copy was put back, in order."""
-        for row in self._store.rows("restored"):
-            body = parse_body(row.body)
-            assert isinstance(body, Restored)
-            yield body
+        return self._store.bodies(Restored)
 
     def close(self) -> None:
         """Close the file."""
@@ -411,18 +373,19 @@ class LedgerBook:
 
         Raises:
             BudgetExceeded: the total does not allow it; nothing is recorded.
-            LedgerError: the ledger cannot be written.
+            LedgerError: an interrupted run was asked for the same, or the ledger is locked.
         """
         lock: RunLock | None = None
         try:
             with self._store.writing():
                 self._refuse_repetition(request, inputs)
                 self.check_remaining(cost)
-                number = 1 + max(self._store.newest_run(), *self._recovered_runs())
+                lost = (r.run for entry in self.restorations() for r in entry.releases)
+                number = 1 + max(self._store.newest_run(), *lost, 0)
                 reserved = Reserved(
-                    held=Price.of(self.held + cost),
+                    held=self.held + cost,
                     run=number,
-                    price=Price.of(cost),
+                    price=cost,
                     request=dict(request),
                     insecure=insecure,
                 )
@@ -444,7 +407,31 @@ class LedgerBook:
             BudgetExceeded: it does not.
         """
         self._refuse_locked()
-        check_remaining(self.path, self.limit, self.held, cost, self._store.open_runs)
+        remaining = self.left
+        if cost.fits(remaining):
+            return
+        hint = ""
+        if holding := self._store.open_runs():
+            runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
+            hint = (
+                f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs "
+                "ledger close frees what it did not spend"
+            )
+        if cost.rho_units > remaining.rho_units:
+            left = digits_below(float(remaining.rho))
+            mend = f"give the run --rho {left} or less"
+            if remaining.rho_units < NOTHING * self.limit.rho_units:
+                mend = "the budget of this data set is used up"
+            raise BudgetExceeded(
+                f"{self.path}: a run of rho {float(cost.rho):.6g} exceeds the {left} that is left "
+                f"of {float(self.limit.rho):.6g}: {mend}{hint}"
+            )
+        raise BudgetExceeded(
+            f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
+            f"and {float(remaining.delta):.3g} is left of {float(self.limit.delta):.3g}: declare "
+            "the values of the columns, or set a larger share when a ledger is created "
+            f"(--discovery-delta){hint}"
+        )
 
     def is_open(self, ledger: str, run: int) -> bool:
         """Whether the run of a ledger with this name is one of this ledger, and not closed."""
@@ -475,12 +462,7 @@ class LedgerBook:
         """
         self._refuse_locked()
         found = matching_run(self._store, request, inputs)
-        lock = self._lock(found.run)
-        if not lock.held:
-            raise LedgerError(
-                f"{self.path}: run {found.run} is being worked on: wait for its end, or close what "
-                "holds it"
-            )
+        lock = self._idle(found.run, "wait for its end, or close what holds it")
         self._store.catch_up()
         return LedgerRun(self._store, self.identity, found, lock)
 
@@ -490,8 +472,7 @@ class LedgerBook:
         Raises:
             LedgerError: the file exists, or cannot be written.
         """
-        last = self._store.last()
-        Anchor(path).create(Mark(last.number, last.hash))
+        Anchor(path).create(Mark.of(self._store.last()))
 
     def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
         """Record that this ledger is a copy, and what was released since it was made.
@@ -509,7 +490,7 @@ class LedgerBook:
             What was recorded.
 
         Raises:
-            LedgerError: the ledger cannot be written, or a process works on one of these runs.
+            LedgerError: a process works on one of these runs.
         """
         with self._store.writing():
             lost: dict[Place, Recovered] = {}
@@ -517,19 +498,18 @@ class LedgerBook:
                 place = Place(self.identity, release.run, release.releases, release.hash)
                 if not self.has(place) and not self.recovered(place):
                     lost[place] = release if place not in lost else lost[place].joined(release)
-            open_runs = self._store.open_runs()
+            still_open = self._store.open_runs()
             for run in dict.fromkeys(place.run for place in lost):
-                if run in open_runs:
+                if run in still_open:
                     self._close_idle(run)
             entry = Restored(
-                held=Price.of(self.held),
+                held=self.held + sum((one.price for one in lost.values()), stated),
                 reached=self._store.reached,
                 missing=self.missing,
                 confirmed=confirmed,
                 releases=tuple(lost.values()),
-                stated=Price.of(stated),
+                stated=stated,
             )
-            entry = entry.model_copy(update={"held": Price.of(self.held + entry.cost)})
             self._store.append(entry)
         return entry
 
@@ -539,14 +519,11 @@ class LedgerBook:
         Raises:
             LedgerError: there is no such open run, or a process works on it.
         """
-        reservation(self._store, number)
+        self._store.reservation(number)
         if number not in self._store.open_runs():
             raise LedgerError(f"{self.path}: run {number} is over: nothing is left to give back")
-        lock = self._idle(number)
-        try:
-            close_run(self._store, number, finished=False)
-        finally:
-            lock.release()
+        with self._store.writing():
+            self._close_idle(number)
 
     def rows(self) -> Iterator[Row]:
         """All entries, in order."""
@@ -574,18 +551,16 @@ class LedgerBook:
         """
         for run in self.runs():
             if run.state == "open":
-                check_outputs(self._store, run.number)
+                for _ in self._store.releases(run.number):
+                    pass
         return self._store.last().number
 
     def has(self, place: Place) -> bool:
-        """Whether the releases of that run are here, all of them, as a release of it states."""
-        found = self._released(place.run)
-        digest = START
-        for body in found:
-            digest = release_hash(digest, body)
-        return bool(found) and (place.ledger, place.releases, place.hash) == (
-            self.identity, len(found), digest.hex(),
-        )  # fmt: skip
+        """Whether all releases of that run are here as a release of it states."""
+        digest, releases = START, 0
+        for body in self._store.bodies(Released, place.run):
+            digest, releases = release_hash(digest, body), releases + 1
+        return releases > 0 and place == Place(self.identity, place.run, releases, digest.hex())
 
     def recovered(self, place: Place) -> Recovered | None:
         """What was recorded of that release when a copy without it was restored."""
@@ -595,21 +570,15 @@ class LedgerBook:
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Everything that a run charged, in order."""
-        return tuple(event for body in self._released(run) for event in body.transcript.restored())
+        bodies = self._store.bodies(Released, run)
+        return tuple(event for body in bodies for event in body.transcript.restored())
 
     def published(self, run: int) -> Sequence[Mapping[str, str]]:
         """SHA-256 of the parts of everything that a run handed over, each by name."""
-        found = (parse_body(row.body) for row in self._store.rows("published", run))
-        return [body.digests for body in found if isinstance(body, Published)]
-
-    def _released(self, run: int) -> list[Released]:
-        found = (parse_body(row.body) for row in self._store.rows("released", run))
-        return [body for body in found if isinstance(body, Released)]
-
-    def _recovered_runs(self) -> list[int]:
-        return [0, *(r.run for entry in self.restorations() for r in entry.releases)]
+        return [body.digests for body in self._store.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
+        """Refuse to work on a copy of which nobody has said what it lacks."""
         if self.locked:
             raise LedgerError(
                 f"{self.path}: is a copy that was put back, and nobody has said what was released "
@@ -617,25 +586,12 @@ class LedgerBook:
             )
 
     def _close_idle(self, number: int) -> None:
-        """Close an open run; inside a transaction."""
-        lock = self._idle(number)
+        """Close an open run on which nobody works; inside a transaction."""
+        lock = self._idle(number, "stop what holds it first")
         try:
-            append_closing(self._store, number, finished=False)
+            self._store.close_run(number, finished=False)
         finally:
             lock.release()
-
-    def _idle(self, number: int) -> RunLock:
-        """The lock of a run on which nobody works.
-
-        Raises:
-            LedgerError: a process does.
-        """
-        lock = self._lock(number)
-        if not lock.held:
-            raise LedgerError(
-                f"{self.path}: run {number} is being worked on: stop what holds it first"
-            )
-        return lock
 
     def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
         """Refuse to pay again for what an interrupted run has paid for."""
@@ -649,65 +605,29 @@ class LedgerBook:
                     f"ledger close --run {run}"
                 )
 
+    def _idle(self, number: int, otherwise: str) -> RunLock:
+        """The lock of a run on which nobody works."""
+        lock = self._lock(number)
+        if not lock.held:
+            raise LedgerError(f"{self.path}: run {number} is being worked on: {otherwise}")
+        return lock
+
     def _lock(self, number: int) -> RunLock:
         try:
             return RunLock(self.path, number)
         except OSError as error:
-            reason = (error.strerror or "unknown reason").lower()
             raise LedgerError(
-                f"{self.path}: its folder cannot be written ({reason}): make it writable"
+                f"{self.path}: its folder cannot be written ({reason(error)}): make it writable"
             ) from None
-
-    def _read_total(self) -> None:
-        first = parse_body(next(self._store.rows("opened")).body)
-        assert isinstance(first, Opened)
-        self.identity = first.ledger
-        self.limit = first.total.cost()
-        self.declared = dict(first.declared)
-
-
-# What the events of a ledger cost, in each currency; computed anew from what was run.
-
-
-def epsilon_at(cost: Cost, delta: float) -> float | None:
-    """ε at this δ of a zCDP cost, of which partition selection takes its share of δ first.
-
-    Returns:
-        None where the share is δ or more, so that no ε holds.
-    """
-    left = Fraction(delta) - cost.delta
-    if left <= 0:
-        return None
-    return epsilon_of(float_above(cost.rho), -float_above(-left))
-
-
-def gaussian_mu(events: Sequence[Event]) -> float | None:
-    """μ of exact Gaussian DP, rounded up, where all events are fine Gaussian noise.
-
-    Holds for events whose parameters were all fixed in advance, such as those of one batch.
-    """
-    if not events or not all(map(_is_fine, events)):
-        return None
-    squared = float_above(2 * sum((event.rho for event in events), Fraction(0)))
-    return math.nextafter(math.sqrt(squared), math.inf)
-
-
-def _is_fine(event: Event) -> bool:
-    return isinstance(event, GaussianEvent) and event.noise_variance >= FINE_NOISE**2
-
-
-# A ledger as JSON for auditors: everything that its hashes cover, and nothing private.
-#
-# Left out are the key, which never is in the ledger, and the noisy answers of open runs, of which
-# the entries hold the hashes.
 
 
 def exported(book: LedgerBook) -> str:
-    """All entries; ``body`` is the exact text over which ``hash`` is computed."""
-    entries = [
-        {"number": row.number, "time": row.time, "body": row.body, "hash": row.hash.hex()}
-        for row in book.rows()
-    ]
+    """A ledger as JSON for auditors: everything that its hashes cover, and nothing private.
+
+    Left out are the key, which never is in the ledger, and the noisy answers of open runs, of which
+    the entries hold the hashes; ``body`` is the exact text over which ``hash`` is computed.
+    """
+    entries = [row._asdict() | {"hash": row.hash.hex()} for row in book.rows()]
     content = {
         "format": "adaptive-qs ledger",
         "version": 1,

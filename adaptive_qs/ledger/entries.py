@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WrapValidator
 
 from adaptive_qs.privacy.budget import Output
 from adaptive_qs.privacy.events import Cost, Transcript
-
-# Words that several parts of a ledger share.
 
 RESTORE = (
     "put back a copy of the ledger, then run adaptive-qs ledger restore, which counts as spent "
@@ -30,7 +28,7 @@ def cost_text(cost: Cost) -> str:
     return f"{cost.rho_units} x 2^-60 rho, {cost.delta_units} x 2^-100 delta"
 
 
-# Entries in a row, each with a hash over itself and the hash before it.
+# Every entry has a hash over itself and the hash before it.
 #
 # Whatever changes in an entry breaks the chain there. Whoever may write the file can also compute
 # the chain anew, or cut off its end: the hash that a release states of its ledger is what shows it.
@@ -44,7 +42,7 @@ class Row(NamedTuple):
 
     Attributes:
         number: from 1.
-        time: UTC, in ISO 8601; tells nothing about the order.
+        time: UTC, in ISO 8601; says nothing about the order.
         body: JSON of the entry.
         hash: 32 bytes.
     """
@@ -80,46 +78,39 @@ def last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
     """
     previous, number = START, 0
     for row in rows:
-        if not _is_text(row) or row != chained(previous, number + 1, row.time, row.body):
+        # A damaged file may hold values of any type.
+        text = isinstance(row.time, str) and isinstance(row.body, str)
+        if not text or row != chained(previous, number + 1, row.time, row.body):
             return number, False
         previous, number = row.hash, row.number
     return number, True
 
 
-def _is_text(row: Row) -> bool:
-    """A damaged file may hold values of any type."""
-    return isinstance(row.time, str) and isinstance(row.body, str)
-
-
 # What a ledger records, one kind of entry for each step of a run; released values only.
 
-Units = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Price(BaseModel):
-    """A cost as it is written: whole units of 2**-60 ρ and 2**-100 δ."""
+def _checked_cost(value: Any, read: Callable[[Any], Cost]) -> Cost:
+    if isinstance(value, dict) and len(value) < 2:
+        raise ValueError("a part of the cost is missing")
+    cost = read(value)
+    if min(cost.rho_units, cost.delta_units) < 0:
+        raise ValueError("the cost is negative")
+    return cost
 
+
+WrittenCost = Annotated[Cost, WrapValidator(_checked_cost)]
+"""In whole units, both given and neither negative."""
+
+
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rho_units: Units
-    delta_units: Units
 
-    @classmethod
-    def of(cls, cost: Cost) -> Price:
-        """A cost to be written."""
-        return cls(rho_units=cost.rho_units, delta_units=cost.delta_units)
-
-    def cost(self) -> Cost:
-        """The cost that was written."""
-        return Cost(self.rho_units, self.delta_units)
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    held: Price
+class _Body(_Record):
+    held: WrittenCost
     """What counts against the total after this entry: reserved by open runs, spent by others."""
 
 
@@ -129,7 +120,7 @@ class Opened(_Body):
     kind: Literal["opened"] = "opened"
     ledger: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     """Names this ledger in every release."""
-    total: Price
+    total: WrittenCost
     declared: dict[str, float]
     """The total as its owner gave it."""
     unit: str
@@ -141,7 +132,7 @@ class Reserved(_Body):
 
     kind: Literal["reserved"] = "reserved"
     run: Count
-    price: Price
+    price: WrittenCost
     request: dict[str, str]
     """Everything public that decides what the run does; a resumed run must ask for the same."""
     insecure: bool
@@ -155,7 +146,7 @@ class Released(_Body):
     run: Count
     position: Count
     """Releases of this run before this one."""
-    price: Price
+    price: WrittenCost
     transcript: Transcript
     definition: str
     """Digest of what was asked, where the transcript does not tell."""
@@ -168,7 +159,7 @@ class Closed(_Body):
 
     kind: Literal["closed"] = "closed"
     run: Count
-    price: Price
+    price: WrittenCost
     """What the run spent."""
     finished: bool
     """Whether its outputs were delivered."""
@@ -184,28 +175,25 @@ class Published(_Body):
     and the file of answers."""
 
 
-class Recovered(BaseModel):
+class Recovered(_Record):
     """A release of this ledger that a restored copy of it does not have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Count
     releases: Count
     hash: Digest
     """Its place in the ledger that was lost, as it states it."""
-    price: Price
+    price: WrittenCost
     """What it says that it cost; all of it is counted here."""
     digests: dict[str, Digest]
     """SHA-256 of its parts, as for :class:`Published`."""
 
     def joined(self, other: Recovered) -> Recovered:
         """The same release by two of its files: the parts of both, at the larger price."""
-        price = Price(
-            rho_units=max(self.price.rho_units, other.price.rho_units),
-            delta_units=max(self.price.delta_units, other.price.delta_units),
+        price = Cost(
+            max(self.price.rho_units, other.price.rho_units),
+            max(self.price.delta_units, other.price.delta_units),
         )
-        update = {"price": price, "digests": other.digests | self.digests}
-        return self.model_copy(update=update)
+        return self.model_copy(update={"price": price, "digests": other.digests | self.digests})
 
 
 class Restored(_Body):
@@ -213,20 +201,20 @@ class Restored(_Body):
 
     kind: Literal["restored"] = "restored"
     reached: Count
-    """Newest entry that the ledger had come to for certain; 0 where nothing tells."""
+    """Newest entry that the ledger had come to for certain; 0 where that is unknown."""
     missing: Count
     """Entries that it is known to have had beyond this copy."""
     confirmed: bool
     """Whether the owner said what was released since the copy was made; no run is taken before."""
     releases: tuple[Recovered, ...]
     """Of those, the ones that the copy does not have."""
-    stated: Price
+    stated: WrittenCost
     """What else the owner counts as spent."""
 
     @property
     def cost(self) -> Cost:
         """All that this entry counts as spent."""
-        return sum((release.price.cost() for release in self.releases), self.stated.cost())
+        return sum((release.price for release in self.releases), self.stated)
 
 
 Body = Opened | Reserved | Released | Published | Closed | Restored
@@ -275,11 +263,6 @@ def from_bytes(kind: str, data: bytes) -> Output:
     return tuple(map(str, values))
 
 
-def digest_of(kind: str, data: bytes) -> str:
-    """SHA-256 of an output, as the entry of its release states it."""
-    return hashlib.sha256(kind.encode() + b"\0" + data).hexdigest()
-
-
 def digests_of(stored: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
-    """The same of several."""
-    return tuple(digest_of(kind, data) for kind, data in stored)
+    """SHA-256 of each output, as the entry of their release states it."""
+    return tuple(hashlib.sha256(kind.encode() + b"\0" + data).hexdigest() for kind, data in stored)

@@ -13,9 +13,49 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_qs.errors import LedgerError
-from adaptive_qs.ledger.entries import RESTORE, START
+from adaptive_qs.errors import LedgerError, reason
+from adaptive_qs.ledger.entries import RESTORE, START, Row
 from adaptive_qs.table.files import create_partial, remove_stale, remove_unlocked, sync_folder
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
+
+
+def own_files(ledger: Path) -> list[Path]:
+    """A ledger and the files beside it that belong to it."""
+    return [Path(f"{ledger}{end}") for end in ("", ".key", ".mark", "-wal", "-shm")]
+
+
+def key_path(ledger: str | Path) -> Path:
+    """Where the key of a ledger lies; the same whatever links lead to the ledger."""
+    return Path(f"{os.path.realpath(ledger)}.key")
+
+
+def mark_path(ledger: str | Path) -> Path:
+    """Where the mark of a ledger lies; the same whatever links lead to the ledger."""
+    return Path(f"{os.path.realpath(ledger)}.mark")
+
+
+@contextmanager
+def owners_file(target: Path) -> Iterator[tuple[int, Path]]:
+    """A new file that only its owner can read, to be given the name of the target in the block.
+
+    Yields:
+        Its handle and its temporary path, of which neither outlives the block.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    handle, temporary = create_partial(target)
+    try:
+        yield handle, temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        os.close(handle)
+    sync_folder(target.parent)
+
 
 # The private key of a ledger, and what it hides: which table a run read.
 #
@@ -23,11 +63,6 @@ from adaptive_qs.table.files import create_partial, remove_stale, remove_unlocke
 # the hash is keyed, and the key lies in a file of its own beside the ledger that is never exported.
 
 KEY_BYTES = 32
-
-
-def key_path(ledger: str | Path) -> Path:
-    """Where the key of a ledger lies; the same whatever links lead to the ledger."""
-    return Path(f"{os.path.realpath(ledger)}.key")
 
 
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
@@ -60,10 +95,10 @@ def _key(path: Path) -> bytes:
             _make(path)
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a key"
+        why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
         raise LedgerError(
-            f"{path}: the ledger's key cannot be read or made ({reason.lower()}): mend that, or "
-            "remove the file if no interrupted run is to be resumed"
+            f"{path}: the ledger's key cannot be read or made ({why}): mend that, or remove the "
+            "file if no interrupted run is to be resumed"
         ) from None
     if len(key) != KEY_BYTES:
         raise LedgerError(f"{path}: is not a ledger's key: restore it")
@@ -71,49 +106,19 @@ def _key(path: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Write a new key, readable by its owner only, whole or not at all."""
-    handle, temporary = create_partial(path)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_hex(KEY_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    """Write a new key, whole or not at all."""
+    with owners_file(path) as (handle, temporary):
+        os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+        os.fsync(handle)
+        with suppress(FileExistsError):  # another process was faster
             os.link(temporary, path)
-    except FileExistsError:
-        pass  # another process was faster
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 # One process at a time works on a run; its lock is gone with the process, however it ends.
 #
 # This spares the second process the work. That no release is made twice rests on the ledger itself,
-# where a run has one release at each position.
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
-
-
-_SUFFIX = ".lock"
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[int]:
-    """An existing file, open for reading and writing, for which other processes wait.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    handle = os.open(path, os.O_RDWR)
-    try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
-    finally:
-        os.close(handle)
+# where a run has one release at each position. A fork has the open file too and closes it without
+# unlocking, which would take the lock from the process that works on the run.
 
 
 class RunLock:
@@ -127,14 +132,18 @@ class RunLock:
     """
 
     def __init__(self, ledger: Path, run: int) -> None:
-        """Try to take the lock."""
-        ledger = ledger.resolve()
-        self._path = ledger.with_name(f"{_prefix(ledger)}{run}{_SUFFIX}")
+        folder, prefix, suffix = _locks(ledger)
+        self._path = folder / f"{prefix}{run}{suffix}"
         self._process = os.getpid()
         self._handle = self._taken()
         self.held = self._handle is not None
         if self._handle is not None:
             self._closed = weakref.finalize(self, os.close, self._handle)
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process took the lock, and not the one that it was forked from."""
+        return self._process == os.getpid()
 
     def release(self) -> None:
         """Let go, and remove the file."""
@@ -145,11 +154,6 @@ class RunLock:
                 self._path.unlink()
         self._closed()
         self._handle = None
-
-    @property
-    def mine(self) -> bool:
-        """Whether this process took the lock, and not the one that it was forked from."""
-        return self._process == os.getpid()
 
     def _taken(self) -> int | None:
         """A handle that holds the lock, if nobody else has it."""
@@ -162,26 +166,21 @@ class RunLock:
             except OSError:
                 os.close(handle)
                 return None
-            if self._names(handle):
-                return handle
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(self._path)):
+                    return handle
             os.close(handle)  # the file of a lock that was let go of just now
-
-    def _names(self, handle: int) -> bool:
-        """Whether the path still names the file of this handle."""
-        try:
-            return os.path.samestat(os.fstat(handle), os.stat(self._path))
-        except FileNotFoundError:
-            return False
 
 
 def remove_dead_locks(ledger: Path) -> None:
     """Remove the files of locks whose processes were killed."""
+    remove_unlocked(*_locks(ledger))
+
+
+def _locks(ledger: Path) -> tuple[Path, str, str]:
+    """The folder of a ledger's locks, and how their names begin and end."""
     ledger = ledger.resolve()
-    remove_unlocked(ledger.parent, _prefix(ledger), _SUFFIX)
-
-
-def _prefix(ledger: Path) -> str:
-    return f".{ledger.name}.run-"
+    return ledger.parent, f".{ledger.name}.run-", ".lock"
 
 
 # How far a ledger has certainly come, written beside it after every commit.
@@ -197,6 +196,7 @@ def _prefix(ledger: Path) -> str:
 # anchor is a second mark on another volume, or the newest entry as it was printed.
 
 _RECORD, _SPACING = 8 + 32 + 32, 512
+_PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
 class Mark(NamedTuple):
@@ -210,108 +210,33 @@ class Mark(NamedTuple):
     number: int = 0
     hash: bytes = START
 
+    @classmethod
+    def of(cls, row: Row) -> Mark:
+        """This entry."""
+        return cls(row.number, row.hash)
+
     def __str__(self) -> str:
         return f"{self.number}:{self.hash.hex()}"
 
 
-def own_files(ledger: Path) -> list[Path]:
-    """A ledger and the files beside it that belong to it."""
-    return [Path(f"{ledger}{end}") for end in ("", ".key", ".mark", "-wal", "-shm")]
-
-
-def mark_path(ledger: Path) -> Path:
-    """Where the mark of a ledger lies; the same whatever links lead to the ledger."""
-    return Path(f"{os.path.realpath(ledger)}.mark")
-
-
-def write_mark(path: Path, mark: Mark) -> None:
-    """Begin a mark anew, whole or not at all.
+class MarkFile:
+    """The mark beside a ledger.
 
     Args:
-        path: of the mark.
-        mark: what it says from now on.
+        ledger: its path.
 
-    Raises:
-        OSError: it cannot be written.
-    """
-    handle, temporary = create_partial(path)
-    try:
-        os.pwrite(handle, _packed(mark), 0)
-        os.fsync(handle)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-        os.close(handle)
-    sync_folder(path.parent)
-
-
-def read_mark(ledger: Path) -> Mark:
-    """The newest entry that the ledger must have.
-
-    Raises:
-        LedgerError: the mark is missing or damaged.
-    """
-    path = mark_path(ledger)
-    try:
-        found = _newest(path.read_bytes())
-    except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise LedgerError(f"{path}: {reason}: it belongs to the ledger: {RESTORE}") from None
-    if found is None:
-        raise LedgerError(f"{path}: is damaged: {RESTORE}")
-    return found
-
-
-def advance_mark(path: Path, mark: Mark) -> None:
-    """Make sure that a mark is at least this far; durable on return.
-
-    Raises:
-        LedgerError: it cannot be written.
-    """
-    try:
-        with locked(path) as handle:
-            newest = _newest(os.pread(handle, 2 * _SPACING, 0))
-            if newest is None or newest.number < mark.number:
-                os.pwrite(handle, _packed(mark), _SPACING * (mark.number % 2))
-                os.fsync(handle)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-class Anchor:
-    """How far a ledger has come, kept where a restored copy of it does not reach.
-
-    Args:
-        given: the file, which :meth:`create` makes; or the newest entry as it was printed, such as
-            "12:9f86...", which the ledger must have and which is kept nowhere.
+    Attributes:
+        path: of the file; None for an anchor that is the printed entry itself.
     """
 
-    def __init__(self, given: str | Path) -> None:
-        printed = _PRINTED.fullmatch(str(given).strip())
-        self._path = None if printed else Path(given)
-        self._given = Mark(int(printed[1]), bytes.fromhex(printed[2])) if printed else Mark()
+    path: Path | None
+    _damaged = f": {RESTORE}"
+
+    def __init__(self, ledger: Path) -> None:
+        self.path = mark_path(ledger)
 
     def __str__(self) -> str:
-        return "the anchor" if self._path is None else f"the anchor {self._path}"
-
-    @property
-    def path(self) -> Path | None:
-        """The file; None where the entry itself was given."""
-        return self._path
-
-    def check_apart(self, ledger: Path) -> None:
-        """Refuse a file that belongs to the ledger, with which it would be turned back.
-
-        Raises:
-            LedgerError: it is one.
-        """
-        if self._path is None:
-            return
-        if Path(os.path.realpath(self._path)) in own_files(Path(os.path.realpath(ledger))):
-            raise LedgerError(
-                f"{self._path}: belongs to the ledger itself and would be turned back with it: "
-                "name a file on another volume"
-            )
+        return "its mark"
 
     def read(self) -> Mark:
         """The newest entry that the ledger must have.
@@ -319,33 +244,14 @@ class Anchor:
         Raises:
             LedgerError: the file is missing or damaged.
         """
-        if self._path is None:
-            return self._given
+        assert self.path is not None
         try:
-            found = _newest(self._path.read_bytes())
-        except FileNotFoundError:
-            raise LedgerError(
-                f"{self._path}: no such anchor: mount the volume that it is on, or make one with "
-                "adaptive-qs ledger anchor"
-            ) from None
+            found = _newest(self.path.read_bytes())
         except OSError as error:
-            reason = (error.strerror or "unreadable").lower()
-            raise LedgerError(f"{self._path}: {reason}: make the anchor readable") from None
+            raise LedgerError(f"{self.path}: {self._unreadable(error)}") from None
         if found is None:
-            raise LedgerError(
-                f"{self._path}: is damaged, or no anchor: check the path; if it was the anchor, "
-                "remove it, and adaptive-qs ledger restore makes it anew"
-            )
+            raise LedgerError(f"{self.path}: is damaged{self._damaged}")
         return found
-
-    def check_replaceable(self) -> None:
-        """Refuse a file that is there and no anchor: nothing else may be replaced by one.
-
-        Raises:
-            LedgerError: it is such a file.
-        """
-        if self._path is not None and os.path.lexists(self._path):
-            self.read()
 
     def advance(self, mark: Mark) -> None:
         """Make sure that the file is at least this far; durable on return.
@@ -353,8 +259,19 @@ class Anchor:
         Raises:
             LedgerError: it cannot be written.
         """
-        if self._path is not None:
-            advance_mark(self._path, mark)
+        if self.path is None:
+            return
+        with self._writable():
+            handle = os.open(self.path, os.O_RDWR)
+            try:
+                if fcntl is not None:
+                    fcntl.flock(handle, fcntl.LOCK_EX)  # other processes wait
+                newest = _newest(os.pread(handle, 2 * _SPACING, 0))
+                if newest is None or newest.number < mark.number:
+                    os.pwrite(handle, _packed(mark), _SPACING * (mark.number % 2))
+                    os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def write(self, mark: Mark) -> None:
         """Make the file say this, whatever it said before.
@@ -362,12 +279,80 @@ class Anchor:
         Raises:
             LedgerError: it cannot be written.
         """
-        if self._path is None:
-            return
+        with self._writable():
+            self.begin(mark)
+
+    def begin(self, mark: Mark) -> None:
+        """Write the file anew, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.path is not None:
+            with owners_file(self.path) as (handle, temporary):
+                os.pwrite(handle, _packed(mark), 0)
+                os.fsync(handle)
+                temporary.replace(self.path)
+
+    def _unreadable(self, error: OSError) -> str:
+        return f"{reason(error, 'unreadable')}: it belongs to the ledger: {RESTORE}"
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
         try:
-            write_mark(self._path, mark)
+            yield
         except OSError as error:
-            raise _unwritable(self._path, error) from None
+            raise LedgerError(
+                f"{self.path}: cannot be written ({reason(error)}): make it writable"
+            ) from None
+
+
+class Anchor(MarkFile):
+    """How far a ledger has come, kept where a restored copy of it does not reach.
+
+    Args:
+        given: the file, which :meth:`create` makes; or the newest entry as it was printed, such as
+            "12:9f86...", which the ledger must have and which is kept nowhere.
+    """
+
+    _damaged = (
+        ", or no anchor: check the path; if it was the anchor, remove it, and adaptive-qs ledger "
+        "restore makes it anew"
+    )
+
+    def __init__(self, given: str | Path) -> None:
+        printed = _PRINTED.fullmatch(str(given).strip())
+        self.path = None if printed else Path(given)
+        self._given = Mark(int(printed[1]), bytes.fromhex(printed[2])) if printed else Mark()
+
+    def __str__(self) -> str:
+        return "the anchor" if self.path is None else f"the anchor {self.path}"
+
+    def read(self) -> Mark:
+        """See :meth:`MarkFile.read`."""
+        return self._given if self.path is None else super().read()
+
+    def check_apart(self, ledger: Path) -> None:
+        """Refuse a file that belongs to the ledger, with which it would be turned back.
+
+        Raises:
+            LedgerError: it is one.
+        """
+        own = own_files(Path(os.path.realpath(ledger)))
+        if self.path is not None and Path(os.path.realpath(self.path)) in own:
+            raise LedgerError(
+                f"{self.path}: belongs to the ledger itself and would be turned back with it: "
+                "name a file on another volume"
+            )
+
+    def check_replaceable(self) -> None:
+        """Refuse a file that is there and no anchor: nothing else may be replaced by one.
+
+        Raises:
+            LedgerError: it is such a file.
+        """
+        if self.path is not None and os.path.lexists(self.path):
+            self.read()
 
     def create(self, mark: Mark) -> None:
         """Make the file.
@@ -375,19 +360,19 @@ class Anchor:
         Raises:
             LedgerError: there is one already, or it cannot be written.
         """
-        if self._path is None:
+        if self.path is None:
             raise LedgerError("an anchor is to be made: name a file on another volume for it")
-        if os.path.lexists(self._path):
-            raise LedgerError(f"{self._path}: exists already: give another path for the anchor")
+        if os.path.lexists(self.path):
+            raise LedgerError(f"{self.path}: exists already: give another path for the anchor")
         self.write(mark)
 
-
-_PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
-
-
-def _unwritable(path: Path, error: OSError) -> LedgerError:
-    reason = (error.strerror or "unknown reason").lower()
-    return LedgerError(f"{path}: cannot be written ({reason}): make it writable")
+    def _unreadable(self, error: OSError) -> str:
+        if isinstance(error, FileNotFoundError):
+            return (
+                "no such anchor: mount the volume that it is on, or make one with adaptive-qs "
+                "ledger anchor"
+            )
+        return f"{reason(error, 'unreadable')}: make the anchor readable"
 
 
 def _packed(mark: Mark) -> bytes:

@@ -8,17 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from adaptive_qs.errors import LedgerError, SpentNote
 from adaptive_qs.ledger.entries import (
-    RESTORE,
     START,
-    Closed,
-    Price,
     Published,
     Released,
     Reserved,
     Row,
     digests_of,
     from_bytes,
-    parse_body,
     to_bytes,
 )
 from adaptive_qs.ledger.files import RunLock
@@ -27,16 +23,14 @@ from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, re
 from adaptive_qs.privacy.budget import Output, Place, check_fits
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 
-# One run's part of a ledger: every release is one transaction, or comes from an earlier attempt.
-#
-# A release is seen by the rest of the program only after its commit, so whatever stops the program
-# costs at most a draw that nobody saw. A run that is resumed asks for the same releases again,
-# since all it does follows from released values; it gets those that were committed, and draws the
-# others.
-
 
 class LedgerRun:
     """A :class:`~adaptive_qs.privacy.budget.Ledger` that outlives the process.
+
+    Every release is one transaction, or comes from an earlier attempt. It is seen by the rest of
+    the program only after its commit, so whatever stops the program costs at most a draw that
+    nobody saw. A run that is resumed asks for the same releases again, since all it does follows
+    from released values; it gets those that were committed, and draws the others.
 
     Args:
         store: the ledger's file.
@@ -49,11 +43,14 @@ class LedgerRun:
         limit: the budget that was reserved.
         resumed: releases that earlier attempts committed.
         finished: whether it is closed because its outputs are in place.
+
+    Raises:
+        LedgerError: from every method where the file cannot be read or written.
     """
 
     def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
         self.number = reserved.run
-        self.limit = reserved.price.cost()
+        self.limit = reserved.price
         self._store = store
         self._identity = identity
         self._lock = lock
@@ -87,8 +84,8 @@ class LedgerRun:
 
         Raises:
             BudgetExceeded: the events cost more than what remains; nothing is recorded or drawn.
-            LedgerError: the ledger cannot be written, holds another release at this position, or
-                an earlier call failed half way.
+            LedgerError: the ledger holds another release at this position, or an earlier call
+                failed half way.
         """
         if not self._lock.mine:
             raise LedgerError("a run does not follow a fork: begin another one in the new process")
@@ -121,18 +118,13 @@ class LedgerRun:
             digests: SHA-256 of each part, by name; they must follow from released values.
 
         Raises:
-            LedgerError: the ledger cannot be written, or the run was closed.
+            LedgerError: the run was closed.
         """
         with self._store.writing():
             self._refuse_closed()
-            known = [parse_body(row.body) for row in self._store.rows("published", self.number)]
-            if not any(isinstance(k, Published) and k.digests == digests for k in known):
+            if all(p.digests != digests for p in self._store.bodies(Published, self.number)):
                 self._store.append(
-                    Published(
-                        held=parse_body(self._store.last().body).held,
-                        run=self.number,
-                        digests=dict(digests),
-                    )
+                    Published(held=self._store.held, run=self.number, digests=dict(digests))
                 )
         reach(PUBLISHED)
 
@@ -141,11 +133,8 @@ class LedgerRun:
 
         Returns:
             The newest entry of the ledger now.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
         """
-        close_run(self._store, self.number, finished=True)
+        self._close(finished=True)
         self.finished = True
         reach(CLOSED)
         last = self._store.last()
@@ -159,18 +148,14 @@ class LedgerRun:
         """
         try:
             if self._lock.held and not any(self._store.rows("released", self.number)):
-                close_run(self._store, self.number, finished=False)
+                self._close(finished=False)
         finally:
             self._lock.release()
             self._store.close()
 
     @property
     def charged(self) -> bool:
-        """Whether this attempt was handed a release, or committed one that it did not live to see.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
+        """Whether this attempt was handed a release, or committed one that it did not see."""
         unseen = self._store.rows("released", self.number, self._position)
         return bool(self._events) or (self._broken and any(unseen))
 
@@ -182,8 +167,7 @@ class LedgerRun:
         )
 
     def _committed(self, events: tuple[Event, ...], definition: str) -> list[Output]:
-        row = next(self._store.rows("released", self.number, self._position))
-        body, stored = _kept(self._store, row)
+        body, stored = next(self._store.releases(self.number, self._position))
         if (body.transcript.restored(), body.definition) != (events, definition):
             raise LedgerError(
                 f"run {self.number} released something else at this place: it was started by "
@@ -200,10 +184,10 @@ class LedgerRun:
         with self._store.writing():
             self._refuse_closed()
             body = Released(
-                held=parse_body(self._store.last().body).held,
+                held=self._store.held,
                 run=self.number,
                 position=self._position,
-                price=Price.of(cost),
+                price=cost,
                 transcript=Transcript.of(events),
                 definition=definition,
                 outputs=digests_of(stored),
@@ -216,27 +200,9 @@ class LedgerRun:
         if any(self._store.rows("closed", self.number)):
             raise LedgerError(f"run {self.number} was closed in the meantime: start a new run")
 
-
-def check_outputs(store: Store, number: int) -> None:
-    """Compare the answers kept for an open run with the hashes in its entries.
-
-    Raises:
-        LedgerError: they differ; the message names the entry.
-    """
-    for row in store.rows("released", number):
-        _kept(store, row)
-
-
-def _kept(store: Store, row: Row) -> tuple[Released, list[tuple[str, bytes]]]:
-    """A release and its outputs."""
-    body = parse_body(row.body)
-    assert isinstance(body, Released)
-    stored = store.outputs(body.run, body.position)
-    if digests_of(stored) != body.outputs:
-        raise LedgerError(
-            f"{store.path}: the answers of entry {row.number:,} are damaged: {RESTORE}"
-        )
-    return body, stored
+    def _close(self, finished: bool) -> None:
+        with self._store.writing():
+            self._store.close_run(self.number, finished)
 
 
 def release_hash(previous: bytes, body: Released) -> bytes:
@@ -249,55 +215,13 @@ def release_hash(previous: bytes, body: Released) -> bytes:
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
-def close_run(store: Store, number: int, finished: bool) -> None:
-    """Record that a run is over, free what it did not spend and forget its outputs.
-
-    Nothing happens where it was closed before.
-
-    Raises:
-        LedgerError: the ledger cannot be written, or has no such run.
-    """
-    with store.writing():
-        if not any(store.rows("closed", number)):
-            append_closing(store, number, finished)
-
-
-def append_closing(store: Store, number: int, finished: bool) -> None:
-    """The same, inside :meth:`Store.writing`."""
-    spent = Cost()
-    for row in store.rows("released", number):
-        released = parse_body(row.body)
-        assert isinstance(released, Released)
-        spent += released.price.cost()
-    reserved = reservation(store, number)
-    held = parse_body(store.last().body).held.cost() - reserved.price.cost() + spent
-    store.append(Closed(held=Price.of(held), run=number, price=Price.of(spent), finished=finished))
-    store.forget(number)
-
-
-def reservation(store: Store, number: int) -> Reserved:
-    """The entry that reserved a run's budget.
-
-    Raises:
-        LedgerError: there is none.
-    """
-    row = next(store.rows("reserved", number), None)
-    body = None if row is None else parse_body(row.body)
-    if not isinstance(body, Reserved):
-        raise LedgerError(f"{store.path}: has no run {number}: adaptive-qs ledger show lists them")
-    return body
-
-
-# Which interrupted run a request continues, and why it continues none.
-
-
 def open_runs(store: Store) -> list[Reserved]:
     """The reservations of all runs that are not closed, newest first.
 
     Raises:
         LedgerError: all are.
     """
-    found = [reservation(store, number) for number in reversed(store.open_runs())]
+    found = [store.reservation(number) for number in reversed(store.open_runs())]
     if not found:
         raise LedgerError(
             f"{store.path}: no interrupted run to resume: leave out --resume to start a new one, "
@@ -320,7 +244,16 @@ def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reser
     candidates = open_runs(store)
     same = [past for past in candidates if past.request == dict(request)]
     if not same:
-        raise LedgerError(f"{store.path}: {_difference(candidates, request)}")
+        # What the most similar run was asked for otherwise.
+        run, different = min(
+            ((past.run, _changed(past.request, request)) for past in candidates),
+            key=lambda found: (found[1] == ["command"], len(found[1])),
+        )
+        raise LedgerError(
+            f"{store.path}: run {run} was started with another {', '.join(different)}: repeat its "
+            "command with --resume added, or leave out --resume to start a new run, which spends "
+            "budget anew"
+        )
     found = next((past for past in same if store.input(past.run) == inputs), None)
     if found is None:
         raise LedgerError(
@@ -328,18 +261,6 @@ def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reser
             "it, or start a new run without --resume"
         )
     return found
-
-
-def _difference(open_runs: list[Reserved], request: Mapping[str, str]) -> str:
-    """What the most similar run was asked for otherwise."""
-    run, different = min(
-        ((past.run, _changed(past.request, request)) for past in open_runs),
-        key=lambda found: (found[1] == ["command"], len(found[1])),
-    )
-    return (
-        f"run {run} was started with another {', '.join(different)}: repeat its command with "
-        "--resume added, or leave out --resume to start a new run, which spends budget anew"
-    )
 
 
 def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:

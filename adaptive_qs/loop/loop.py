@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import make_target
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
-from adaptive_qs.loop.select import Selector
+from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel, uniform_reference
@@ -184,12 +184,15 @@ class LoopSettings:
         selecting_share: part of each round's ρ spent on the selection.
         measured_cells: most cells of all measured cliques together; candidates that would
             exceed it are not offered.
+        rule: how the next marginal is chosen, a name of
+            :data:`adaptive_qs.loop.select.SELECTION_RULES`.
     """
 
     reference: Literal["product", "uniform"] = "product"
     initial_share: float | None = None
     selecting_share: float = 0.1
     measured_cells: int = 2**28
+    rule: str = "aim"
 
     def __post_init__(self) -> None:
         if self.reference not in ("product", "uniform"):
@@ -198,6 +201,8 @@ class LoopSettings:
             raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
         if not 0 < self.selecting_share < 1:
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give a part in (0, 1)")
+        if self.rule not in SELECTION_RULES:
+            raise ValueError(f"rule is {self.rule!r}: give one of {', '.join(SELECTION_RULES)}")
 
 
 @dataclass(frozen=True)
@@ -273,7 +278,7 @@ def run_loop(
     costs = [measurement_cost(domain, residual) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     weights = [workload.relevance(c) for c in candidates]
-    selector = Selector(counter, candidates, weights, workers)
+    rule = SELECTION_RULES[settings.rule](counter, candidates, weights, workers)
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
     rounding = (2 ** max(map(len, candidates)) + 1) / UNITS_PER_RHO
     budget = RoundBudget.split(left / len(closure), settings.selecting_share)
@@ -283,9 +288,9 @@ def run_loop(
     changed: dict[Clique, float] | None = None
     while left > SAFETY * rho + 2 * rounding and offer.open.any():
         budget = budget.fitted(left - rounding, settings.selecting_share)
-        rescored = selector.refresh(model, changed)
+        rescored = rule.refresh(model, changed)
         expected = planner.expected_errors(precision, 2 * budget.measuring)
-        clique = selector.select(mechanisms, expected, budget.epsilon, offer.open)
+        clique = rule.select(mechanisms, expected, budget.epsilon, offer.open)
         offer.take(clique)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         before = model.marginal(clique)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.privacy.events import Purpose, measurement_label
+from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
 from adaptive_qs.table.coded import MarginalCounter
 
@@ -68,12 +67,7 @@ def measure_residuals(
     requests = [_request(counter, *measured) for measured in noise_variances.items()]
     outputs = mechanisms.release_together(requests)
     return {
-        residual: decompose(
-            noisy / _scale(domain, residual),
-            residual,
-            residual,
-            [CenteredBasis(n) for n in domain.shape(residual)],
-        )
+        residual: decompose(noisy / _scale(domain, residual), residual, residual)
         for residual, noisy in zip(noise_variances, outputs)
     }
 
@@ -86,9 +80,10 @@ def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) 
         for axis, n in enumerate(domain.shape(residual)):
             values = n * values - values.sum(axis=axis, keepdims=True)
             squared_sensitivity *= n * (n - 1)
-    label = measurement_label(Purpose.RESIDUAL, domain.clique_names(residual))
     variance = Fraction(noise_variance) * _scale(domain, residual) ** 2
-    return CountsRequest(label, values, squared_sensitivity, variance)
+    purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
+    names = domain.clique_names(residual)
+    return CountsRequest(GaussianEvent(purpose, names, squared_sensitivity, variance), values)
 
 
 def _scale(domain: Domain, residual: Clique) -> int:

@@ -11,7 +11,7 @@ Proof: docs/proofs.md, section 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import over_items
-from adaptive_qs.privacy.events import SELECTION
+from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel
 from adaptive_qs.table.coded import MarginalCounter
@@ -35,8 +35,53 @@ CELL_LIMIT = 2.0**40
 """Estimates saturate at this many rows, the most a table may have."""
 
 
+class SelectionRule(Protocol):
+    """Chooses the marginal of each round.
+
+    Whatever a rule knows of the private counts leaves it through ``mechanisms`` only, which charges
+    before it draws; the loop has set ε²/8 aside for that.
+    """
+
+    def __init__(
+        self,
+        counter: MarginalCounter,
+        candidates: Sequence[Clique],
+        weights: Sequence[float],
+        workers: int = 1,
+    ) -> None: ...
+
+    def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
+        """Take in new estimates before a choice.
+
+        Args:
+            model: the current estimates.
+            changed: the residuals that changed since the last call; None for all.
+
+        Returns:
+            How many candidates were rescored (a public number).
+        """
+
+    def select(
+        self,
+        mechanisms: Mechanisms,
+        expected_error: NDArray[np.float64],
+        epsilon: float,
+        offered: NDArray[np.bool_],
+    ) -> Clique:
+        """One of the candidates on offer, at a cost of at most ε²/8.
+
+        Args:
+            mechanisms: charges, then draws.
+            expected_error: L1 error (rows) each candidate would have once measured; public.
+            epsilon: ε of the exponential mechanism.
+            offered: which candidates may be chosen; public.
+        """
+
+
 class Selector:
-    """Keeps the L1 error of every candidate, recomputing those whose estimate changed.
+    """AIM's rule: the largest error that a measurement would take away, by its weight.
+
+    Keeps the L1 error of every candidate, recomputing those whose estimate changed.
 
     The errors are private: they leave this object only through the exponential mechanism.
 
@@ -65,15 +110,7 @@ class Selector:
             self._members[row, list(clique)] = True
 
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
-        """Rescore the candidates whose estimate depends on a changed residual.
-
-        Args:
-            model: the current estimates.
-            changed: the residuals that changed; None rescores everything.
-
-        Returns:
-            How many candidates were rescored (a public number).
-        """
+        """Rescore the candidates whose estimate depends on a changed residual."""
         if changed is None:
             rows = np.arange(len(self.candidates))
         else:
@@ -95,20 +132,18 @@ class Selector:
         epsilon: float,
         offered: NDArray[np.bool_],
     ) -> Clique:
-        """Choose a candidate by the exponential mechanism; costs ε²/8.
-
-        Args:
-            mechanisms: charges, then draws.
-            expected_error: L1 error (rows) each candidate would have once measured; public.
-            epsilon: ε of the exponential mechanism.
-            offered: which candidates may be chosen; public.
-        """
+        """Choose a candidate by the exponential mechanism; costs ε²/8."""
         limited = np.minimum(expected_error, ERROR_LIMIT / 2**CELL_BITS)
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        row = mechanisms.select(SELECTION, scores[offered], sensitivity, Fraction(epsilon))
+        event = SelectionEvent(Purpose.SELECTION, (), epsilon)
+        row = mechanisms.select(event, scores[offered], sensitivity)
         return self.candidates[np.flatnonzero(offered)[row]]
+
+
+SELECTION_RULES: dict[str, type[SelectionRule]] = {"aim": Selector}
+"""The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives."""
 
 
 def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:

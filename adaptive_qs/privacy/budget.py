@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as validated
 
 from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
@@ -23,21 +25,24 @@ Output = NDArray[np.int64] | int | tuple[str, ...]
 """Noisy counts, the position selected, or the values discovered."""
 
 
-@dataclass(frozen=True)
+Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
+
+
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
 class Place:
-    """Where a durable ledger keeps the charges of a run.
+    """Where a durable ledger keeps the charges of a run; every release states it.
 
     Attributes:
-        ledger: 32 hexadecimal digits that name the ledger.
+        ledger: hexadecimal digits that name the ledger.
         run: number of the run.
         releases: transactions of the run.
-        hash: of what they released and what it cost, in 64 hexadecimal digits.
+        hash: of what they released and what it cost, in hexadecimal digits.
     """
 
-    ledger: str
-    run: int
-    releases: int
-    hash: str
+    ledger: Hex
+    run: Annotated[int, Field(ge=1)]
+    releases: Annotated[int, Field(ge=0)]
+    hash: Hex
 
 
 class Ledger(Protocol):

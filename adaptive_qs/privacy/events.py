@@ -1,4 +1,4 @@
-"""What was released, what it costs, what it was for, and its exact form in a record."""
+"""What was released, for what purpose, what it costs, and its exact form in a record."""
 
 from __future__ import annotations
 
@@ -6,46 +6,126 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainSerializer, PlainValidator
 
 from adaptive_qs.errors import InputError
 
-# What was released, and what it costs: zCDP, and for partition selection also a share of δ.
-#
-# Costs are exact, rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ; limits are rounded down. So the
-# sum of the costs is at most the limit with no tolerance, and no float takes part in the
-# comparison.
+# What was released: its purpose, its columns and the exact parameters that it is priced by.
 
-UNITS_PER_RHO = 2**60
-UNITS_PER_DELTA = 2**100
+
+class Purpose(StrEnum):
+    """What a charge paid for."""
+
+    ROWS = "rows"
+    """The number of rows."""
+    BINS = "bins"
+    """Bounds and bins of one column."""
+    VALUES = "values"
+    """Categories of one column."""
+    SELECTION = "selection"
+    """Which marginal is measured next."""
+    RESIDUAL = "residual"
+    """The part of a marginal that smaller ones do not tell."""
+    STRATEGY = "strategy"
+    """Answers to a strategy, from which the workload's follow."""
+    QUERIES = "queries"
+    """Answers to the workload's own queries."""
+
+
+_WORDS = {
+    Purpose.ROWS: "",
+    Purpose.BINS: "bins of ",
+    Purpose.VALUES: "values of ",
+    Purpose.SELECTION: "select",
+    Purpose.RESIDUAL: "residual ",
+    Purpose.STRATEGY: "strategy ",
+    Purpose.QUERIES: "queries ",
+}
+
+
+def label_of(purpose: Purpose, columns: Sequence[str]) -> str:
+    """A purpose and its columns in public words, for messages; nothing reads them back."""
+    about = "" if purpose is Purpose.SELECTION else " x ".join(columns) or "total"
+    return _WORDS[purpose] + about
+
+
+_FEWEST = {Purpose.BINS: 1, Purpose.VALUES: 1, Purpose.RESIDUAL: 1}
+_MOST = {Purpose.ROWS: 0, Purpose.BINS: 1, Purpose.VALUES: 1, Purpose.SELECTION: 0}
+"""Columns that a charge of such a purpose is about; any number of them otherwise."""
 
 
 @dataclass(frozen=True)
-class GaussianEvent:
+class _Charge:
+    """What every event says of itself.
+
+    Attributes:
+        purpose: what was paid for.
+        columns: names of the columns that it is about; none for the number of rows, for a
+            selection, and for counts of all rows.
+
+    Raises:
+        InputError: no purpose, columns that are not names, or not as many as the purpose has.
+    """
+
+    purpose: Purpose
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a purpose or columns that a reader could not rely on."""
+        if not isinstance(self.purpose, Purpose):
+            raise InputError("an event has no purpose: say what is released")
+        names = self.columns
+        if not isinstance(names, tuple) or not all(isinstance(n, str) and n for n in names):
+            raise InputError("the columns of an event are not a tuple of names: give their names")
+        number = len(names)
+        if not _FEWEST.get(self.purpose, 0) <= number <= _MOST.get(self.purpose, number):
+            raise InputError(f"an event about {self.purpose} cannot be about {number} columns")
+
+    @property
+    def label(self) -> str:
+        """What was released, in public words for messages."""
+        return label_of(self.purpose, self.columns)
+
+    def _set_positive(self, **parameters: Fraction | int) -> None:
+        """Keep parameters as fractions.
+
+        Raises:
+            InputError: one is not a positive int or Fraction.
+        """
+        for name, value in parameters.items():
+            if not isinstance(value, int | Fraction) or value.numerator <= 0:
+                words = name.replace("_", " ")
+                raise InputError(f"{words} is {value!r}: give a positive int or Fraction")
+            if not isinstance(value, Fraction):
+                object.__setattr__(self, name, Fraction(value))
+
+
+@dataclass(frozen=True)
+class GaussianEvent(_Charge):
     """Discrete or continuous Gaussian noise on integer values, by its exact parameters.
 
     Attributes:
-        label: what was released, in public words.
+        purpose, columns: what was paid for, and the columns that it is about.
         squared_sensitivity: largest squared L2 change of the values by one row, Δ².
         noise_variance: parameter σ² of the noise.
 
     Raises:
-        InputError: an empty label, or a parameter that is not a positive rational number.
+        InputError: no purpose, or a parameter that is not a positive rational number.
     """
 
-    label: str
     squared_sensitivity: Fraction | int
     noise_variance: Fraction | int
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
-        _check_label(self.label)
-        _check_positive("squared sensitivity", self.squared_sensitivity)
-        _check_positive("noise variance", self.noise_variance)
+        super().__post_init__()
+        self._set_positive(
+            squared_sensitivity=self.squared_sensitivity, noise_variance=self.noise_variance
+        )
 
     @property
     def rho(self) -> Fraction:
@@ -59,25 +139,25 @@ class GaussianEvent:
 
 
 @dataclass(frozen=True)
-class SelectionEvent:
+class SelectionEvent(_Charge):
     """One draw of the exponential mechanism.
 
     Attributes:
-        label: what was selected, in public words.
+        purpose, columns: what was paid for, and the columns that it is about.
         epsilon: ε of the mechanism; a float stands for its exact binary value.
 
     Raises:
-        InputError: an empty label, or an epsilon that is not positive and finite.
+        InputError: no purpose, or an epsilon that is not positive and finite.
     """
 
-    label: str
     epsilon: Fraction | float
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
-        _check_label(self.label)
+        super().__post_init__()
         if not 0 < self.epsilon < math.inf:
             raise InputError(f"selection epsilon is {self.epsilon!r}: give a positive number")
+        object.__setattr__(self, "epsilon", Fraction(self.epsilon))
 
     @property
     def rho(self) -> Fraction:
@@ -91,32 +171,31 @@ class SelectionEvent:
 
 
 @dataclass(frozen=True)
-class PartitionEvent:
+class PartitionEvent(_Charge):
     """Which of unknown values occur: those whose noisy count reaches a threshold.
 
     A row is one value. A value that only one row has is found with probability at most
     P[1 + noise ≥ threshold] ≤ δ; otherwise neighbours differ as Gaussian counts do.
 
     Attributes:
-        label: what was discovered, in public words.
+        purpose, columns: what was paid for, and the columns that it is about.
         noise_variance: parameter σ² of the discrete Gaussian noise on each count.
         threshold: least noisy count of a value that is released.
         delta: share of δ that covers values of a single row.
 
     Raises:
-        InputError: an empty label, a parameter out of range, or a δ below the bound on that
+        InputError: no purpose, a parameter out of range, or a δ below the bound on that
             probability.
     """
 
-    label: str
     noise_variance: Fraction | int
     threshold: int
     delta: Fraction
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
-        _check_label(self.label)
-        _check_positive("noise variance", self.noise_variance)
+        super().__post_init__()
+        self._set_positive(noise_variance=self.noise_variance)
         if type(self.threshold) is not int or self.threshold < 2:
             raise InputError(f"threshold is {self.threshold!r}: give an integer of at least 2")
         if not isinstance(self.delta, Fraction) or not 0 < self.delta < 1:
@@ -141,6 +220,16 @@ def threshold_delta(noise_variance: Fraction | int, threshold: int) -> Fraction:
     """
     tail = math.erfc((threshold - 2) / math.sqrt(2 * noise_variance)) / 2
     return Fraction(tail) * Fraction(2**30 + 1, 2**30)
+
+
+# What it costs: zCDP, and for partition selection also a share of δ.
+#
+# Costs are exact, rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ; limits are rounded down. So the
+# sum of the costs is at most the limit with no tolerance, and no float takes part in the
+# comparison.
+
+UNITS_PER_RHO = 2**60
+UNITS_PER_DELTA = 2**100
 
 
 @dataclass(frozen=True)
@@ -208,94 +297,6 @@ class Cost:
         )
 
 
-def _check_label(label: str) -> None:
-    if not isinstance(label, str) or not label:
-        raise InputError("an event has no label: say in public words what is released")
-
-
-def _check_positive(name: str, value: Fraction | int) -> None:
-    if not isinstance(value, int | Fraction) or value <= 0:
-        raise InputError(f"{name} is {value!r}: give a positive int or Fraction")
-
-
-# What a charge paid for, in its label: said here once, and read back for the statement.
-#
-# A label begins with a word that tells the purpose; columns follow by name. Names may hold
-# anything, so only labels of a single column are taken apart.
-
-SELECTION = "select"
-TOTAL = "total"
-SEPARATOR = " x "
-"""Between the columns of a combination."""
-
-
-class Purpose(Enum):
-    """What a charge paid for."""
-
-    ROWS = "rows"
-    """The number of rows."""
-    BINS = "bins"
-    """Bounds and bins of one column."""
-    VALUES = "values"
-    """Categories of one column."""
-    SELECTION = "selection"
-    """Which marginal is measured next."""
-    RESIDUAL = "residual"
-    """The part of a marginal that smaller ones do not tell."""
-    STRATEGY = "strategy"
-    """Answers to a strategy, from which the workload's follow."""
-    QUERIES = "queries"
-    """Answers to the workload's own queries."""
-    OTHER = "other"
-    """None of these, as far as the label tells."""
-
-
-_PREFIXES = {
-    "residual ": Purpose.RESIDUAL,
-    "strategy ": Purpose.STRATEGY,
-    "queries ": Purpose.QUERIES,
-    "bins of ": Purpose.BINS,
-    "values of ": Purpose.VALUES,
-}
-_WORDS = {purpose: prefix for prefix, purpose in _PREFIXES.items()}
-
-
-class Reading(NamedTuple):
-    """A label read back.
-
-    Attributes:
-        purpose: what was paid for.
-        subject: the rest of the label: the column of bins and values, or columns joined.
-    """
-
-    purpose: Purpose
-    subject: str
-
-
-def measurement_label(purpose: Purpose, names: Sequence[str]) -> str:
-    """The label of noisy counts over these columns; over none it is the number of rows."""
-    if not names and purpose is Purpose.RESIDUAL:
-        return TOTAL
-    return _WORDS[purpose] + (SEPARATOR.join(names) or TOTAL)
-
-
-def column_label(purpose: Purpose, name: str) -> str:
-    """The label of what is learnt about one column: ``Purpose.BINS`` or ``Purpose.VALUES``."""
-    return _WORDS[purpose] + name
-
-
-def read_label(label: str) -> Reading:
-    """What a label says; ``Purpose.OTHER`` where it follows none of these rules."""
-    if label == TOTAL:
-        return Reading(Purpose.ROWS, "")
-    if label == SELECTION:
-        return Reading(Purpose.SELECTION, "")
-    for prefix, purpose in _PREFIXES.items():
-        if label.startswith(prefix):
-            return Reading(purpose, label.removeprefix(prefix))
-    return Reading(Purpose.OTHER, label)
-
-
 # Which tables the promise compares, and what its kind is called; named in every output.
 
 UNIT = "one row"
@@ -310,7 +311,7 @@ def zcdp_name(delta: float) -> str:
     return f"{delta:.3g}-approximate zCDP" if delta else "zCDP"
 
 
-# Charged events in exact form: every number of the ledger as "numerator/denominator".
+# Events in exact form: every number of the ledger as "numerator/denominator".
 
 MOST_DIGITS = 1_000
 """Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
@@ -318,70 +319,77 @@ LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
 """Between them lies every charge that can be drawn, and floats hold all their squares."""
 
 
-def _check_ratio(text: str) -> str:
-    if len(text) > 2 * MOST_DIGITS + 1 or not re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", text):
+_RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
+
+
+def _read_ratio(value: Any) -> Fraction:
+    """A fraction of an event, or one as it is written."""
+    if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
+        found = _RATIO.fullmatch(value)
+        value = Fraction(int(found[1]), int(found[2])) if found else None
+    if not isinstance(value, Fraction):
         raise ValueError("not a positive fraction such as 3/4")
-    if not LEAST <= Fraction(text) <= MOST:
+    if not LEAST <= value <= MOST:
         raise ValueError("not a number that any mechanism was charged by")
-    return text
+    return value
 
 
-Ratio = Annotated[str, AfterValidator(_check_ratio)]
+def _write_ratio(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+Ratio = Annotated[Fraction, PlainValidator(_read_ratio), PlainSerializer(_write_ratio)]
 """A positive rational number, exactly."""
 
 
-class GaussianRecord(BaseModel):
-    """Discrete Gaussian noise on integers: zCDP cost squared_sensitivity / (2 noise_variance)."""
-
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    mechanism: str
+    purpose: Purpose
+    columns: Annotated[tuple[str, ...], FailFast()]
+
+    def event(self) -> Event:
+        """The event as it was charged."""
+        parameters = dict(vars(self))
+        return _EVENTS[parameters.pop("mechanism")](**parameters)
+
+
+class GaussianRecord(_Record):
+    """Discrete Gaussian noise on integers: zCDP cost squared_sensitivity / (2 noise_variance)."""
+
     mechanism: Literal["discrete gaussian"] = "discrete gaussian"
-    label: str
     squared_sensitivity: Ratio
     noise_variance: Ratio
 
-    def event(self) -> Event:
-        """The event as it was charged."""
-        return GaussianEvent(
-            self.label, Fraction(self.squared_sensitivity), Fraction(self.noise_variance)
-        )
 
-
-class SelectionRecord(BaseModel):
+class SelectionRecord(_Record):
     """One draw of the exponential mechanism: zCDP cost epsilon² / 8."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     mechanism: Literal["exponential"] = "exponential"
-    label: str
     epsilon: Ratio
 
-    def event(self) -> Event:
-        """The event as it was charged."""
-        return SelectionEvent(self.label, Fraction(self.epsilon))
 
-
-class PartitionRecord(BaseModel):
+class PartitionRecord(_Record):
     """Partition selection: zCDP cost 1 / (2 noise_variance), and ``delta`` of δ."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     mechanism: Literal["partition selection"] = "partition selection"
-    label: str
     noise_variance: Ratio
     threshold: Annotated[int, Field(ge=2, le=2**62)]
     delta: Ratio
-
-    def event(self) -> Event:
-        """The event as it was charged."""
-        return PartitionEvent(
-            self.label, Fraction(self.noise_variance), self.threshold, Fraction(self.delta)
-        )
 
 
 Record = Annotated[
     GaussianRecord | SelectionRecord | PartitionRecord, Field(discriminator="mechanism")
 ]
+_RECORDS: dict[type, Any] = {
+    GaussianEvent: GaussianRecord,
+    SelectionEvent: SelectionRecord,
+    PartitionEvent: PartitionRecord,
+}
+_EVENTS: dict[str, Any] = {
+    record.model_fields["mechanism"].default: event for event, record in _RECORDS.items()
+}
 
 
 class Transcript(BaseModel):
@@ -394,32 +402,8 @@ class Transcript(BaseModel):
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
         """The records of a ledger's events."""
-        return cls(events=tuple(map(_record, events)))
+        return cls(events=tuple(_RECORDS[type(event)](**vars(event)) for event in events))
 
     def restored(self) -> tuple[Event, ...]:
         """The events, equal to those recorded."""
         return tuple(record.event() for record in self.events)
-
-
-def _record(event: Event) -> GaussianRecord | SelectionRecord | PartitionRecord:
-    match event:
-        case GaussianEvent():
-            return GaussianRecord(
-                label=event.label,
-                squared_sensitivity=_ratio(event.squared_sensitivity),
-                noise_variance=_ratio(event.noise_variance),
-            )
-        case SelectionEvent():
-            return SelectionRecord(label=event.label, epsilon=_ratio(event.epsilon))
-        case PartitionEvent():
-            return PartitionRecord(
-                label=event.label,
-                noise_variance=_ratio(event.noise_variance),
-                threshold=event.threshold,
-                delta=_ratio(event.delta),
-            )
-
-
-def _ratio(value: Fraction | float) -> str:
-    numerator, denominator = Fraction(value).as_integer_ratio()
-    return f"{numerator}/{denominator}"

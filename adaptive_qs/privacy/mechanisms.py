@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,27 +56,14 @@ class CountsRequest:
     """Values to release with noise.
 
     Attributes:
-        label: what is released, in public words.
+        event: what is charged: purpose, sensitivity of the values and variance of the noise.
         values: exact integers of any shape, private.
-        squared_sensitivity: largest squared L2 change of ``values`` by one row.
-        noise_variance: parameter σ² of the noise.
-        definition: digest of how the values come from the counts, where the label does not tell.
+        definition: digest of how the values come from the counts, where the event does not tell.
     """
 
-    label: str
+    event: GaussianEvent
     values: Counts
-    squared_sensitivity: Fraction | int
-    noise_variance: Fraction | int
     definition: str = ""
-
-    @property
-    def event(self) -> GaussianEvent:
-        """What is charged.
-
-        Raises:
-            InputError: a parameter out of range.
-        """
-        return GaussianEvent(self.label, self.squared_sensitivity, self.noise_variance)
 
 
 MISMATCH = InputError(
@@ -103,36 +89,14 @@ class Mechanisms:
         self._observer = observer
         self._releases = 0
 
-    def release_counts(
-        self,
-        label: str,
-        values: Counts,
-        squared_sensitivity: Fraction | int,
-        noise_variance: Fraction | int,
-    ) -> Counts:
-        """Values plus discrete Gaussian noise, at zCDP cost squared_sensitivity / (2 variance).
-
-        Args:
-            label: what is released, in public words.
-            values: exact integers of any shape.
-            squared_sensitivity: largest squared L2 change of ``values`` by one row.
-            noise_variance: parameter σ² of the noise.
-
-        Returns:
-            Noisy integers of the shape of ``values``.
-
-        Raises:
-            InputError: a parameter out of range; nothing is charged.
-            BudgetExceeded: the ledger refuses; nothing is drawn.
-        """
-        request = CountsRequest(label, values, squared_sensitivity, noise_variance)
-        return self.release_together([request])[0]
+    def release_counts(self, event: GaussianEvent, values: Counts) -> Counts:
+        """One release; see :meth:`release_together`."""
+        return self.release_together([CountsRequest(event, values)])[0]
 
     def release_together(self, requests: Sequence[CountsRequest]) -> list[Counts]:
-        """Several releases that do not wait for each other's outcome, charged all or none.
+        """Values plus discrete Gaussian noise, several charged all or none.
 
-        Args:
-            requests: as for :meth:`release_counts`.
+        None of them may wait for another's outcome.
 
         Returns:
             Noisy integers for each request, of the shape of its values.
@@ -142,9 +106,9 @@ class Mechanisms:
             BudgetExceeded: the ledger refuses; nothing is drawn.
         """
         values = [_checked_counts(request.values) for request in requests]
-        for request in requests:
-            checked_variance(request.noise_variance)
-        events = [r.event for r in requests]
+        events = [request.event for request in requests]
+        for event in events:
+            checked_variance(event.noise_variance)
         outputs = self._release(
             events,
             lambda: [self._draw_counts(event, exact) for event, exact in zip(events, values)],
@@ -157,18 +121,16 @@ class Mechanisms:
 
     def select(
         self,
-        label: str,
+        event: SelectionEvent,
         scores: Sequence[int] | NDArray[np.integer],
         sensitivity: int,
-        epsilon: Fraction | float,
     ) -> int:
-        """A candidate by the exponential mechanism, at zCDP cost epsilon² / 8.
+        """A candidate by the exponential mechanism.
 
         Args:
-            label: what is selected, in public words.
+            event: what is charged: purpose and ε.
             scores: shape (candidates,), exact integers in any common unit.
             sensitivity: most that one row changes any score, in that unit.
-            epsilon: ε of the mechanism.
 
         Returns:
             The position of the candidate drawn.
@@ -178,8 +140,7 @@ class Mechanisms:
             BudgetExceeded: the ledger refuses; nothing is drawn.
         """
         scores = checked_scores(scores)
-        checked_rate(sensitivity, epsilon)
-        event = SelectionEvent(label, epsilon)
+        checked_rate(sensitivity, event.epsilon)
         (output,) = self._release(
             [event], lambda: [self._draw_selection(event, scores, sensitivity)]
         )
@@ -194,7 +155,7 @@ class Mechanisms:
         """Which values occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
         Args:
-            event: the label, noise, threshold and share of δ.
+            event: what is charged: purpose, noise, threshold and share of δ.
             values: every value that occurs, distinct and ascending, private; a row has one of
                 them at most.
             counts: shape (len(values),), rows with each value.
@@ -234,7 +195,7 @@ class Mechanisms:
         return array.reshape(values.shape)
 
     def _draw_counts(self, event: GaussianEvent, values: Counts) -> Counts:
-        noise = discrete_gaussian(Fraction(event.noise_variance), values.size, self.entropy)
+        noise = discrete_gaussian(event.noise_variance, values.size, self.entropy)
         return values + noise.reshape(values.shape)
 
     def _draw_selection(self, event: SelectionEvent, scores: Counts, sensitivity: int) -> int:
@@ -243,7 +204,7 @@ class Mechanisms:
     def _draw_values(
         self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
     ) -> tuple[str, ...]:
-        noise = discrete_gaussian(Fraction(event.noise_variance), counts.size, self.entropy)
+        noise = discrete_gaussian(event.noise_variance, counts.size, self.entropy)
         return released_values(values, counts + noise, event.threshold, at_most)
 
     def _tell(self, call: PrimitiveCall) -> None:

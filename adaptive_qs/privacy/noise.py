@@ -192,7 +192,7 @@ NOISE_LIMIT = 2**62
 """No draw reaches this magnitude (an honest one would with probability below exp(-2¹⁵))."""
 
 FILTER_SLACK = 2.0**-40
-"""Relative error that the floating-point filter allows for; see the module's docstring."""
+"""Relative error that the floating-point filter allows for; see above."""
 
 _BLOCKS = 45
 _BLOCK_TRIALS = 2**16

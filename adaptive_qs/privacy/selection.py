@@ -41,7 +41,7 @@ EPSILON_LIMIT = 2**40
 """With it, every score times its rate stays finite in floating point."""
 
 FILTER_SLACK = 2.0**-40
-"""Relative error that the floating-point filter allows for; see the module's docstring."""
+"""Relative error that the floating-point filter allows for; see above."""
 
 _COARSE_BITS = 2**20
 
@@ -148,23 +148,12 @@ def _value_bounds(loss: Fraction, uniform: LazyUniform) -> tuple[Decimal, Decima
 
 # Which of unknown values occur: noisy counts above a threshold (partition selection).
 #
-# Count the rows of every value that occurs, add discrete Gaussian noise of variance σ² to each
-# count, keep the values whose noisy count is at least T, of these the M with the largest noisy
-# counts, and release their names in alphabetical order, without the counts.
-#
-# The cost is δ-approximate ρ-zCDP (Bun and Steinke 2016, section 8) with ρ = 1/(2σ²) and δ = P[1 +
-# noise ≥ T]. A row holds one value v, or none. Take a table and the same with one row more.
-#
-# - v occurs in both: both draw noise for the same values, and their counts differ by one in one
-#   place. The vector of noisy counts is 1/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14).
-# - v occurs in the larger table only, with count one. Let E be the event that its noisy count stays
-#   below T; P[E] ≥ 1 − δ. Given E the larger table releases nothing of v, and the noisy counts of
-#   the other values have the same distribution in both tables, so that given E the outputs are
-#   distributed alike. In the smaller table E is the sure event.
-#
-# Keeping M and sorting names see only noisy counts that passed the threshold: post-processing. How
-# many values occur, and so how many draws are made, stays hidden, since values that do not pass are
-# never named; what time and memory tell is not covered.
+# The rows of every value that occurs are counted, discrete Gaussian noise of variance σ² is added
+# to each count, and of the values whose noisy count is at least T the M largest are released, by
+# name and in alphabetical order, without the counts. A row holds one value at most, so this is
+# δ-approximate ρ-zCDP (Bun and Steinke 2016, section 8) with ρ = 1/(2σ²) and δ = P[1 + noise ≥ T].
+# How many values occur, and so how many draws are made, is never released; what time and memory
+# tell is not covered.
 #
 # Proof: docs/proofs.md, section 8.
 

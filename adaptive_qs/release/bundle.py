@@ -1,4 +1,4 @@
-"""The contents of a release, and the file that keeps them."""
+"""The contents of a release, and how they are read from the file that keeps them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,11 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, Event, Transcript
-from adaptive_qs.release.facts import total_cost
-from adaptive_qs.release.page import release_page
-from adaptive_qs.release.statement import (
-    Manifest,
-    Positive,
-    RoundRecord,
-    alone_among,
-    check_version,
-    read_manifest,
-    statement_page,
-)
+from adaptive_qs.privacy.events import Event, Transcript
+from adaptive_qs.release.facts import Fact, paid_facts
+from adaptive_qs.release.statement import Manifest, Positive, RoundRecord, check_version
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
-from adaptive_qs.table.archive import (
-    ArchiveReader,
-    create_archive,
-    npy_bytes,
-    open_archive,
-    sha256_of,
-)
-from adaptive_qs.table.files import check_new
+from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
@@ -45,19 +29,10 @@ MEMBERS = (
     "residuals.npy",
 )  # fmt: skip
 """What a program reads; everything else follows from it."""
-STATEMENT = "statement.md"
-"""The member for people, rendered from the manifest; loading does not need it."""
-PAGE = "page.html"
-"""The same with charts, rendered from all members; loading does not need it."""
-_NO_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>No page</title>
-<p>The page with charts could not be made: a fault of the program. The release is whole without it:
-statement.md tells what is promised, and tables can be sampled as ever.
-"""
 
 
 class _Measured(BaseModel):
-    """What `residuals.json` says about one stretch of `residuals.npy`."""
+    """What the record says about one stretch of `residuals.npy`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -102,15 +77,12 @@ class Bundle:
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
             raise ValueError("the schema is not the one of the manifest")
-        if Cost.of(self.events) != total_cost(self.manifest.facts):
-            raise ValueError("the charges do not add up to what the manifest says")
+        stated = [fact for fact in self.manifest.facts if fact.basis == "paid for"]
+        if [*map(_paid, stated)] != [*map(_paid, paid_facts(self.events, self.schema))]:
+            raise ValueError("the charges are not what the manifest says that was paid for")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        alone = alone_among(self.workload, self.estimates)
-        if self.manifest.alone is None:  # made before manifests told them
-            manifest = self.manifest.model_copy(update={"alone": alone})
-            object.__setattr__(self, "manifest", manifest)
-        elif self.manifest.alone != alone:
+        if self.manifest.unconnected != unconnected_columns(self.workload, self.estimates):
             raise ValueError("the columns of no measured combination are not those of the manifest")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
         object.__setattr__(self, "estimates", dict(ordered))
@@ -128,35 +100,17 @@ class Bundle:
             f"rho {manifest.rho_spent:g} spent{stamp}>"
         )
 
-    def save(self, path: str | Path, force: bool = False) -> None:
-        """Write one zip of JSON and npy; the same release gives the same bytes.
-
-        Args:
-            path: of the bundle.
-            force: replace a file that exists.
-
-        Raises:
-            InputError: the file exists, or cannot be written.
-        """
-        check_new(path, force)
-        with create_archive(path) as archive:
-            archive.add_text(STATEMENT, statement_page(self.manifest))
-            archive.add_text(PAGE, page_of(self))
-            for name, text in self._texts().items():
-                archive.add_text(name, text)
-            for name, parts in self._arrays().items():
-                archive.add_array(name, parts)
-
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every member that a program reads, by name, as :meth:`save` writes it.
+        """SHA-256 of every member that a program reads, by name, as it is saved.
 
         The same release gives the same digests. The pages for people follow from these members.
         """
-        texts = {name: sha256_of([text.encode()]) for name, text in self._texts().items()}
-        arrays = {name: sha256_of(npy_bytes(parts)) for name, parts in self._arrays().items()}
+        texts = {name: sha256_of([text.encode()]) for name, text in self.texts().items()}
+        arrays = {name: sha256_of(npy_bytes(parts)) for name, parts in self.arrays().items()}
         return texts | arrays
 
-    def _texts(self) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
+        """The members of JSON, by name."""
         domain = self.workload.domain
         measured = tuple(
             _Measured(attributes=domain.clique_names(clique), precision=estimate.precision)
@@ -170,7 +124,8 @@ class Bundle:
             "record.json": _json(_Record(rounds=self.rounds, residuals=measured)),
         }
 
-    def _arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
+    def arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
+        """The members of numbers, by name: vectors and arrays one after the other."""
         return {
             "reference.npy": self.reference,
             "residuals.npy": [estimate.values for estimate in self.estimates.values()],
@@ -201,10 +156,7 @@ class Bundle:
             path: of it, for messages.
         """
         content = archive.json(MANIFEST)
-        try:
-            check_version(content)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+        check_version(content, path)
         try:
             return cls._read(archive, content)
         except InputError as error:
@@ -219,7 +171,7 @@ class Bundle:
             raise ValueError("the marginals are not listed")  # a few words may stand for millions
         workload = asked.workload(domain)
         events = Transcript.model_validate(archive.json(CHARGES)).restored()
-        manifest = read_manifest(content, schema, events)
+        manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
         for past in record.rounds:
             domain.clique(past.clique)
@@ -242,13 +194,31 @@ def charges_text(events: Iterable[Event]) -> str:
     return _json(Transcript.of(events))
 
 
-def page_of(bundle: Bundle) -> str:
-    """The page, or one that says why there is none: a fault in it must not cost what was paid."""
-    try:
-        return release_page(bundle)
-    except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
-        return _NO_PAGE
+def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
+    """Columns whose combinations were asked for and none was measured, in the schema's order.
+
+    In a table that is sampled from the release they are independent of all others. Columns of one
+    code count neither as connected nor as unconnected, since nothing can depend on them; nor does
+    a column of which the workload asks for no combination.
+
+    Args:
+        workload: what was asked for.
+        measured: the residuals that were measured.
+    """
+    domain = workload.domain
+    several = {i for i, size in enumerate(domain.sizes) if size > 1}
+
+    def joined(cliques: Iterable[Clique]) -> set[int]:
+        parts = (several.intersection(clique) for clique in cliques)
+        return {i for part in parts if len(part) > 1 for i in part}
+
+    return tuple(domain.names[i] for i in sorted(joined(workload.cliques) - joined(measured)))
+
+
+def _paid(fact: Fact) -> tuple[Any, ...]:
+    """What a charge must agree with; its words may be those of another version."""
+    return fact.kind, fact.columns, fact.cost
 
 
 def _json(model: BaseModel) -> str:
-    return model.model_dump_json(exclude_defaults=False) + "\n"
+    return model.model_dump_json() + "\n"

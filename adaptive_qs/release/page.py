@@ -1,4 +1,4 @@
-"""The page for people inside a release bundle, made only from what the bundle holds."""
+"""The pages for people inside a release bundle, made only from what the bundle holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import BinLabel, Clique, Domain, subsets
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
 from adaptive_qs.pages.words import counted, grouped, render, short
+from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Kind
-from adaptive_qs.release.statement import TELLING_EPSILON, Statement, alone_columns
+from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
 from adaptive_qs.residual.model import (
     ReferenceModel,
     ResidualEstimate,
@@ -27,10 +27,6 @@ from adaptive_qs.residual.model import (
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.encode import column_labels
 from adaptive_qs.table.schema import AnyColumn, Schema
-
-if TYPE_CHECKING:
-    from adaptive_qs.release.bundle import Bundle
-
 
 # The codes of a column as the axis of a chart: neighbours or rare values put together.
 
@@ -173,7 +169,6 @@ _PARTS: dict[Kind, str] = {
     "selections": "choosing combinations",
     "combinations": "measuring combinations",
     "answers": "answers",
-    "other": "other",
 }
 
 
@@ -197,25 +192,23 @@ class BudgetPart:
 
 
 def budget_parts(statement: Statement) -> list[BudgetPart]:
-    """Every fact that was paid for, those about single columns of a kind put together."""
-    parts = []
-    for kind, name in _PARTS.items():
-        facts = [f for f in statement.facts if f.kind == kind and f.basis == "paid for"]
-        if not facts:
-            continue
-        units = sum(fact.rho_units for fact in facts)
-        spent = sum(fact.rho_units for fact in statement.facts)
-        learnt = facts[0].fact if len(facts) == 1 else f"{len(facts):,} facts"
-        parts.append(
-            BudgetPart(
-                name,
-                learnt,
-                sum(fact.rho for fact in facts),
-                units / spent if spent else 0.0,
-                sum(fact.delta for fact in facts),
-            )
+    """Every disclosure fact that was paid for, those of a kind put together."""
+    spent = sum(fact.rho_units for fact in statement.facts)
+    paid = {
+        kind: [f for f in statement.facts if f.kind == kind and f.basis == "paid for"]
+        for kind in _PARTS
+    }
+    return [
+        BudgetPart(
+            name=_PARTS[kind],
+            learnt=facts[0].fact if len(facts) == 1 else f"{len(facts):,} facts",
+            rho=sum(fact.rho for fact in facts),
+            part=sum(fact.rho_units for fact in facts) / spent,
+            delta=sum(fact.delta for fact in facts),
         )
-    return parts
+        for kind, facts in paid.items()
+        if facts
+    ]
 
 
 # How large the noise in the marginals of a release is, from released quantities alone.
@@ -311,32 +304,6 @@ LARGEST = 2**16
 
 
 @dataclass(frozen=True)
-class RoundRow:
-    """One round.
-
-    Attributes:
-        number: from 1.
-        names: of the columns of the marginal that was chosen.
-        selecting: ρ of the choice.
-        measuring: ρ of the measurement.
-        moved: how far the estimate moved (rows).
-        expected: how far noise alone moves it (rows).
-    """
-
-    number: int
-    names: tuple[str, ...]
-    selecting: float
-    measuring: float
-    moved: float
-    expected: float
-
-    @property
-    def learnt(self) -> bool:
-        """Whether the estimate moved further than noise alone moves it."""
-        return self.moved > self.expected
-
-
-@dataclass(frozen=True)
 class Marginal:
     """A marginal of the workload.
 
@@ -358,14 +325,6 @@ class Marginal:
     l1: float | None
     rounds: int
     rho: float
-
-
-def round_rows(bundle: Bundle) -> list[RoundRow]:
-    """Every round, in order."""
-    return [
-        RoundRow(k, r.clique, r.rho_selecting, r.rho_measuring, r.moved, r.expected)
-        for k, r in enumerate(bundle.rounds, 1)
-    ]
 
 
 def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> list[Marginal]:
@@ -437,40 +396,27 @@ class SingleColumn:
 
     Attributes:
         number: its position in the schema, from 1.
-        name: of the column.
-        type: as declared.
-        description: as declared.
-        codes: their number.
+        declared: its name, type, description and codes.
         std: standard error of a code (rows); None where nothing was measured.
         l1: expected distance from the truth through noise, in shares of the rows; or None.
     """
 
     number: int
-    name: str
-    type: str
-    description: str
-    codes: int
-    std: float | None
-    l1: float | None
+    declared: AnyColumn
+    std: float | None = None
+    l1: float | None = None
 
 
 def single_columns(schema: Schema, model: ReferenceModel, total: float) -> list[SingleColumn]:
     """Every column, in the order of the schema."""
-    columns = []
-    for i, column in enumerate(schema.columns):
-        measured = model.precision((i,)) > 0
-        columns.append(
-            SingleColumn(
-                i + 1,
-                column.name,
-                column.type,
-                column.description,
-                column.size,
-                math.sqrt(group_variance(model, i, 1)) if measured else None,
-                expected_l1(model, (i,), total) if measured else None,
-            )
+    return [
+        SingleColumn(
+            i + 1, column, math.sqrt(group_variance(model, i, 1)), expected_l1(model, (i,), total)
         )
-    return columns
+        if model.precision((i,)) > 0
+        else SingleColumn(i + 1, column)
+        for i, column in enumerate(schema.columns)
+    ]
 
 
 def error_bars(column: AnyColumn, model: ReferenceModel, attribute: int) -> BarChart:
@@ -495,7 +441,7 @@ SECTIONS = (
     ("columns", "Single columns, with error bars"),
     ("combinations", "Combinations of columns"),
     ("rounds", "How the rounds went"),
-    ("facts", "Everything that is told of the rows"),
+    ("facts", "Everything that is disclosed of the rows"),
     ("use", "How to use the release"),
     ("versions", "Versions and settings"),
 )
@@ -517,22 +463,43 @@ def release_page(bundle: Bundle) -> str:
     mapped = sorted(sorted(others, key=lambda i: (-len(others[i]), i))[:COLUMNS_SHOWN])
     return render(
         "release.html",
-        ("adaptive_qs.release.release",),
+        ("adaptive_qs.release",),
         manifest=manifest,
-        factor=math.exp(manifest.epsilon) if manifest.epsilon <= TELLING_EPSILON else None,
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
         parts=budget_parts(manifest),
         columns=columns,
-        cards=[(columns[i], error_bars(bundle.schema.columns[i], model, i)) for i in shown],
+        cards=[(columns[i], error_bars(columns[i].declared, model, i)) for i in shown],
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),
         unmeasured=[m for m in marginals if not m.measured],
         most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,
-        alone=alone_columns(bundle),
-        rounds=round_rows(bundle),
+        rounds=bundle.rounds,
         rounds_shown=ROUNDS_SHOWN,
         z95=Z95,
+        headings=HEADINGS,
         sections=SECTIONS,
     )
+
+
+# The members of a bundle for people; loading needs none of them.
+
+STATEMENT, PAGE = "statement.md", "page.html"
+_NO_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>No page</title>
+<p>The page with charts could not be made: a fault of the program. The release is whole without it:
+statement.md tells what is promised, and tables can be sampled as ever.
+"""
+
+
+def pages_of(bundle: Bundle) -> dict[str, str]:
+    """Every page by its name; the same bundle gives the same pages.
+
+    A fault in the page with charts must not cost what was paid: then it says that there is none.
+    """
+    try:
+        page = release_page(bundle)
+    except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
+        page = _NO_PAGE
+    return {STATEMENT: statement_page(bundle.manifest), PAGE: page}

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
+from adaptive_qs.generate.base import DEFAULT_GENERATOR, generator_named
+from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
-from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
-from adaptive_qs.release.statement import LedgerEntry, Manifest, RoundRecord, alone_among
+from adaptive_qs.release.bundle import Bundle, unconnected_columns
+from adaptive_qs.release.facts import TABLES
+from adaptive_qs.release.page import pages_of
+from adaptive_qs.release.statement import Manifest, RoundRecord, stated
+from adaptive_qs.table.archive import create_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
-from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
-
-# What one run released: noisy measurements, how they were paid for, and tables from them.
-
-__all__ = ["Release"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Release":  # imported when first used: it needs the compiled layers
-        pass
-
-        return Release
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
@@ -60,7 +49,6 @@ class Release(Bundle):
         privacy: tuple[float, float, float],
         watched_cells: int,
         most_rows: int,
-        ledger: LedgerEntry | None = None,
     ) -> Self:
         """The release of a finished loop.
 
@@ -69,33 +57,25 @@ class Release(Bundle):
             schema: the public description of the columns.
             workload: the marginals that mattered.
             mechanisms: what the loop drew from; its ledger becomes the transcript.
-            settings: how the loop was told to spend.
+            settings: how the loop was to spend.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: most rows of a table whose number of rows is not asked for.
-            ledger: where a durable ledger keeps the charges.
         """
         rho, epsilon, delta = privacy
         events = mechanisms.ledger.events
-        insecure = mechanisms.entropy.insecure
-        cost = Cost.of(events)
+        stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
         manifest = Manifest(
-            stamp=NOT_PRIVATE if insecure else PRIVATE,
+            **stated(events, schema, TABLES, stamp),
             rho=rho,
-            rho_spent=float_above(cost.rho),
             epsilon=epsilon,
             delta=delta,
-            delta_spent=float_above(cost.delta),
             accountant="zCDP",
-            mechanisms=mechanisms_of(events),
-            entropy="insecure seed" if insecure else "operating system CSPRNG",
-            settings=asdict(settings),
+            settings={**asdict(settings), "generator": DEFAULT_GENERATOR},
             watched_cells=watched_cells,
             most_rows=most_rows,
-            schema_fingerprint=schema.fingerprint,
-            ledger=ledger,
-            facts=facts_of(events, schema, TABLES),
-            alone=alone_among(workload, result.model.estimates),
+            ledger=mechanisms.ledger.place,
+            unconnected=unconnected_columns(workload, result.model.estimates),
         )
         rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
         model = result.model
@@ -146,6 +126,23 @@ class Release(Bundle):
         estimate = self.estimates[()]
         return float(estimate.values), estimate.precision**-0.5
 
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write one zip of JSON and npy; the same release gives the same bytes.
+
+        Args:
+            path: of the bundle.
+            force: replace a file that exists.
+
+        Raises:
+            InputError: the file exists, or cannot be written.
+        """
+        check_new(path, force)
+        with create_archive(path) as archive:
+            for name, text in (pages_of(self) | self.texts()).items():
+                archive.add_text(name, text)
+            for name, parts in self.arrays().items():
+                archive.add_array(name, parts)
+
     def sample(
         self,
         num_rows: int | None = None,
@@ -160,17 +157,19 @@ class Release(Bundle):
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
             workers: threads; the table does not depend on it.
-            progress: told about each phase.
+            progress: called in each phase.
 
         Raises:
-            InputError: num_rows or workers is not positive, or the seed is negative.
+            InputError: num_rows or workers is not positive, the seed is negative, or the release
+                names a generator that this version does not have.
         """
         if num_rows is not None:
             num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
         threads = plan_workers(workers)
         domain = self.workload.domain
-        rows = synthesise_rows(
+        generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
+        rows = generate(
             self.model(),
             [domain.clique(past.clique) for past in self.rounds],
             self.workload.cliques,

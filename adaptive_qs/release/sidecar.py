@@ -1,4 +1,4 @@
-"""The statement in a file beside a table, which has no place for it."""
+"""The sidecar: the statement in a file beside a table or answers, which have no place for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
+from pydantic import TypeAdapter
+
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import MemoryAllowance
+from adaptive_qs.privacy.budget import Place
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.statement import LedgerEntry, Statement, check_version
+from adaptive_qs.release.statement import Statement, check_version
 from adaptive_qs.table.archive import sha256_of
 from adaptive_qs.table.files import atomic_writer
 
@@ -25,13 +28,13 @@ _ENDING = ".manifest.json"
 
 
 def manifest_path(table: str | Path) -> Path:
-    """The file beside a table that holds its privacy statement."""
+    """The sidecar of a table: the file beside it that holds its privacy statement."""
     path = Path(table)
     return path.parent / f"{path.name}{_ENDING}"
 
 
 def table_path(manifest: str | Path) -> Path | None:
-    """The table or answers that such a file lies beside; None where its name tells of none."""
+    """The table or answers of a sidecar; None where its name tells of none."""
     path = Path(manifest)
     name = path.name.removesuffix(_ENDING)
     return path.parent / name if name not in ("", path.name) else None
@@ -43,7 +46,7 @@ def write_manifest(statement: Statement, table: str | Path, **more: Any) -> None
     Args:
         statement: what is stated; the same statement gives the same bytes.
         table: path of the table.
-        more: fields of this table alone, such as the seed that it was sampled with.
+        more: fields of this table only, such as the seed that it was sampled with.
 
     Raises:
         InputError: it cannot be written.
@@ -66,15 +69,15 @@ def with_manifest(table: str | Path) -> Iterator[None]:
 
 
 def digest_of_statement(statement: Statement) -> str:
-    """SHA-256 of a statement by itself, without what a file beside a table adds to it."""
+    """SHA-256 of a statement by itself, without what a sidecar adds to it."""
     return sha256_of([statement.to_json().encode()])
 
 
-def read_beside(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """The content of the file beside a table or beside answers.
+def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
+    """The content of a sidecar.
 
     Args:
-        path: of that file.
+        path: of it.
         max_memory: ceiling of the process's memory.
 
     Raises:
@@ -87,15 +90,12 @@ def read_beside(path: str | Path, max_memory: int | str | None = None) -> dict[s
         raise ResourceExceeded(f"{path}: {error}") from None
     if not isinstance(content, dict) or "format_version" not in content:
         raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")
-    try:
-        check_version(content)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    check_version(content, path)
     return content
 
 
-def read_place(path: str | Path, max_memory: int | str | None = None) -> LedgerEntry | None:
-    """Where a ledger keeps the charges of a release, by its bundle or the file beside a table.
+def read_place(path: str | Path, max_memory: int | str | None = None) -> Place | None:
+    """Where a ledger keeps the charges of a release, by its bundle or its sidecar.
 
     Returns:
         None where it was made without a ledger.
@@ -106,9 +106,9 @@ def read_place(path: str | Path, max_memory: int | str | None = None) -> LedgerE
     """
     if is_zipfile(path):
         return Bundle.load(path, max_memory).manifest.ledger
-    found = read_beside(path, max_memory).get("ledger")
+    found = read_sidecar(path, max_memory).get("ledger")
     try:
-        return None if found is None else LedgerEntry.model_validate(found)
+        return None if found is None else TypeAdapter(Place).validate_python(found)
     except ValueError:
         pass
     raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")
@@ -120,7 +120,7 @@ def of_interrupted_run(
     """Whether an output says that it comes from a run that is still open in this ledger.
 
     Args:
-        output: a bundle, or a table with its statement beside it.
+        output: a bundle, or a table with its sidecar.
         ledger: None for none.
         max_memory: ceiling of the process's memory while the output is read.
 

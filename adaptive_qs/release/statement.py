@@ -7,37 +7,21 @@ import platform
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Event, zcdp_name
-from adaptive_qs.release.facts import (
-    SAMPLING_SEEDS,
-    TABLES,
-    Fact,
-    NonNegative,
-    ThreatModel,
-    facts_of,
-    guarantee_of,
-    mechanisms_of,
-    total_cost,
-)
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
+from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from adaptive_qs.release.bundle import Bundle
-
 
 # The versions that decide whether the same release gives the same bytes again.
 
@@ -70,9 +54,58 @@ def _version(name: str) -> str:
         return "0+unknown"
 
 
+# The promise that every release comes with, in words: what it holds against, and what not.
+
+SAMPLING_SEEDS = (
+    "a seed chooses one of the tables that the released numbers allow: it costs no privacy, "
+    "protects nothing and may be published"
+)
+
+
+class ThreatModel(BaseModel):
+    """Whom the promise trusts, what it holds against, and what it leaves out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protects_against: tuple[str, ...] = (
+        "anybody who has this release, every other table made from it, and all rows but one",
+        "any amount of computing, now or later",
+    )
+    trusted: tuple[str, ...] = (
+        "the machine that ran the program, with its operating system and random numbers",
+        "whoever wrote the schema, the workload and the settings not to have taken them from "
+        "the rows",
+    )
+    excluded: tuple[str, ...] = (
+        "running time, memory use, progress and messages of the program: they are for the owner",
+        "that a run was refused, why, and how often it was tried",
+        "several rows of one person: for k rows at once rho counts k² times",
+        "other releases about the same people: their costs add up, and a ledger keeps the sum",
+        "what holds of people in general, and so of one whose row is not in the table",
+    )
+
+
+def guarantee_of(
+    rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
+) -> str:
+    """What is promised, in the one sentence that every statement, page and manifest has.
+
+    Args:
+        rho: zCDP budget.
+        epsilon, delta: that the budget implies.
+        delta_spent: the part of δ that discovering values took.
+        mu: of Gaussian DP, where the budget is stated by it.
+    """
+    means = f"({epsilon:.6g}, {delta:g})-differential privacy"
+    if mu is not None:
+        return f"mu-Gaussian DP with mu = {mu:.6g}, which is {means}; rho = {rho:.6g} zCDP"
+    kind = zcdp_name(delta_spent).replace("zCDP", "rho-zCDP")
+    return f"{kind} with rho = {rho:.6g}, which implies {means}"
+
+
 # What every release states, tables and answers alike: promised, spent and assumed.
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 ROUNDING = Fraction(1, 2**30)
 """Relative error allowed to δ for functions that differ between versions of the libraries."""
 
@@ -81,27 +114,6 @@ MOST_LOSS = 1e12
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Loss = Annotated[float, Field(gt=0, le=MOST_LOSS)]
-Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
-
-
-class LedgerEntry(BaseModel):
-    """Where a durable ledger keeps the charges."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    ledger: Hex
-    """Name of the ledger."""
-    run: Annotated[int, Field(ge=1)]
-    """Number of the run in it."""
-    releases: Annotated[int, Field(ge=0)]
-    """Transactions of the run."""
-    hash: Hex
-    """Of what they released and what it cost."""
-
-    @classmethod
-    def of(cls, place: Place | None) -> Self | None:
-        """The same as the ledger tells it; None where there is no durable one."""
-        return None if place is None else cls(**asdict(place))
 
 
 class Statement(BaseModel):
@@ -115,7 +127,7 @@ class Statement(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format_version: Literal[2] = 2
+    format_version: Literal[1] = 1
     package_version: str = Field(default_factory=package_version)
     versions: dict[str, str] = Field(default_factory=versions)
     """What the bytes of a release depend on besides its numbers."""
@@ -145,7 +157,8 @@ class Statement(BaseModel):
     settings: dict[str, Any]
     """How the budget was to be spent."""
     schema_fingerprint: str
-    ledger: LedgerEntry | None = None
+    ledger: Place | None = None
+    """Where a durable ledger keeps the charges."""
     facts: Annotated[tuple[Fact, ...], FailFast()]
     """Everything learnt from the data, and whether it was declared public or paid for."""
 
@@ -163,6 +176,11 @@ class Statement(BaseModel):
     def drafted(self) -> bool:
         """Whether the promise leaves out what the schema tells, which was taken from the data."""
         return any(fact.basis == "NOT COVERED" for fact in self.facts)
+
+    @property
+    def factor(self) -> float | None:
+        """e^ε; None where it says nothing to anybody."""
+        return math.exp(self.epsilon) if self.epsilon <= TELLING_EPSILON else None
 
     @property
     def charges_in(self) -> str:
@@ -199,6 +217,43 @@ class Statement(BaseModel):
         return self
 
 
+def stated(
+    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp
+) -> dict[str, Any]:
+    """The fields of a statement that follow from the charges, the schema and the kind of noise.
+
+    Args:
+        events: every charge.
+        schema: as released.
+        derived: what was computed from released values; see :func:`facts_of`.
+        stamp: whether the release is private.
+    """
+    cost = Cost.of(events)
+    return {
+        "stamp": stamp,
+        "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
+        "rho_spent": float_above(cost.rho),
+        "delta_spent": float_above(cost.delta),
+        "mechanisms": mechanisms_of(events),
+        "schema_fingerprint": schema.fingerprint,
+        "facts": facts_of(events, schema, derived),
+    }
+
+
+def check_version(content: Any, path: str | Path) -> None:
+    """Refuse a statement in JSON that this version cannot know.
+
+    Raises:
+        InputError: it was made by a newer version.
+    """
+    found = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > FORMAT_VERSION:
+        raise InputError(
+            f"{path}: made by a newer version (format {found}, this one reads up to "
+            f"{FORMAT_VERSION}): upgrade adaptive-qs"
+        )
+
+
 # The statement of a release of tables, with the public parameters that sampling needs.
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -224,6 +279,11 @@ class RoundRecord(BaseModel):
     rescored: Annotated[int, Field(ge=0, le=2**62)]
     """Candidates rescored before the selection."""
 
+    @property
+    def learnt(self) -> bool:
+        """Whether the estimate moved further than noise alone moves it."""
+        return self.moved > self.expected
+
 
 class Manifest(Statement):
     """The privacy statement and the public parameters of a release."""
@@ -233,57 +293,14 @@ class Manifest(Statement):
     """Most cells of the marginals watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1, le=2**62)]
     """Most rows of a table whose number of rows is not asked for."""
-    alone: tuple[str, ...] | None = None
+    unconnected: tuple[str, ...] = ()
     """Columns of which no combination was measured, though asked for: in the tables they are
-    independent of all others. None in a statement of a version that did not tell them."""
+    independent of all others."""
 
     @property
     def charges_in(self) -> str:
         """A member of the release bundle."""
         return "ledger.json of the release bundle"
-
-
-# Manifests of every version of the format, as the newest.
-
-
-def check_version(content: Any) -> None:
-    """Refuse a manifest that this version cannot know.
-
-    Raises:
-        InputError: it was made by a newer version.
-    """
-    found = content.get("format_version") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > FORMAT_VERSION:
-        raise InputError(
-            f"made by a newer version (format {found}, this one reads up to {FORMAT_VERSION}): "
-            "upgrade adaptive-qs"
-        )
-
-
-def read_manifest(content: Any, schema: Schema, events: Iterable[Event]) -> Manifest:
-    """A manifest from parsed JSON.
-
-    Format 1 had coarser facts: they are told anew from the charges and the schema beside them.
-
-    Args:
-        content: of any version up to this one.
-        schema: of the same release.
-        events: every charge of the release.
-
-    Raises:
-        ValueError: it is no manifest, or contradicts itself.
-    """
-    if isinstance(content, dict) and content.get("format_version") == 1:
-        charged = tuple(events)
-        content = {
-            **content,
-            "format_version": FORMAT_VERSION,
-            "versions": {"adaptive-qs": content.get("package_version")},
-            "accountant": "zCDP",
-            "mechanisms": mechanisms_of(charged),
-            "facts": facts_of(charged, schema, TABLES),
-        }
-    return Manifest.model_validate(content)
 
 
 # The statement as one page for people; the same statement gives the same text.
@@ -293,131 +310,43 @@ NAMED = 12
 TELLING_EPSILON = 20
 """Beyond it e^ε says nothing to anybody."""
 
-_HEADINGS = (
+HEADINGS = (
     ("NOT COVERED", "Not covered by the promise: taken from the data"),
+    ("paid for", "Learnt with noise and paid for"),
     ("declared public", "Declared public: known without the rows"),
     ("post-processing", "Follows from the above, at no further cost"),
     ("not revealed", "Not revealed"),
 )
+"""Of the disclosure facts, by their basis."""
 
 
 def statement_page(statement: Statement) -> str:
-    """The page, as Markdown."""
-    return "\n".join(manifest_lines(statement)) + "\n"
+    """The page, as Markdown.
 
-
-def manifest_lines(statement: Statement) -> list[str]:
-    """The lines of the page, as Markdown.
-
-    They say what is promised and to whom, what tables know of how columns depend on each other,
+    It says what is promised and to whom, what tables know of how columns depend on each other,
     what was paid for what, what counts as public, what the promise rests on, and how to check the
     sums.
     """
-    facts = statement.facts
-    lines = ["# Privacy statement", ""]
-    if statement.insecure:
-        lines += [f"**{statement.stamp}.** Nothing below holds for whoever knows the seed.", ""]
-    if statement.drafted:
-        lines += [
-            "**The promise does not cover what the schema tells: it was taken from the data.**",
-            "",
-        ]
-    lines += ["## What is promised", "", *_promise(statement), ""]
-    if isinstance(statement, Manifest):
-        lines += ["## What the tables know", "", *_dependence(statement), ""]
-    lines += ["## What was paid for", "", *_payments(statement), ""]
-    for basis, heading in _HEADINGS:
-        found = [fact for fact in facts if fact.basis == basis]
-        if found:
-            lines += [f"## {heading}", "", *(f"- {_about(fact)}" for fact in found), ""]
-    lines += ["## What the promise rests on", "", *_threat_model(statement), ""]
-    lines += ["## How to check it", "", *_checks(statement), ""]
-    return [*lines, "## How it was made", "", *_making(statement)]
+    return _template().render(
+        s=statement,
+        weaknesses=weaknesses(statement.epsilon, statement.delta),
+        headings=HEADINGS,
+    )
 
 
-def _promise(s: Statement) -> list[str]:
-    factor = f" = {math.exp(s.epsilon):.4g}" if s.epsilon <= TELLING_EPSILON else ""
-    return [
-        "Whatever is concluded from this release would have been concluded without any given row, "
-        "and with one more, with almost the same probability: the two differ by at most a factor "
-        f"of e^{s.epsilon:.4g}{factor}, and by {s.delta:g} beyond it.",
-        "",
-        f"- protected: {s.unit}; neighbouring tables: {s.neighbours}",
-        f"- guarantee: {s.guarantee}",
-        f"- noise: {', '.join(s.mechanisms)}; random bits: {s.entropy}",
-        f"- sampling: {s.sampling_seeds}",
-        *(f"- **little is promised:** {text}" for text in weaknesses(s.epsilon, s.delta)),
-    ]
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # answers never render
 
-
-def _dependence(s: Manifest) -> list[str]:
-    lines = [
-        "Which combinations of columns were measured is known: page.html of the release bundle "
-        "lists them. How columns depend on each other that were not measured together comes from "
-        "the model, mostly through columns that were measured with both. Such a relation may be "
-        "wrong in either direction: lost, or there in the tables and not in the private one.",
-    ]
-    if s.alone:
-        lines += [
-            "",
-            "- independent of all other columns in the tables, since no combination with them was "
-            f"measured: {_named(s.alone)}",
-        ]
-    return lines
-
-
-def _payments(s: Statement) -> list[str]:
-    with_delta = s.delta_spent > 0
-    delta = ["delta"] if with_delta else []
-    rows = [
-        [
-            _about(fact), f"{fact.rho:.6g}", f"{fact.rho / s.rho_spent:.2%}",
-            *([f"{fact.delta:.3g}"] if with_delta else []),
-        ]
-        for fact in s.facts
-        if fact.basis == "paid for"
-    ]  # fmt: skip
-    total = ["all", f"{s.rho_spent:.6g}", "100.00%"]
-    total += [f"{s.delta_spent:.3g}"] if with_delta else []
-    return [
-        *_table(["learnt from the rows, with noise", "rho", "share", *delta], [*rows, total]),
-        "",
-        f"The budget was rho = {s.rho:.6g}; it was never exceeded.",
-    ]
-
-
-def _threat_model(s: Statement) -> list[str]:
-    model = s.threat_model
-    return [
-        *(f"- holds against: {text}" for text in model.protects_against),
-        *(f"- trusts: {text}" for text in model.trusted),
-        *(f"- leaves out: {text}" for text in model.excluded),
-    ]
-
-
-def _checks(s: Statement) -> list[str]:
-    lines = [
-        f"Every charge stands in {s.charges_in}, exactly. Discrete Gaussian noise costs "
-        "rho = squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism "
-        "epsilon² / 8, discovering values 1 / (2 noise_variance) and its delta. Rounded up to "
-        "units of 2^-60 rho and 2^-100 delta one by one, the charges add up to the rho_units and "
-        "delta_units of the facts in the manifest, and these to no more than the budget.",
-    ]
-    if s.ledger is not None:
-        place = s.ledger
-        lines.append(
-            f"The owner's ledger {place.ledger} keeps them as the {place.releases} releases of run "
-            f"{place.run}, with hash {place.hash}: `adaptive-qs ledger verify --release` compares."
-        )
-    return lines
-
-
-def _making(s: Statement) -> list[str]:
-    return [
-        f"- versions: {_pairs(s.versions)}",
-        f"- settings: {_pairs(s.settings)}",
-        f"- schema: SHA-256 {s.schema_fingerprint}",
-    ]
+    environment = Environment(
+        loader=PackageLoader("adaptive_qs.release"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs}
+    return environment.get_template("statement.md")
 
 
 def _pairs(content: dict[str, Any]) -> str:
@@ -425,58 +354,15 @@ def _pairs(content: dict[str, Any]) -> str:
 
 
 def _about(fact: Fact) -> str:
-    names = _named(fact.columns)
-    return f"{names}: {_plain(fact.fact)}" if names else _plain(fact.fact)
+    return ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact))))
 
 
 def _named(columns: Sequence[str]) -> str:
-    names = ", ".join(map(_plain, columns[:NAMED]))
-    if len(columns) > NAMED:
-        names += f" and {len(columns) - NAMED:,} more columns"
-    return names
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    rule = ["---", *("---:" for _ in header[1:])]
-    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
+    more = f" and {len(columns) - NAMED:,} more columns" if len(columns) > NAMED else ""
+    return ", ".join(map(_plain, columns[:NAMED])) + more
 
 
 def _plain(text: str) -> str:
     """The text on one line, with nothing in it that Markdown would take for its own."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)
-
-
-# Columns of which a release knows nothing beside their own counts, though more was asked for.
-
-
-def alone_columns(bundle: Bundle) -> tuple[str, ...]:
-    """The columns of :func:`alone_among` for the marginals that a release measured.
-
-    Every bundle has them in its manifest, checked or filled in where it is made.
-    """
-    return bundle.manifest.alone or ()
-
-
-def alone_among(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
-    """Columns whose combinations were asked for and none was measured, in the schema's order.
-
-    In a table that is sampled from the release they are independent of all others. Columns of one
-    code are neither alone nor company, since nothing can depend on them; nor is a column alone of
-    which the workload asks for no combination, as in one of single columns only.
-
-    Args:
-        workload: what was asked for.
-        measured: the residuals that were measured.
-    """
-    domain = workload.domain
-    several = {i for i, size in enumerate(domain.sizes) if size > 1}
-    asked = {i for clique in workload.cliques for i in _joined(clique, several)}
-    known = {i for clique in measured for i in _joined(clique, several)}
-    return tuple(domain.names[i] for i in sorted(asked - known))
-
-
-def _joined(clique: tuple[int, ...], several: set[int]) -> set[int]:
-    """The columns of a set that can depend on each other: none, or at least two."""
-    joined = several.intersection(clique)
-    return joined if len(joined) > 1 else set()

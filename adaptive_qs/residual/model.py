@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.residual.basis import Basis
 
 # Every marginal from the measured residuals and a product reference, kept current lazily.
 #
@@ -218,56 +217,27 @@ def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
     return privacy_cost(domain, residual) * math.prod(outside)
 
 
-# In-axis transforms between marginals and residuals. Source: Fuentes et al., section 3, Table 1.
-#
-# Every operation is linear along one axis and touches each cell a constant number of times, so a
-# transform over clique γ takes O(|γ| n_γ).
+# From marginals to residuals. Source: Fuentes et al., section 3, Table 1.
 
 
-def smear(array: Array, axis: int, size: int) -> Array:
-    """Spread a singleton axis evenly over ``size`` cells: (..., 1, ...) -> (..., size, ...)."""
-    return np.repeat(array / size, size, axis=axis)
+def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
+    """The residual over ``residual`` of a marginal over ``clique``, in centered form.
 
-
-def decompose(marginal: Array, clique: Clique, residual: Clique, bases: Sequence[Basis]) -> Array:
-    """The residual over ``residual`` of a marginal over ``clique`` (Fuentes et al., Algorithm 1).
+    Along every axis of the residual the mean is removed, the others are summed out (Fuentes et
+    al., Algorithm 1); O(|γ| n_γ).
 
     Args:
         marginal: counts, one axis per attribute of ``clique``.
         clique: γ, the attributes of the marginal's axes.
         residual: τ ⊆ γ.
-        bases: one basis per attribute of ``clique``, in its order.
 
     Returns:
-        An array with one axis per attribute of ``residual``, each of its basis's rank.
+        An array with one axis per attribute of ``residual``, which sums to zero along each.
     """
     array = np.asarray(marginal, dtype=np.float64)
     for axis in range(len(clique) - 1, -1, -1):
         if clique[axis] in residual:
-            array = bases[axis].analyse(array, axis)
+            array = array - array.mean(axis=axis, keepdims=True)
         else:
             array = array.sum(axis=axis)
-    return array
-
-
-def reconstruct(values: Array, residual: Clique, clique: Clique, bases: Sequence[Basis]) -> Array:
-    """The part of a marginal that a residual explains (Fuentes et al., Algorithm 2).
-
-    The pseudo-inverse of :func:`decompose`; the parts of all τ ⊆ γ add up to the marginal.
-
-    Args:
-        values: the residual, one axis per attribute of ``residual``.
-        residual: τ ⊆ γ.
-        clique: γ.
-        bases: one basis per attribute of ``clique``, in its order.
-
-    Returns:
-        An array shaped like the marginal over ``clique``.
-    """
-    array = np.asarray(values, dtype=np.float64)
-    for axis, attribute in enumerate(clique):
-        if attribute in residual:
-            array = bases[axis].synthesise(array, axis)
-        else:
-            array = smear(np.expand_dims(array, axis), axis, bases[axis].size)
     return array

@@ -31,7 +31,6 @@ from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.release.release import Release
-from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.limits import RunPlan, plan_run
 from adaptive_qs.run.request import request_of
@@ -128,7 +127,6 @@ def measure(
         (target.rho, target.epsilon, target.delta),
         plan.watched_cells,
         plan.most_rows,
-        LedgerEntry.of(ledger.place),
     )
 
 

@@ -138,7 +138,7 @@ class Session:
         if self._run is not None and self._book is not None:
             reach(DELIVERED)
             number, last = self._run.number, self._run.finish()
-            held = parse_body(last.body).held.cost()
+            held = parse_body(last.body).held
             left = remaining_of(self._book.limit, held)
             head = str(Mark(last.number, last.hash))
             self.closed = Closing(self._book.path, number, left, head)

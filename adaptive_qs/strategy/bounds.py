@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, Strategy
+from adaptive_qs.strategy.solution import CenteringFactor, Factor, Solution, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.protocol import CenteredQueries, Queries
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
@@ -250,6 +250,8 @@ def _contract(matrix: Array, blocks: list[Array]) -> float:
 #
 #     (tr G^½)² ≤ tr(G V⁺) · tr V ≤ N tr(G V⁺).
 
+PROVEN = 1e-9
+"""Relative distance to the lower bound that rounding explains: the optimum is proven."""
 DENSE_CELLS = 2_000
 """Largest matrix whose eigenvalues are taken for a bound on a sum of terms."""
 SINGLE_CELLS = 4_096
@@ -267,8 +269,13 @@ def svd_bound(subworkload: Subworkload) -> float:
     minima.
     """
     if len(subworkload.terms) > 1 and subworkload.cells <= DENSE_CELLS:
-        return root_trace(subworkload.gram()) ** 2 / subworkload.cells
+        return gram_bound(subworkload.gram())
     return float(sum(_term_bound(term, len(subworkload.shape)) for term in subworkload.terms))
+
+
+def gram_bound(gram: Array) -> float:
+    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error."""
+    return root_trace(gram) ** 2 / len(gram)
 
 
 def root_trace(gram: Array) -> float:
@@ -280,6 +287,23 @@ def root_sum(eigenvalues: Array) -> float:
     """Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
     noise = eigenvalues.size * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return float(np.sqrt(eigenvalues[eigenvalues > noise]).sum())
+
+
+def judged(
+    subworkload: Subworkload,
+    strategy: Strategy,
+    objective: float,
+    iterations: int = 0,
+    gap: float = PROVEN,
+) -> Solution:
+    """The best of a family of strategies as a solution.
+
+    Status OPTIMAL where the objective is within the gap of the singular value bound, else
+    RESTRICTED.
+    """
+    bound = min(svd_bound(subworkload), objective)
+    status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
+    return Solution(strategy, objective, bound, status, iterations)
 
 
 def _term_bound(term: Term, axes: int) -> float:
@@ -304,5 +328,5 @@ def _factor_bound(queries: CenteredQueries) -> float:
     if rows is not None and len(rows) <= SINGLE_CELLS:
         return root_trace(rows @ rows.T) ** 2 / cells
     if cells <= SINGLE_CELLS:
-        return root_trace(queries.gram()) ** 2 / cells
+        return gram_bound(queries.gram())
     return gram_trace(queries) / cells

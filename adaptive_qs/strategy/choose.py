@@ -14,10 +14,11 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import residual_mechanism, table_mechanism
+from adaptive_qs.strategy import MECHANISMS, table_mechanism
+from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
 from adaptive_qs.strategy.hdmm_products import (
-    Noise,
+    GAUSSIAN,
     ProductWorkload,
     exchangeable,
     optimize_axis,
@@ -25,8 +26,16 @@ from adaptive_qs.strategy.hdmm_products import (
     product_workload,
 )
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import check_dense, solve_dense
-from adaptive_qs.strategy.residual_mechanism import Bases, ResidualMechanism
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve, solve_dense
+from adaptive_qs.strategy.residual_mechanism import (
+    Bases,
+    ResidualMechanism,
+    Solver,
+    best_affordable,
+    residual_planner_plus,
+    smash,
+)
+from adaptive_qs.strategy.restricted import solve_eigen
 from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,
@@ -54,7 +63,7 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-CERTIFIED_AXIS = 1_536
+OPTIMAL_AXIS = 1_536
 """Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
@@ -72,7 +81,7 @@ def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
 def product_candidates(
     workload: QueryWorkload, bound: float, settings: SolverSettings
 ) -> Iterator[Candidate]:
-    """OPT_⊗, certified axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
+    """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
 
     Args:
         workload: one that has candidates.
@@ -80,20 +89,20 @@ def product_candidates(
         settings: gap, iterations and memory.
     """
     clique = used_attributes(workload)
-    if max(workload.domain.shape(clique)) > CERTIFIED_AXIS:
+    if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
         return
     asked = narrowed(workload, clique)
     try:
         products = product_workload(asked, settings)
         whole = products.factorised()
         if whole is not None:
-            yield _certified_product(workload, clique, whole, bound, settings)
+            yield _optimal_product(workload, clique, whole, bound, settings)
             return
     except ResourceExceeded:
         return
     if max(products.sizes) > SEARCHED_AXIS:
         return
-    noise, rng = Noise.GAUSSIAN, np.random.default_rng(0)
+    noise, rng = GAUSSIAN, np.random.default_rng(0)
     with linear_algebra().limit(limits=1):  # many small solves
         found = optimize_product(products, noise, settings, rng, restarts=1)
     yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
@@ -108,7 +117,7 @@ def product_candidates(
             yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
 
 
-def _certified_product(
+def _optimal_product(
     workload: QueryWorkload,
     clique: Clique,
     grams: tuple[Array, ...],
@@ -118,18 +127,18 @@ def _certified_product(
     """The optimum for ⊗G_i is the product of the optima; so is the bound."""
     factors: list[Factor] = []
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
-    objective = certified = 1.0
+    objective = proven = 1.0
     for gram in grams:
         if exchangeable(gram) is not None:
-            axis = optimize_axis(gram, Noise.GAUSSIAN, single, np.random.default_rng(0))
+            axis = optimize_axis(gram, GAUSSIAN, single, np.random.default_rng(0))
             factors.append(axis.factor)
-            objective, certified = objective * axis.error(gram), certified * axis.error(gram)
+            objective, proven = objective * axis.error(gram), proven * axis.error(gram)
         else:
             check_dense(gram.shape[:1], single)
             solution = solve_dense(gram, gram.shape[:1], single)
             factors.extend(solution.strategy.factors)
-            objective, certified = objective * solution.objective, certified * solution.lower_bound
-    best = max(bound, certified)
+            objective, proven = objective * solution.objective, proven * solution.lower_bound
+    best = max(bound, proven)
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     return WholeDomainMechanism(workload, clique, Strategy(tuple(factors)), best, status)
 
@@ -140,7 +149,7 @@ def _groupings(
     """Groups of several sets each, which a split by residuals does not have; none of zeros."""
     asked, number = products.only_asked(), products.asked.tolist()
     start = nested(asked)
-    choices = {start, merged(asked, start, Noise.GAUSSIAN, settings, rng)}
+    choices = {start, merged(asked, start, GAUSSIAN, settings, rng)}
     return sorted(
         tuple(tuple(number[j] for j in sets) for sets in groups)
         for groups in choices
@@ -186,7 +195,17 @@ class MechanismChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
+class PlanRequest:
+    """What is to be planned.
+
+    Attributes:
+        workload: what is to be answered.
+        settings: gap, iterations and memory of the solvers.
+        bases: strategies of some attributes, for a mechanism that takes them.
+        jobs: threads that solve.
+        progress: called with how many problems of how many are solved.
+    """
+
     workload: QueryWorkload
     settings: SolverSettings
     bases: Bases | None
@@ -195,7 +214,12 @@ class _Request:
 
     @cached_property
     def decomposition(self) -> Decomposition:
+        """The residual spaces that the workload reaches, and the problem in each."""
         return decompose_workload(self.workload)
+
+
+Planner = Callable[[PlanRequest], MechanismChoice]
+"""How the mechanism of one name is planned; raises as :func:`choose_mechanism` does."""
 
 
 def choose_mechanism(
@@ -214,7 +238,7 @@ def choose_mechanism(
         settings: gap, iterations and memory of the solvers.
         bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.
-        progress: told how many problems of how many are solved.
+        progress: called with how many problems of how many are solved.
 
     Raises:
         InputError: there is no such mechanism, or it cannot answer such queries.
@@ -225,7 +249,7 @@ def choose_mechanism(
         raise InputError(f"mechanism is {shown(name)}: give one of {', '.join(MECHANISMS)}")
     if bases and name != "residualplanner+":
         raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
-    request = _Request(workload, settings or SolverSettings(), bases, jobs, progress)
+    request = PlanRequest(workload, settings or SolverSettings(), bases, jobs, progress)
     with np.errstate(over="ignore"):
         choice = MECHANISMS[name](request)
         if not math.isfinite(choice.mechanism.total_error):
@@ -236,7 +260,7 @@ def choose_mechanism(
     return choice
 
 
-def _auto(request: _Request) -> MechanismChoice:
+def plan_auto(request: PlanRequest) -> MechanismChoice:
     """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
 
     Groups that are measured apart contradict each other within their noise, so they have to be
@@ -244,7 +268,7 @@ def _auto(request: _Request) -> MechanismChoice:
     Where no mechanism at all could be better nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
-    split = residual_mechanism.best_affordable(d, settings, request.jobs, request.progress)
+    split = best_affordable(d, settings, request.jobs, request.progress)
     best, problems = _residual("querysmasher", split), len(d.subworkloads)
     whole = table_mechanism.may_be_solved(workload, settings)
     products = has_candidates(workload, settings)
@@ -259,10 +283,10 @@ def _auto(request: _Request) -> MechanismChoice:
         with suppress(ResourceExceeded):
             full = table_mechanism.solve_full(workload, settings)
             best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
-    return replace(best, mechanism=_certified(best.mechanism, bound, settings.gap))
+    return replace(best, mechanism=_bounded(best.mechanism, bound, settings.gap))
 
 
-def _certified(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
+def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
     """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
 
     A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
@@ -301,81 +325,62 @@ def _is_sound(found: Candidate) -> bool:
     figures = np.array([largest, found.total_error])
     if not all(np.isfinite(array).all() for array in (*covariances, figures)):
         return False
-    biases = [
-        found.bias_of(number, index)
-        for number, part in enumerate(found.workload.parts)
-        for index in range(len(part))
-    ]
+    biases = [found.bias_of(part, index) for part, index, _ in found.workload.sets()]
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
 
 
-def _querysmasher(request: _Request) -> MechanismChoice:
-    found = residual_mechanism.query_smasher(
-        request.decomposition, request.settings, request.jobs, request.progress
-    )
-    return _residual("querysmasher", found)
+def plan_querysmasher(request: PlanRequest) -> MechanismChoice:
+    """The optimum of every residual space: QuerySmasher of He et al."""
+    cache = SolveCache()
+    return _smashed("querysmasher", request, lambda s: solve(s, request.settings, cache))
 
 
-def _residualplanner(request: _Request) -> MechanismChoice:
-    found = residual_mechanism.residual_planner(
-        request.decomposition, request.jobs, request.progress
-    )
-    return _residual("residualplanner", found)
+def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
+    """The same contrasts for all queries, optimal for marginals: ResidualPlanner."""
+    return _smashed("residualplanner", request, solve_residual_planner)
 
 
-def _residualplanner_plus(request: _Request) -> MechanismChoice:
-    found = residual_mechanism.residual_planner_plus(
+def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
+    """One basis for each attribute, given or chosen: ResidualPlanner+."""
+    found = residual_planner_plus(
         request.decomposition, request.settings, request.bases, request.jobs, request.progress
     )
     return _residual("residualplanner+", found)
 
 
-def _wff(request: _Request) -> MechanismChoice:
-    found = residual_mechanism.fourier_factorization(
-        request.decomposition, request.jobs, request.progress
-    )
-    return _residual("wff", found)
+def plan_fourier(request: PlanRequest) -> MechanismChoice:
+    """Noise on Fourier coefficients: Weighted Fourier Factorizations."""
+    return _smashed("wff", request, solve_fourier)
 
 
-def _eigen(request: _Request) -> MechanismChoice:
-    found = residual_mechanism.eigen_design(
-        request.decomposition, request.settings, request.jobs, request.progress
-    )
-    return _residual("eigen", found)
+def plan_eigen(request: PlanRequest) -> MechanismChoice:
+    """Weighted eigenvectors of every subworkload: the eigen-design of Li and Miklau."""
+    return _smashed("eigen", request, lambda s: solve_eigen(s, request.settings))
 
 
-def _hdmm(request: _Request) -> MechanismChoice:
-    from adaptive_qs.strategy.table_mechanism import hdmm
-
-    found = hdmm(request.decomposition, request.settings)
+def plan_hdmm(request: PlanRequest) -> MechanismChoice:
+    """HDMM: a product, a union of products or weighted marginals."""
+    found = table_mechanism.hdmm(request.decomposition, request.settings)
     return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
 
 
-def _identity(request: _Request) -> MechanismChoice:
+def plan_identity(request: PlanRequest) -> MechanismChoice:
+    """Noise on every cell of the table over all attributes in use."""
     return MechanismChoice(
         "identity", table_mechanism.identity(request.decomposition, request.settings), 1, 0
     )
 
 
-def _gaussian(request: _Request) -> MechanismChoice:
+def plan_gaussian(request: PlanRequest) -> MechanismChoice:
+    """Noise on every answer."""
     bound = any_mechanism_bound(request.decomposition, request.settings)
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
+
+
+def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
+    return _residual(name, smash(request.decomposition, solver, request.jobs, request.progress))
 
 
 def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
     d = found.decomposition
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))
-
-
-MECHANISMS: dict[str, Callable[[_Request], MechanismChoice]] = {
-    "auto": _auto,
-    "querysmasher": _querysmasher,
-    "residualplanner": _residualplanner,
-    "residualplanner+": _residualplanner_plus,
-    "wff": _wff,
-    "hdmm": _hdmm,
-    "eigen": _eigen,
-    "identity": _identity,
-    "gaussian": _gaussian,
-}
-"""The mechanisms by name."""

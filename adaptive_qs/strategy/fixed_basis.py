@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import InputError
 from adaptive_qs.strategy.bounds import (
     is_product,
+    judged,
     known_fourier_diagonal,
-    svd_bound,
     total_variance,
 )
 from adaptive_qs.strategy.solution import (
@@ -21,7 +21,6 @@ from adaptive_qs.strategy.solution import (
     DenseFactor,
     Factor,
     Solution,
-    Status,
     Strategy,
 )
 from adaptive_qs.workload.protocol import CenteredQueries
@@ -114,9 +113,6 @@ class FourierFactor:
 # B_i = √(n/(n−1)) Π that is ResidualPlanner, the optimum for marginals; with B_i of the user's
 # choice it is ResidualPlanner+ (He et al., section 7).
 
-PROVEN = 1e-9
-"""Relative distance to the lower bound that rounding explains: the optimum is proven."""
-
 
 def solve_residual_planner(subworkload: Subworkload) -> Solution:
     """The strategy of ResidualPlanner: optimal for marginals, valid for any queries.
@@ -140,10 +136,7 @@ def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> S
         Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
     """
     strategy = Strategy(factors)
-    objective = total_variance(subworkload, strategy)
-    bound = min(svd_bound(subworkload), objective)
-    proven = objective <= bound * (1 + PROVEN)
-    return Solution(strategy, objective, bound, Status.OPTIMAL if proven else Status.RESTRICTED)
+    return judged(subworkload, strategy, total_variance(subworkload, strategy))
 
 
 def strategy_basis(matrix: Array) -> DenseFactor:
@@ -209,9 +202,7 @@ def solve_fourier(subworkload: Subworkload) -> Solution:
         c = subworkload_spectrum(subworkload)
         strategy = Strategy((FourierFactor(c.shape, _best_weights(c)),))
         objective = _objective(c)
-    bound = min(svd_bound(subworkload), objective)
-    proven = objective <= bound * (1 + PROVEN)
-    return Solution(strategy, objective, bound, Status.OPTIMAL if proven else Status.RESTRICTED)
+    return judged(subworkload, strategy, objective)
 
 
 def subworkload_spectrum(subworkload: Subworkload) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import root_sum, root_trace
+from adaptive_qs.strategy.bounds import gram_bound, root_sum
 from adaptive_qs.strategy.hdmm_products import (
+    GAUSSIAN,
     AxisStrategy,
     Noise,
     ProductStrategy,
@@ -96,17 +97,16 @@ def merged(
     if len(start) > MOST_MERGED:
         return start
     estimate = _Estimate(workload, noise, settings, rng)
-    power = 1 / 2 if noise is Noise.GAUSSIAN else 1 / 3
     groups = dict(enumerate(start))
     mentioned = {g: _attributes(workload, sets) for g, sets in groups.items()}
-    cost = {g: estimate.error(sets) ** power for g, sets in groups.items()}
+    cost = {g: estimate.root_error(sets) for g, sets in groups.items()}
 
     def joined(g: int, h: int) -> tuple[float, tuple[int, ...]]:
         """What joining g, h and all groups on their attributes saves, and these groups."""
         outside = ~(mentioned[g] | mentioned[h])
         absorbed = tuple([k for k, attributes in mentioned.items() if not attributes & outside])
         sets = tuple(j for k in absorbed for j in groups[k])
-        return sum(cost[k] for k in absorbed) - estimate.error(sets) ** power, absorbed
+        return sum(cost[k] for k in absorbed) - estimate.root_error(sets), absorbed
 
     saved = {(g, h): joined(g, h) for g in groups for h in groups if g < h}
     while saved:
@@ -119,7 +119,7 @@ def merged(
             del groups[k], mentioned[k], cost[k]
         groups[first] = sets
         mentioned[first] = _attributes(workload, sets)
-        cost[first] = estimate.error(sets) ** power
+        cost[first] = estimate.root_error(sets)
         changed = set(absorbed)
         saved = {p: v for p, v in saved.items() if changed.isdisjoint(p + v[1])}
         pairs = {(g, h) for g in groups for h in groups if g < h} - saved.keys()
@@ -141,15 +141,18 @@ class _Estimate:
     rng: np.random.Generator
     known: dict[tuple[int, tuple[int, ...]], Array] = field(default_factory=dict)
 
-    def error(self, sets: tuple[int, ...]) -> float:
-        """Σ weight · variance of these sets under one product strategy, estimated."""
+    def root_error(self, sets: tuple[int, ...]) -> float:
+        """What these sets add to a sum that falls as the total error of a union does, estimated.
+
+        Their own error is that under one product strategy.
+        """
         rows = self.workload.kinds[list(sets)]
         product = self.workload.weights[list(sets)].copy()
         for i, column in enumerate(rows.T):
             used = tuple(sorted(set(column.tolist())))
             if used != (0,):
                 product *= self._axis_errors(i, used)[column]
-        return float(product.sum())
+        return float(self.noise.roots(product.sum()))
 
     def _axis_errors(self, i: int, used: tuple[int, ...]) -> Array:
         if (i, used) not in self.known:
@@ -379,7 +382,7 @@ def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
     if squared.min() >= -ROUNDING * squared.max():
         weights = np.sqrt(np.maximum(squared, 0.0))
     precisions = _ideal_spread(workload, traces) * _cells(workload)
-    return MarginalStrategy(workload, precisions, weights, Noise.GAUSSIAN)
+    return MarginalStrategy(workload, precisions, weights, GAUSSIAN)
 
 
 def weighted_marginals(workload: ProductWorkload, weights: Array, noise: Noise) -> MarginalStrategy:
@@ -430,18 +433,8 @@ def _set_values(
 
 # OPT_M: the search for weights of marginals. McKenna et al., definition 22 and theorem 13.
 
-ORDERS = (2.0, 1.5, 1.2, 1.0)
-"""Norms of θ on the way from the convex problem to the L1 norm of Laplace noise."""
 LOWEST = -12.0
 """log θ, relative to the largest, below which a search does not start a marginal."""
-ACTIVE = 1e-4
-"""θ relative to the largest from which a marginal counts as measured."""
-SHARES = (0.2, 0.4, 0.7)
-"""Weight tried for a joint marginal, as a share of all weight within it."""
-KEPT = 0.05
-"""Share of their weight that the marginals within a joint one keep."""
-PROMISING = 0.01
-"""Increase of the log error, before a search, up to which a move is worth one."""
 
 
 def log_error_and_gradient(
@@ -469,48 +462,30 @@ def log_error_and_gradient(
     return float(np.log(error) + 2 / order * np.log(cost)), gradient
 
 
-def optimize_marginals(
-    workload: ProductWorkload,
-    noise: Noise,
-    rng: np.random.Generator,
-    max_iterations: int = 1_000,
-    moves: int = 1_000,
-) -> MarginalStrategy:
+def optimize_marginals(workload: ProductWorkload, max_iterations: int = 1_000) -> MarginalStrategy:
     """OPT_M: weights θ_b ≥ 0 of all marginals with the least error at sensitivity 1.
 
-    Gaussian noise: the closed form of theorem 13 where it is real, which is optimal; otherwise a
-    search in log θ (the problem is convex in θ²). Laplace noise has many local optima: the search
-    follows the norm from L2 to L1, and then tries joint marginals in place of those within them.
+    The closed form of theorem 13 where it is real, which is optimal; otherwise a search in log θ
+    (the problem is convex in θ²). For Gaussian noise.
 
     Args:
         workload: the sets, d attributes.
-        noise: decides the sensitivity norm.
-        rng: draws the moves; nothing private depends on it.
         max_iterations: of each search.
-        moves: joint marginals tried, for Laplace noise.
 
     Raises:
         ResourceExceeded: too many attributes for arrays over all their subsets.
     """
-    if noise is Noise.GAUSSIAN:
-        closed = optimal_residuals(workload)
-        if closed.weights is not None:
-            return closed
-    search = _Search.of(workload, max_iterations)
-    found = search.run(np.zeros(search.traces.shape), ORDERS[0])
-    if noise is Noise.GAUSSIAN:
-        found = min(found, search.run(_asked(workload), ORDERS[0]), key=lambda pair: pair[0])
-    else:
-        for order in ORDERS[1:]:
-            found = search.run(np.maximum(found[1], LOWEST), order)
-        found = min(found, search.run(_asked(workload), 1.0), key=lambda pair: pair[0])
-        for _ in range(moves):
-            found = min(found, _move(search, found, rng), key=lambda pair: pair[0])
-    return weighted_marginals(workload, np.exp(found[1]), noise)
+    closed = optimal_residuals(workload)
+    if closed.weights is not None:
+        return closed
+    search = WeightSearch.of(workload, max_iterations)
+    starts = (np.zeros(search.traces.shape), asked_weights(workload))
+    _, found = min((search.run(start, 2.0) for start in starts), key=lambda pair: pair[0])
+    return weighted_marginals(workload, np.exp(found), GAUSSIAN)
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class WeightSearch:
     """The problem of definition 22, on a relative scale."""
 
     traces: Array
@@ -518,17 +493,13 @@ class _Search:
     max_iterations: int
 
     @classmethod
-    def of(cls, workload: ProductWorkload, max_iterations: int) -> _Search:
+    def of(cls, workload: ProductWorkload, max_iterations: int) -> WeightSearch:
+        """The problem of a workload, its traces scaled to sum to one."""
         traces = residual_traces(workload)
-        ones = [1.0] * len(workload.sizes)
-        cells = subset_products(ones, [float(n) for n in workload.sizes])
-        return cls(traces / traces.sum(), cells, max_iterations)
-
-    def error(self, log_weights: Array, order: float) -> float:
-        return log_error_and_gradient(log_weights, self.traces, self.cells, order)[0]
+        return cls(traces / traces.sum(), _cells(workload), max_iterations)
 
     def run(self, start: Array, order: float) -> tuple[float, Array]:
-        """A local optimum: log error and log θ, whose largest entry is 0."""
+        """A local optimum from log θ for a norm of this order: log error and log θ, at most 0."""
 
         def objective(flat: Array) -> tuple[float, Array]:
             log_weights = flat.reshape(start.shape)
@@ -542,7 +513,7 @@ class _Search:
         return float(found.fun), log_weights - log_weights.max()
 
 
-def _asked(workload: ProductWorkload) -> Array:
+def asked_weights(workload: ProductWorkload) -> Array:
     """log θ where the workload's own marginals are measured, and the others hardly."""
     start = np.full((2,) * len(workload.sizes), LOWEST / 2)
     for kinds in workload.kinds:
@@ -550,37 +521,7 @@ def _asked(workload: ProductWorkload) -> Array:
     return start
 
 
-def _move(
-    search: _Search, found: tuple[float, Array], rng: np.random.Generator
-) -> tuple[float, Array]:
-    """Measure the joint marginal of two measured ones in place of all those within it."""
-    error, log_weights = found
-    active = np.argwhere(log_weights > np.log(ACTIVE))
-    if len(active) < 2:
-        return found
-    first, second = rng.choice(len(active), 2, replace=False)
-    joint = active[first] | active[second]
-    within = tuple(slice(None) if bit else slice(0, 1) for bit in joint)
-    lowered = np.exp(log_weights)
-    weight = float(lowered[within].sum())
-    lowered[within] *= KEPT
-    best, start = np.inf, log_weights
-    for share in SHARES:
-        trial = lowered.copy()
-        trial[tuple(joint)] = share * weight
-        trial = np.log(np.maximum(trial, np.exp(LOWEST)))
-        value = search.error(trial, 1.0)
-        if value < best:
-            best, start = value, trial
-    return search.run(start, 1.0) if best < error + PROMISING else found
-
-
 # What no matrix mechanism can beat. McKenna et al., definition 11 and theorems 5 and 12.
-
-
-def svd_bound(gram: Array) -> float:
-    """(tr √G)²/n: definition 11, for either noise at sensitivity 1 and unit noise variance."""
-    return root_trace(gram) ** 2 / len(gram)
 
 
 def lower_bound(workload: ProductWorkload, noise: Noise, settings: SolverSettings) -> float:
@@ -638,7 +579,7 @@ def _axis_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
 
 def _axis_bound(gram: Array, settings: SolverSettings) -> float:
     if exchangeable(gram) is not None:
-        return svd_bound(gram)
+        return gram_bound(gram)
     return solve_dense(gram, (len(gram),), settings).lower_bound
 
 
@@ -679,10 +620,11 @@ class Selection:
 
 def select(
     workload: ProductWorkload,
-    noise: Noise = Noise.GAUSSIAN,
+    noise: Noise = GAUSSIAN,
     settings: SolverSettings | None = None,
     seed: int = 0,
     restarts: int = 3,
+    marginals: Callable[[ProductWorkload, np.random.Generator], MarginalStrategy] | None = None,
 ) -> Selection:
     """OPT_HDMM: run all operators, keep the best. Sees no data and costs no privacy.
 
@@ -690,21 +632,24 @@ def select(
 
     Args:
         workload: the sets.
-        noise: Gaussian or Laplace.
+        noise: what the strategy is made for.
         settings: gap and limits of the inner solvers.
         seed: of the starting points; nothing private depends on it.
         restarts: starting points of OPT_⊗.
+        marginals: OPT_M for the noise; :func:`optimize_marginals` where it is Gaussian.
     """
     settings = settings or SolverSettings()
     rng = np.random.default_rng(seed)
     bound = lower_bound(workload, noise, settings)
     candidates: dict[str, AnyStrategy] = {}
-    if len(workload.sizes) <= MOST_ATTRIBUTES and noise is Noise.GAUSSIAN:
+    if len(workload.sizes) <= MOST_ATTRIBUTES and noise.has_residuals:
         candidates["residuals"] = optimal_residuals(workload)
         if candidates["residuals"].total_error <= bound * (1 + settings.gap):
             return Selection(candidates, bound)
     candidates["product"] = optimize_product(workload, noise, settings, rng, restarts)
     candidates["union"] = optimize_union(workload, noise, settings, rng)
     if len(workload.sizes) <= MOST_ATTRIBUTES:
-        candidates["marginals"] = optimize_marginals(workload, noise, rng)
+        candidates["marginals"] = (
+            optimize_marginals(workload) if marginals is None else marginals(workload, rng)
+        )
     return Selection(candidates, bound)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.optimal import solve_dense
@@ -206,205 +204,6 @@ def _check_memory(name: str, size: int, factors: int, max_bytes: int) -> None:
         )
 
 
-# OPT_0 for Laplace noise: p-Identity strategies. McKenna et al., section 4.3.
-
-LARGEST_WEIGHT = 1e4
-"""Bound on Θ: beyond it the Woodbury identity loses the objective to rounding."""
-COARSE_FROM = 2_048
-"""Cells from which a search starts from the solution over groups of cells."""
-TOLERANCE = 1e-8
-"""Relative decrease of the objective in one iteration below which the search ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class PIdentity:
-    """A(Θ) = [I; Θ] D with D = diag(1 + 1ᵀΘ)⁻¹: every column has L1 norm 1.
-
-    Attributes:
-        weights: Θ ≥ 0, shape (p, n).
-    """
-
-    weights: Array
-
-    @property
-    def column_sums(self) -> Array:
-        """1 + 1ᵀΘ, shape (n,): the inverse of D's diagonal."""
-        return 1 + self.weights.sum(axis=0)
-
-    @property
-    def matrix(self) -> Array:
-        """A, shape (n + p, n)."""
-        return np.vstack([np.eye(self.weights.shape[1]), self.weights]) / self.column_sums
-
-    @property
-    def covariance(self) -> Array:
-        """(AᵀA)⁻¹ = D⁻¹ (I − Θᵀ (I + ΘΘᵀ)⁻¹ Θ) D⁻¹, shape (n, n)."""
-        theta, s = self.weights, self.column_sums
-        inner = cho_factor(np.eye(len(theta)) + theta @ theta.T)
-        core = -(theta.T @ cho_solve(inner, theta))
-        np.fill_diagonal(core, core.diagonal() + 1)
-        return core * s[:, None] * s
-
-
-def error_and_gradient(weights: Array, gram: Array) -> tuple[float, Array]:
-    """tr(G (AᵀA)⁻¹) of a p-Identity strategy and its derivative in Θ, in O(n²p).
-
-    With S = D⁻¹, M = I + ΘΘᵀ and R = M⁻¹Θ the objective is tr(SGS) − tr(R SGS Θᵀ). Its only
-    product of size n²p is ΘSG; no n × n system is solved. McKenna et al., theorem 17.
-
-    Args:
-        weights: Θ, shape (p, n).
-        gram: G, shape (n, n), symmetric.
-
-    Returns:
-        The objective and an array of shape (p, n).
-    """
-    s = 1 + weights.sum(axis=0)
-    diagonal = gram.diagonal() * s
-    inner = cho_factor(np.eye(len(weights)) + weights @ weights.T, check_finite=False)
-    solved = cho_solve(inner, weights, check_finite=False)
-    left = (weights * s) @ gram
-    both = left * s
-    error = float(diagonal @ s - np.vdot(solved, both))
-    middle = cho_solve(inner, both @ weights.T, check_finite=False)
-    gradient = cho_solve(inner, both, check_finite=False)
-    gradient -= middle @ solved
-    gradient *= -2
-    gradient += 2 * (diagonal - np.einsum("rc,rc->c", left, solved))
-    return error, gradient
-
-
-def first_weights(
-    gram: Array, rows: int, rng: np.random.Generator, max_iterations: int
-) -> list[Array]:
-    """Θ to start from: windows; over many cells first the optimum for groups of four cells.
-
-    A quarter of the rows then comes from the coarser problem and the others are finer windows.
-    Either start may lead to the better optimum, depending on how long the queries are.
-    """
-    n = len(gram)
-    plain = windows(rows, n, rng)
-    if n < COARSE_FROM or rows < 8:
-        return [plain]
-    groups = np.arange(n) * (n // 4) // n
-    edges = np.flatnonzero(np.diff(groups, prepend=-1))
-    coarse = np.add.reduceat(np.add.reduceat(gram, edges, axis=0), edges, axis=1)
-    found = optimize_p_identity(coarse, rows // 4, rng, 0, max_iterations).weights[:, groups]
-    return [np.vstack([found, windows(rows - len(found), n, rng)]), plain]
-
-
-def windows(rows: int, size: int, rng: np.random.Generator) -> Array:
-    """Θ with the shape that McKenna et al. found for ranges (figure 1b), plus some wide rows.
-
-    Every row is a tent over one and a half times its share of the cells; a fifth of the rows have
-    random weights on all cells besides, from which queries over longer stretches develop.
-    """
-    width = size / rows
-    centres = (np.arange(rows) + 0.5) * width
-    tents = 1 - np.abs(np.arange(size) + 0.5 - centres[:, None]) / (1.5 * width)
-    wide = 0.3 * rng.random((rows, size)) * (rng.random((rows, 1)) < 0.2)
-    return np.maximum(tents, wide)
-
-
-def default_rows(size: int) -> int:
-    """p: a sixteenth of the cells as in McKenna et al., and never below 2."""
-    return max(2, size // 16)
-
-
-def optimize_p_identity(
-    gram: Array,
-    rows: int,
-    rng: np.random.Generator,
-    restarts: int = 1,
-    max_iterations: int = 1_000,
-    start: Array | None = None,
-) -> PIdentity:
-    """A p-Identity strategy with small tr(G (AᵀA)⁻¹): the best of several local optima and Θ = 0.
-
-    Args:
-        gram: G, shape (n, n), symmetric positive semidefinite, not zero.
-        rows: p.
-        rng: draws the starting points; nothing private depends on it.
-        restarts: searches from random Θ, uniform on [0, 1], after the first.
-        max_iterations: of each search.
-        start: where the first search starts, shape (p, n); without it :func:`first_weights`.
-    """
-    n = len(gram)
-    scaled = gram / (np.trace(gram) / n)
-
-    def objective(flat: Array) -> tuple[float, Array]:
-        error, gradient = error_and_gradient(flat.reshape(rows, n), scaled)
-        return error / n, gradient.ravel() / n
-
-    first = [start] if start is not None else first_weights(scaled, rows, rng, max_iterations)
-    starts = [np.clip(theta, 0, LARGEST_WEIGHT) for theta in first]
-    starts += [rng.random((rows, n)) for _ in range(restarts)]
-    best, best_error = np.zeros((rows, n)), 1.0
-    for theta in starts:
-        found = minimize(
-            objective,
-            theta.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(0.0, LARGEST_WEIGHT)] * (rows * n),
-            options={"maxiter": max_iterations, "maxfun": 4 * max_iterations, "ftol": TOLERANCE},
-        )
-        if found.fun < best_error:
-            best, best_error = found.x.reshape(rows, n), found.fun
-    return PIdentity(best)
-
-
-# The two kinds of noise of McKenna et al.: their sensitivity and how a budget is shared.
-
-
-class Noise(StrEnum):
-    """Noise added to a strategy's answers; McKenna et al., definitions 7 and 8."""
-
-    GAUSSIAN = "gaussian"
-    """Sensitivity in L2. Unit privacy: standard deviation = sensitivity, so that β = 2ρ = 1."""
-    LAPLACE = "laplace"
-    """Sensitivity in L1. Unit privacy: scale = sensitivity, so that ε = 1."""
-
-    @property
-    def order(self) -> int:
-        """k of the column norm Lk that bounds the sensitivity."""
-        return 2 if self is Noise.GAUSSIAN else 1
-
-    @property
-    def unit_variance(self) -> float:
-        """Variance of the noise on a strategy of sensitivity 1 at unit privacy: 1, or 2 = 2/ε²."""
-        return 1.0 if self is Noise.GAUSSIAN else 2.0
-
-    def sensitivity(self, matrix: Array) -> float:
-        """Largest column norm of a strategy matrix (rows, cells)."""
-        norms: Array = np.linalg.norm(matrix, ord=self.order, axis=0)
-        return float(norms.max())
-
-    def shares(self, errors: Array) -> Array:
-        """How to divide a sensitivity of 1 among independent measurements with the least error.
-
-        Measurement g has squared error E_g / c_g² where its strategy is scaled by c_g; Σ c_g² = 1
-        for Gaussian noise, Σ c_g = 1 for Laplace. McKenna et al., definition 19.
-
-        Args:
-            errors: E_g > 0, shape (measurements,).
-
-        Returns:
-            c_g, shape (measurements,).
-        """
-        if self is Noise.GAUSSIAN:
-            root = np.sqrt(errors)
-            return np.sqrt(root / root.sum())
-        root = np.cbrt(errors)
-        return root / root.sum()
-
-    def combined(self, errors: Array) -> float:
-        """Σ E_g / c_g² with the best shares: (Σ√E_g)², or (Σ∛E_g)³ for Laplace noise."""
-        if self is Noise.GAUSSIAN:
-            return math.fsum(np.sqrt(errors)) ** 2
-        return math.fsum(np.cbrt(errors)) ** 3
-
-
 # OPT_0: the best strategy for one attribute. McKenna et al., section 4.
 
 
@@ -415,12 +214,10 @@ class AxisStrategy:
     Attributes:
         matrix: A, shape (rows, n).
         covariance: (AᵀA)⁺, shape (n, n): covariance of the cells for noise of unit variance.
-        weights: Θ of a p-Identity strategy; None for others.
     """
 
     matrix: Array
     covariance: Array
-    weights: Array | None = None
 
     def error(self, gram: Array) -> float:
         """tr(G (AᵀA)⁺): summed variance of queries with Gram matrix G that A supports."""
@@ -465,33 +262,20 @@ def optimize_axis(
 ) -> AxisStrategy:
     """OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺).
 
-    Gaussian noise: the optimum to the gap of the settings (McKenna et al., definition 12, solved
-    with a certificate). Laplace noise: a local optimum among p-Identity strategies
-    (definition 14), one weighted row where the queries are only identity and total.
+    Gaussian noise: the optimum to the gap of the settings (McKenna et al., definition 12).
 
     Args:
         gram: G, shape (n, n).
         noise: decides the sensitivity norm.
         settings: gap and iteration limit.
-        rng: starting points of the Laplace search.
-        restarts: searches from random points, for Laplace noise.
-        previous: a strategy for similar queries, from which the Laplace search starts once more.
+        rng: starting points of a search.
+        restarts: searches from random points, for noise that needs a search.
+        previous: a strategy for similar queries, from which such a search starts once more.
     """
-    n = len(gram)
     simple = exchangeable(gram)
     if simple is not None and simple[0] == 0:
-        return total_strategy(n)
-    if noise is Noise.LAPLACE:
-        rows = 1 if simple is not None else default_rows(n)
-        start = None if previous is None else previous.weights
-        if start is not None and len(start) != rows:
-            start = None
-        found = optimize_p_identity(gram, rows, rng, restarts, settings.max_iterations, start)
-        return AxisStrategy(found.matrix, found.covariance, found.weights)
-    if simple is not None:
-        return _root_strategy(n, *simple)
-    (factor,) = solve_dense(gram, (n,), settings).strategy.factors
-    return AxisStrategy(factor.matrix, factor.covariance)
+        return total_strategy(len(gram))
+    return noise.best_axis(gram, settings, rng, restarts, previous)
 
 
 def _root_strategy(n: int, a: float, b: float) -> AxisStrategy:
@@ -504,6 +288,73 @@ def _root_strategy(n: int, a: float, b: float) -> AxisStrategy:
     matrix = np.sqrt(centered) * centering + np.sqrt(mean) * average
     inverse = centering / centered + (average / mean if mean > 0 else 0.0)
     return AxisStrategy(matrix, inverse)
+
+
+# The noise that a strategy is made for. McKenna et al., definitions 7 and 8.
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Gaussian noise: its sensitivity, how a budget is shared, and what is best on one attribute.
+
+    Unit privacy is standard deviation = sensitivity, so that β = 2ρ = 1. The operators ask their
+    noise for all that depends on it; ``scripts.published.laplace`` has the paper's other one.
+
+    Attributes:
+        name: as tables say it.
+        order: k of the column norm Lk that bounds the sensitivity.
+        unit_variance: variance of the noise on a strategy of sensitivity 1 at unit privacy.
+        has_residuals: whether residuals may be measured by themselves, which has a closed form.
+        refines: whether a smaller gap gives a better strategy on an attribute.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    order: ClassVar[int] = 2
+    unit_variance: ClassVar[float] = 1.0
+    has_residuals: ClassVar[bool] = True
+    refines: ClassVar[bool] = True
+
+    def sensitivity(self, matrix: Array) -> float:
+        """Largest column norm of a strategy matrix (rows, cells)."""
+        norms: Array = np.linalg.norm(matrix, ord=self.order, axis=0)
+        return float(norms.max())
+
+    def roots(self, errors: Array) -> Array:
+        """E_g^(k/(k + 2)), whose sum is least where the total error of measurements is."""
+        return np.sqrt(errors)
+
+    def shares(self, errors: Array) -> Array:
+        """How to divide a sensitivity of 1 among independent measurements with the least error.
+
+        Measurement g has squared error E_g / c_g² where its strategy is scaled by c_g, Σ c_g^k = 1.
+        McKenna et al., definition 19.
+
+        Args:
+            errors: E_g > 0, shape (measurements,).
+
+        Returns:
+            c_g, shape (measurements,).
+        """
+        root = self.roots(errors)
+        return (root / root.sum()) ** (1 / self.order)
+
+    def best_axis(
+        self,
+        gram: Array,
+        settings: SolverSettings,
+        rng: np.random.Generator,
+        restarts: int,
+        previous: AxisStrategy | None,
+    ) -> AxisStrategy:
+        """A strategy for more than the total of one attribute; see :func:`optimize_axis`."""
+        simple = exchangeable(gram)
+        if simple is not None:
+            return _root_strategy(len(gram), *simple)
+        (factor,) = solve_dense(gram, gram.shape[:1], settings).strategy.factors
+        return AxisStrategy(factor.matrix, factor.covariance)
+
+
+GAUSSIAN = Noise()
 
 
 # OPT_⊗: one product strategy for a union of products. McKenna et al., section 6.
@@ -602,7 +453,7 @@ def _descend(
                 axes[i], errors[i] = new, _errors(new, grams)
         total = float(workload.weights @ workload.set_values(errors))
         settled = total > last * (1 - settings.gap)
-        if settled and (refining or noise is Noise.LAPLACE):
+        if settled and (refining or not noise.refines):
             break
         last, refining = total, refining or settled
     return ProductStrategy(workload, tuple(axes), noise)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy
 from adaptive_qs.workload.protocol import Queries
 
@@ -133,6 +134,8 @@ MOST_COMPLETED = 1024
 """Cells up to which a matrix that spans too little is completed."""
 ZERO = 1e-9
 """Sums of normalised rows below this are zero."""
+SPANNED = 1e-11
+"""Squared singular values above this share of their sum are surely not zero."""
 TRIMS_PER_COLUMN = 16
 MOST_TRIMMED_BITS = 26
 """Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
@@ -232,10 +235,11 @@ def _completed(
     matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
 ) -> Array:
     """With orthonormal rows of small weight for what the matrix does not span."""
-    dimension = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
-    if matrix.shape[1] > MOST_COMPLETED:
+    dimension = _dimension(shape, balanced)
+    if matrix.shape[1] > MOST_COMPLETED or _surely_spans(matrix, shape, balanced):
         return matrix
-    _, singular, rows = svd(matrix, full_matrices=True)
+    with linear_algebra().limit(limits=1):
+        _, singular, rows = svd(matrix, full_matrices=len(matrix) < matrix.shape[1])
     rank = int((singular > ZERO * singular[0]).sum())
     if rank >= dimension:
         return matrix
@@ -246,6 +250,39 @@ def _completed(
     flat = missing.reshape(len(missing), -1)
     _, _, basis = svd(flat, full_matrices=False)
     return np.vstack([matrix, weight * basis[: dimension - rank]])
+
+
+def _surely_spans(matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...]) -> bool:
+    """Whether no singular value can be zero, at the price of one Cholesky factorisation.
+
+    BᵀB + cP − τI is positive definite only if ‖Bx‖² ≥ τ‖x‖² for every table x that is balanced as
+    the rows are; rounding stays far below τ, and τ far above ZERO². Where it fails nothing is said.
+    """
+    if len(matrix) < _dimension(shape, balanced):
+        return False
+    scale = float(np.vdot(matrix, matrix))
+    with linear_algebra().limit(limits=1):
+        gram = matrix.T @ matrix + scale * _ignored(shape, balanced)
+        gram[np.diag_indices_from(gram)] -= SPANNED * scale
+        try:
+            cho_factor(gram, overwrite_a=True)
+        except LinAlgError:
+            return False
+    return True
+
+
+def _dimension(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> int:
+    """Of the space of the tables that sum to zero along the balanced axes."""
+    return math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
+
+
+def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
+    """The projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
+    kept: Array = np.ones((1, 1))
+    for n, zero in zip(shape, balanced):
+        axis = np.eye(n) - (1 / n if zero else 0.0)
+        kept = np.kron(kept, axis).astype(np.float64, copy=False)
+    return np.eye(len(kept)) - kept
 
 
 # Strategies with integer coefficients, so that measurements can be exact.
@@ -318,7 +355,7 @@ class GridFactor:
     def is_determined(self) -> bool:
         """Whether the inverse exists with some digits to spare."""
         b = self.matrix
-        gram = b.T @ b + self._ignored if self.is_full else b @ b.T
+        gram = b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
         try:
             pivots = np.diagonal(cho_factor(gram)[0])
         except LinAlgError:
@@ -333,23 +370,14 @@ class GridFactor:
     @property
     def dimension(self) -> int:
         """Of the space of those tables."""
-        return math.prod(n - 1 if zero else n for n, zero in zip(self.shape, self.balanced))
+        return _dimension(self.shape, self.balanced)
 
     def _full_covariance(self) -> Array:
         """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
-        ignored = self._ignored
+        ignored = _ignored(self.shape, self.balanced)
         gram = self.matrix.T @ self.matrix
         inverse = cho_solve(cho_factor(gram + ignored), np.eye(len(ignored)) - ignored)
         return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
-
-    @property
-    def _ignored(self) -> Array:
-        """P, shape (Πshape, Πshape)."""
-        projection: Array = np.ones((1, 1))
-        for n, zero in zip(self.shape, self.balanced):
-            axis = np.eye(n) - (1 / n if zero else 0.0)
-            projection = np.kron(projection, axis).astype(np.float64, copy=False)
-        return np.eye(len(projection)) - projection
 
 
 def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:

@@ -353,10 +353,7 @@ class ResidualVariance:
         for axis, factor in enumerate(queries):
             if axis not in kept:
                 pieces.append(((axis,), self._mean(factor)))
-        start = 0
-        for block in strategy.factors:
-            axes = kept[start : start + len(block.shape)]
-            start += len(block.shape)
+        for axes, block in strategy.split(kept):
             pieces.append((axes, self._block(tuple(queries[axis] for axis in axes), block)))
         return pieces
 
@@ -368,15 +365,13 @@ class ResidualVariance:
         """
         if len(queries[0].shape) > 1:
             return float(self._joint(queries[0], kept, strategy).max())
-        total, start = 1.0, 0
+        total = 1.0
         for axis, factor in enumerate(queries):
             if axis not in kept:
                 lengths = arc_lengths(factor)
                 means = factor.sums() if lengths is None else lengths
                 total *= float((means / factor.shape[0]).max() ** 2)
-        for block in strategy.factors:
-            axes = kept[start : start + len(block.shape)]
-            start += len(block.shape)
+        for axes, block in strategy.split(kept):
             inner = tuple(queries[axis] for axis in axes)
             lengths = arc_lengths(inner[0]) if len(inner) == 1 else None
             by_length = None if lengths is None else arc_variances(block)

@@ -42,7 +42,7 @@ from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.protocol import CenteredQueries
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
 
-# Optimal strategies with certificates for any Gram matrix that fits in memory.
+# Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
 #
 # He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
 
@@ -396,7 +396,7 @@ class SolveCache:
             return self._solutions[key]
 
 
-# What the certified solvers take on, in memory and in time, and how they refuse the rest.
+# What the optimal solvers take on, in memory and in time, and how they refuse the rest.
 
 DENSE_CELLS = 4_096
 """Largest eigenproblem taken on. One of this size takes about ten seconds on one core and a

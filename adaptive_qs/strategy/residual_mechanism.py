@@ -31,7 +31,7 @@ from adaptive_qs.strategy.mechanism import (
     multiply,
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
-from adaptive_qs.strategy.restricted import attribute_bases, solve_eigen, solve_fourier_product
+from adaptive_qs.strategy.restricted import attribute_bases, solve_fourier_product
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     Factor,
@@ -252,7 +252,7 @@ def smash(
         decomposition: the subworkloads.
         solver: for one of them.
         jobs: threads that solve.
-        progress: told how many classes are solved, and of how many.
+        progress: called with how many classes are solved, and of how many.
 
     Raises:
         ResourceExceeded: a subworkload is too large for the solver.
@@ -281,21 +281,10 @@ def solve_all(
     return tuple(solutions)
 
 
-# Mechanisms that measure residuals, one solver each: QuerySmasher and those that it contains.
+# Solvers beside the optimal one: what is affordable, and bases of attributes.
 
 Bases = Mapping[int, Factor]
 """A strategy for each attribute, spanning every mean-free vector of its axis."""
-
-
-def query_smasher(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """QuerySmasher (He et al.): certified optimal strategies."""
-    cache = SolveCache()
-    return smash(decomposition, lambda s: solve(s, settings, cache), jobs, progress)
 
 
 def best_affordable(
@@ -304,9 +293,9 @@ def best_affordable(
     jobs: int = 1,
     progress: StepProgress | None = None,
 ) -> ResidualMechanism:
-    """QuerySmasher where the certified solver can, else the best restricted strategy.
+    """QuerySmasher where the optimum can be found, else the best restricted strategy.
 
-    A subworkload too large for the certified solver gets the better of the Fourier strategy and
+    A subworkload too large for that gets the better of the Fourier strategy and
     of a product of one-way optima; its gap says how far it may be from the optimum.
     """
     cache = SolveCache()
@@ -366,30 +355,6 @@ def _axis_optimum(
     return factor if _spans(factor) else CenteringFactor(size)
 
 
-def residual_planner(
-    decomposition: Decomposition, jobs: int = 1, progress: StepProgress | None = None
-) -> ResidualMechanism:
-    """ResidualPlanner: the same contrasts for all queries, optimal for marginals."""
-    return smash(decomposition, solve_residual_planner, jobs, progress)
-
-
-def fourier_factorization(
-    decomposition: Decomposition, jobs: int = 1, progress: StepProgress | None = None
-) -> ResidualMechanism:
-    """Weighted Fourier Factorizations: noise on Fourier coefficients."""
-    return smash(decomposition, solve_fourier, jobs, progress)
-
-
-def eigen_design(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """Eigen-design (Li and Miklau): weighted eigenvectors of each subworkload."""
-    return smash(decomposition, lambda s: solve_eigen(s, settings), jobs, progress)
-
-
 def residual_planner_plus(
     decomposition: Decomposition,
     settings: SolverSettings,
@@ -405,7 +370,7 @@ def residual_planner_plus(
         bases: strategies of some attributes; the others get one chosen from all that is asked
             of them (:mod:`adaptive_qs.strategy.restricted`).
         jobs: threads that solve.
-        progress: told how many classes are solved, and of how many.
+        progress: called with how many classes are solved, and of how many.
 
     Raises:
         InputError: a basis for an attribute that there is not, or of another size.

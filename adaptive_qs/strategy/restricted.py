@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -10,10 +11,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.strategy.bounds import axis_gram, root_trace, svd_bound, total_variance
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy.bounds import axis_gram, judged, total_variance
 from adaptive_qs.strategy.fixed_basis import (
-    PROVEN,
     FourierFactor,
     solve_residual_planner,
     subworkload_spectrum,
@@ -25,7 +25,6 @@ from adaptive_qs.strategy.solution import (
     Factor,
     Solution,
     SolverSettings,
-    Status,
     Strategy,
 )
 from adaptive_qs.workload.protocol import CenteredQueries
@@ -41,7 +40,7 @@ from adaptive_qs.workload.residuals import Decomposition, Subworkload
 #
 # so s² with s = Σ√(σ_i a_i) is a lower bound on the family. With u_i = √(σ_i/a_i) and g = Aᵀu,
 # u/max g is feasible with objective s·max g, and y·g = s: the relative gap is max g / s − 1. The
-# iteration y ← y (g/s)^p, renormalised, is that of the certified optimum with vectors in place of
+# iteration y ← y (g/s)^p, renormalised, is that of the optimal strategy with vectors in place of
 # matrices: O(designs × cells) a step.
 
 Array = NDArray[np.float64]
@@ -99,108 +98,19 @@ def best_weights(costs: Array, importance: Array, settings: SolverSettings) -> D
     return DesignWeights(best[1], best[0], min(best_bound, best[0]), iteration)
 
 
-# Weights of eigenvectors: all at once, in groups, or only of the most important ones.
-#
-# Li and Miklau, section "Complexity and optimizations". Each is the problem of
-# module ``design`` with other designs: a group's solution, or the sum of all minor
-# eigenvectors, stands for its members as one design.
+Weigh = Callable[[Array, Array, SolverSettings], tuple[Array, int]]
+"""From costs and importance of designs to their weights and the number of steps taken."""
 
 
-@dataclass(frozen=True)
-class Separation:
-    """Weigh groups of consecutive eigenvectors by themselves, then the groups.
-
-    Attributes:
-        group_size: eigenvectors in a group; near the cube root of the number of cells is fastest.
-
-    Raises:
-        InputError: less than 1.
-    """
-
-    group_size: int
-
-    def __post_init__(self) -> None:
-        if self.group_size < 1:
-            raise InputError(
-                f"an eigen-separation group of {self.group_size} was asked for: take 1 or more"
-            )
-
-
-@dataclass(frozen=True)
-class Principal:
-    """Weigh the most important eigenvectors, and all others by one common weight.
-
-    Attributes:
-        share: of all eigenvectors, as many as cells, in (0, 1]. Those with eigenvalue zero are
-            the least important, so a workload of low rank soon has all of its own.
-
-    Raises:
-        InputError: outside that range.
-    """
-
-    share: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InputError(
-                f"a share of {self.share} of the eigenvectors was asked for: take more than 0 and "
-                "at most 1"
-            )
-
-
-def eigen_weights(
-    squares: Array,
-    importance: Array,
-    settings: SolverSettings,
-    speedup: Separation | Principal | None,
-) -> tuple[Array, int]:
-    """Weights of eigenvectors and the number of steps taken.
-
-    Args:
-        squares: shape (designs, cells): entries of the eigenvectors, squared.
-        importance: σ, shape (designs,), positive and falling.
-        settings: for each problem solved.
-        speedup: None weighs every eigenvector.
-    """
-    if speedup is None:
-        best = best_weights(squares, importance, settings)
-        return best.weights, best.iterations
-    if isinstance(speedup, Separation):
-        return _separated(squares, importance, settings, speedup.group_size)
-    return _principal(squares, importance, settings, math.ceil(speedup.share * squares.shape[1]))
-
-
-def _separated(
-    squares: Array, importance: Array, settings: SolverSettings, group_size: int
-) -> tuple[Array, int]:
-    starts = range(0, len(importance), group_size)
-    groups = [slice(start, start + group_size) for start in starts]
-    best = [best_weights(squares[group], importance[group], settings) for group in groups]
-    costs = np.stack([part.weights @ squares[group] for part, group in zip(best, groups)])
-    errors = np.array([part.objective for part in best])
-    combined = best_weights(costs, errors, settings)
-    weights = [weight * part.weights for weight, part in zip(combined.weights, best)]
-    return np.concatenate(weights), combined.iterations + sum(part.iterations for part in best)
-
-
-def _principal(
-    squares: Array, importance: Array, settings: SolverSettings, count: int
-) -> tuple[Array, int]:
-    rest = len(importance) - count
-    if rest < 2:  # one common weight for one eigenvector, or for none
-        best = best_weights(squares, importance, settings)
-        return best.weights, best.iterations
-    costs = np.concatenate([squares[:count], squares[count:].sum(axis=0)[None]])
-    errors = np.append(importance[:count], importance[count:].sum())
-    best = best_weights(costs, errors, settings)
-    weights = np.concatenate([best.weights[:count], np.full(rest, best.weights[count])])
-    return weights, best.iterations
+def _every_weight(costs: Array, importance: Array, settings: SolverSettings) -> tuple[Array, int]:
+    best = best_weights(costs, importance, settings)
+    return best.weights, best.iterations
 
 
 # EigenDesign: weighted eigenvectors of the workload's Gram matrix (Li and Miklau, Program 2).
 #
 # The eigenvectors Q of G are the design queries; their best weights u minimise Σ σ_i/u_i with every
-# diagonal entry of QᵀuQ at most 1 (module ``design``). Where G has full rank the
+# diagonal entry of QᵀuQ at most 1 (:func:`best_weights`). Where G has full rank the
 # columns that stay below norm 1 are completed by single cells, which costs nothing (steps 4 and 5).
 #
 # A workload of one product term is designed axis by axis: eigenvectors, best weights and their
@@ -213,14 +123,14 @@ COPIES = 6
 def solve_eigen(
     subworkload: Subworkload,
     settings: SolverSettings | None = None,
-    speedup: Separation | Principal | None = None,
+    weigh: Weigh | None = None,
 ) -> Solution:
     """The eigen-design of a subworkload.
 
     Args:
         subworkload: the queries.
         settings: the gap of the weights within their family, most steps, most memory.
-        speedup: approximate the best weights; for a product, on each axis by itself.
+        weigh: finds the weights, for a product on each axis by itself; None for the best.
 
     Returns:
         Status OPTIMAL where the objective is within the gap of the singular value bound, else
@@ -236,41 +146,16 @@ def solve_eigen(
     factors = terms[0].factors
     scale = terms[0].scale
     if len(terms) == 1 and len(factors) == axes:
-        designs = [_design_queries(queries, settings, speedup) for queries in factors]
+        designs = [_design_queries(queries, settings, weigh) for queries in factors]
     elif len(terms) == 1:
-        designs = [_design_queries(factors[0], settings, speedup)]
+        designs = [_design_queries(factors[0], settings, weigh)]
     else:
         scale = 1.0
-        designs = [_design_sum(subworkload, settings, speedup)]
+        designs = [_design_sum(subworkload, settings, weigh)]
     strategy = Strategy(tuple(design.factor for design in designs))
     objective = scale * math.prod(design.objective for design in designs)
     steps = sum(design.iterations for design in designs)
-    return _solution(strategy, objective, svd_bound(subworkload), settings, steps)
-
-
-def solve_eigen_dense(
-    gram: Array,
-    shape: tuple[int, ...],
-    settings: SolverSettings | None = None,
-    speedup: Separation | Principal | None = None,
-) -> Solution:
-    """The eigen-design of any positive semidefinite Gram matrix.
-
-    Args:
-        gram: G, shape (N, N) with N = Πshape; it may hold totals as well as residuals.
-        shape: sizes of the axes covered.
-        settings: see :func:`solve_eigen`.
-        speedup: see :func:`solve_eigen`.
-
-    Raises:
-        ResourceExceeded: the dense matrix is too large.
-    """
-    settings = settings or SolverSettings()
-    _check_memory(shape, len(gram), settings)
-    design = _design(*_eigenvectors(gram), shape, settings, speedup)
-    bound = root_trace(gram) ** 2 / len(gram)
-    strategy = Strategy((design.factor,))
-    return _solution(strategy, design.objective, bound, settings, design.iterations)
+    return judged(subworkload, strategy, objective, steps, settings.gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,27 +165,17 @@ class _Design:
     iterations: int
 
 
-def _solution(
-    strategy: Strategy, objective: float, bound: float, settings: SolverSettings, iterations: int
-) -> Solution:
-    proven = objective <= bound * (1 + settings.gap)
-    status = Status.OPTIMAL if proven else Status.RESTRICTED
-    return Solution(strategy, objective, min(bound, objective), status, iterations)
-
-
 def _design_queries(
-    queries: CenteredQueries, settings: SolverSettings, speedup: Separation | Principal | None
+    queries: CenteredQueries, settings: SolverSettings, weigh: Weigh | None
 ) -> _Design:
     rows = queries.rows()
     if rows is not None:
-        return _design(*_row_eigenvectors(rows), queries.shape, settings, speedup)
+        return _design(*_row_eigenvectors(rows), queries.shape, settings, weigh)
     _check_memory(queries.shape, math.prod(queries.shape), settings)
-    return _design(*_eigenvectors(queries.gram()), queries.shape, settings, speedup)
+    return _design(*_eigenvectors(queries.gram()), queries.shape, settings, weigh)
 
 
-def _design_sum(
-    subworkload: Subworkload, settings: SolverSettings, speedup: Separation | Principal | None
-) -> _Design:
+def _design_sum(subworkload: Subworkload, settings: SolverSettings, weigh: Weigh | None) -> _Design:
     cells = subworkload.cells
     pieces = [
         math.sqrt(term.scale) * rows
@@ -312,7 +187,7 @@ def _design_sum(
     else:
         _check_memory(subworkload.shape, cells, settings)
         values, vectors = _eigenvectors(subworkload.gram())
-    return _design(values, vectors, subworkload.shape, settings, speedup)
+    return _design(values, vectors, subworkload.shape, settings, weigh)
 
 
 def _check_memory(shape: tuple[int, ...], cells: int, settings: SolverSettings) -> None:
@@ -343,9 +218,9 @@ def _design(
     vectors: Array,
     shape: tuple[int, ...],
     settings: SolverSettings,
-    speedup: Separation | Principal | None,
+    weigh: Weigh | None,
 ) -> _Design:
-    u, iterations = eigen_weights(vectors * vectors, values, settings, speedup)
+    u, iterations = (weigh or _every_weight)(vectors * vectors, values, settings)
     matrix = vectors * np.sqrt(u)[:, None]
     if len(values) < vectors.shape[1]:
         covariance = vectors.T @ (vectors / u[:, None])
@@ -398,9 +273,7 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
         FourierFactor((n,), h) if axis in free else CenteringFactor(n)
         for axis, (n, h) in enumerate(zip(shape, weights))
     )
-    bound = min(svd_bound(subworkload), objective)
-    status = Status.OPTIMAL if objective <= bound * (1 + PROVEN) else Status.RESTRICTED
-    return Solution(Strategy(factors), objective, bound, status, sweeps)
+    return judged(subworkload, Strategy(factors), objective, sweeps)
 
 
 def _seen_from(c: Array, weights: list[Array], axis: int) -> Array:
@@ -427,7 +300,7 @@ def _reciprocal(h: Array) -> Array:
 #
 # an upper bound, as the root is concave, where L_τ⁰ is the error with contrasts. Seen from one
 # attribute, with contrasts on all others, L_τ = tr(G_τi V_i⁺): the best basis of attribute i solves
-# the certified problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
+# the one-axis problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
 # back the optimum of their own one-way problem; joint queries, whose one-way parts say little about
 # their two-way parts, get a basis for what they ask.
 
@@ -446,7 +319,7 @@ def attribute_bases(
 
     Args:
         decomposition: the subworkloads.
-        settings: for the certified one-axis problems.
+        settings: for the one-axis problems.
 
     Returns:
         One factor for each attribute, contrasts where nothing is asked of it, and a number for
@@ -497,7 +370,7 @@ def _class_gram(subworkload: Subworkload, axis: int) -> Array:
 
 
 def _basis(gram: Array, settings: SolverSettings) -> Factor:
-    """The certified optimum, kept from losing directions that nothing asks for."""
+    """The optimum, kept from losing directions that nothing asks for."""
     size = len(gram)
     rank = int(np.linalg.matrix_rank(gram, tol=FLOOR / size, hermitian=True))
     if rank < size - 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -166,6 +167,13 @@ class Strategy:
     def shape(self) -> tuple[int, ...]:
         """Sizes of all axes, in order."""
         return tuple(n for factor in self.factors for n in factor.shape)
+
+    def split(self, axes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Factor]]:
+        """Every factor with those of ``axes``, one for each axis of the table, that it covers."""
+        start = 0
+        for factor in self.factors:
+            yield axes[start : start + len(factor.shape)], factor
+            start += len(factor.shape)
 
 
 # What a solver returns: a strategy with the evidence of how good it is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 
@@ -18,9 +18,9 @@ from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,
     SINGLE_CELLS,
+    gram_bound,
     known_gram_eigenvalues,
     root_sum,
-    root_trace,
     svd_bound,
 )
 from adaptive_qs.strategy.fixed_basis import solve_residual_planner
@@ -85,11 +85,7 @@ class WholeDomainMechanism:
     @cached_property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
-        return sum(
-            float(weight) * self.set_error(number, index)
-            for number, part in enumerate(self.workload.parts)
-            for index, weight in enumerate(part.weights)
-        )
+        return sum(w * self.set_error(part, index) for part, index, w in self.workload.sets())
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -134,12 +130,7 @@ class WholeDomainMechanism:
 
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1; exact, since the factors are not negative."""
-        top = max(
-            self.largest_of(number, index)
-            for number, part in enumerate(self.workload.parts)
-            for index in range(len(part))
-        )
-        return top, True
+        return max(self.largest_of(part, index) for part, index, _ in self.workload.sets()), True
 
     def set_error(self, part: int, index: int) -> float:
         """Summed variance (rows²) of the answers of one attribute set at privacy cost 1."""
@@ -156,10 +147,8 @@ class WholeDomainMechanism:
         if len(queries[0].shape) > 1:
             axes = tuple(self.clique.index(i) for i in clique)
             return self._bias(queries, axes, self.strategy.factors)
-        biases, start = [0.0], 0
-        for factor in self.strategy.factors:
-            inside = self.clique[start : start + len(factor.shape)]
-            start += len(factor.shape)
+        biases = [0.0]
+        for inside, factor in self.strategy.split(self.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
             biases.append(self._bias(asked, axes, (factor,)))
@@ -177,12 +166,9 @@ class WholeDomainMechanism:
         clique = self.workload.parts[part].cliques[index].tolist()
         queries = self.workload.parts[part].queries(index)
         pieces = []
-        start = 0
         if len(queries[0].shape) > 1:
             return [self._joint(queries[0], tuple(self.clique.index(i) for i in clique))]
-        for factor in self.strategy.factors:
-            inside = self.clique[start : start + len(factor.shape)]
-            start += len(factor.shape)
+        for inside, factor in self.strategy.split(self.clique):
             axes = tuple(queries[clique.index(i)] if i in clique else None for i in inside)
             pieces.append(self._block(axes, factor))
         return pieces
@@ -246,9 +232,8 @@ class DirectMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return self.noise_variance * sum(
-            float(weight) * math.prod(map(_count_asked, part.queries(index)))
-            for part in self.workload.parts
-            for index, weight in enumerate(part.weights)
+            weight * math.prod(map(_count_asked, self.workload.parts[part].queries(index)))
+            for part, index, weight in self.workload.sets()
         )
 
     @property
@@ -348,12 +333,10 @@ class GroupedMechanism:
     @cached_property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
-        total = 0.0
-        for number, part in enumerate(self.workload.parts):
-            for index, weight in enumerate(part.weights):
-                error = self._of(number, index).set_error(number, index)
-                total += float(weight) * error / self._share(number, index)
-        return total
+        return sum(
+            weight * self._of(part, index).set_error(part, index) / self._share(part, index)
+            for part, index, weight in self.workload.sets()
+        )
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -394,9 +377,8 @@ class GroupedMechanism:
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1; exact."""
         top = max(
-            self._of(number, index).largest_of(number, index) / self._share(number, index)
-            for number, part in enumerate(self.workload.parts)
-            for index in range(len(part))
+            self._of(part, index).largest_of(part, index) / self._share(part, index)
+            for part, index, _ in self.workload.sets()
         )
         return top, True
 
@@ -431,7 +413,7 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
         return float(spread.sum() ** 2)
     if workload.domain.size(clique) <= DENSE_CELLS:
         gram = full_gram(workload, clique)
-        return root_trace(gram) ** 2 / len(gram)
+        return gram_bound(gram)
     return max(_sum_of_sets(workload), _of_products(workload, settings))
 
 
@@ -442,19 +424,27 @@ def used_attributes(workload: QueryWorkload) -> Clique:
 
 def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
     """Gram matrix of a workload on the cells over ``clique``, shape (N, N)."""
-    shape = workload.domain.shape(clique)
-    cells = math.prod(shape)
-    codes = np.indices(shape).reshape(len(shape), cells)
+    cells = workload.domain.size(clique)
     total = np.zeros((cells, cells))
-    for part in workload.parts:
-        for index, weight in enumerate(part.weights):
-            gram: Array = np.ones((1, 1))
-            for queries in part.queries(index):
-                gram = np.kron(gram, queries.gram()).astype(np.float64, copy=False)
-            axes = [clique.index(i) for i in part.cliques[index].tolist()]
-            inner = np.ravel_multi_index(codes[axes], [shape[axis] for axis in axes])
-            total += weight * gram[np.ix_(inner, inner)]
+    for weight, queries, inner in _sets_on_cells(workload, clique):
+        gram: Array = np.ones((1, 1))
+        for factor in queries:
+            gram = np.kron(gram, factor.gram()).astype(np.float64, copy=False)
+        total += weight * gram[np.ix_(inner, inner)]
     return total
+
+
+def _sets_on_cells(
+    workload: QueryWorkload, clique: Clique
+) -> Iterator[tuple[float, tuple[Queries, ...], NDArray[np.intp]]]:
+    """Weight and queries of every set, and the cell of its table for each one over ``clique``."""
+    shape = workload.domain.shape(clique)
+    codes = np.indices(shape).reshape(len(shape), -1)
+    for number, index, weight in workload.sets():
+        part = workload.parts[number]
+        axes = [clique.index(i) for i in part.cliques[index].tolist()]
+        inner = np.ravel_multi_index(tuple(codes[axes]), [shape[axis] for axis in axes])
+        yield weight, part.queries(index), np.asarray(inner)
 
 
 def narrowed(workload: QueryWorkload, clique: Clique) -> QueryWorkload:
@@ -484,16 +474,16 @@ def _is_level(part: QueryPart) -> bool:
 def _sum_of_sets(workload: QueryWorkload) -> float:
     """The least error of all queries is at least the sum of the least errors of each set."""
     known: dict[Queries, float] = {}
-    total = 0.0
-    for part in workload.parts:
-        for index, weight in enumerate(part.weights):
-            bound = float(weight)
-            for queries in part.queries(index):
-                if queries not in known:
-                    known[queries] = _family_bound(queries)
-                bound *= known[queries]
-            total += bound
-    return total
+
+    def bound(queries: Queries) -> float:
+        if queries not in known:
+            known[queries] = _family_bound(queries)
+        return known[queries]
+
+    return sum(
+        weight * math.prod(map(bound, workload.parts[part].queries(index)))
+        for part, index, weight in workload.sets()
+    )
 
 
 def _family_bound(queries: Queries) -> float:
@@ -503,7 +493,7 @@ def _family_bound(queries: Queries) -> float:
     if known is not None:
         return root_sum(known) ** 2 / cells
     if cells <= SINGLE_CELLS:
-        return root_trace(queries.gram()) ** 2 / cells
+        return gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
 
 
@@ -551,7 +541,7 @@ def identity(decomposition: Decomposition, settings: SolverSettings) -> WholeDom
 
 
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> WholeDomainMechanism:
-    """The certified optimum on the cells of all attributes in use, among all matrix mechanisms.
+    """The optimum on the cells of all attributes in use, among all matrix mechanisms.
 
     Args:
         workload: one that :func:`may_be_solved`.
@@ -585,17 +575,12 @@ def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
 
 def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
     """All queries on the cells over ``clique`` times the roots of their weights, shape (m, N)."""
-    shape = workload.domain.shape(clique)
-    codes = np.indices(shape).reshape(len(shape), -1)
     rows = []
-    for part in workload.parts:
-        for index, weight in enumerate(part.weights):
-            matrix: Array = np.full((1, 1), math.sqrt(weight))
-            for queries in part.queries(index):
-                matrix = np.kron(matrix, queries.matrix()).astype(np.float64, copy=False)
-            axes = [clique.index(i) for i in part.cliques[index].tolist()]
-            inner = np.ravel_multi_index(codes[axes], [shape[axis] for axis in axes])
-            rows.append(matrix[:, inner])
+    for weight, queries, inner in _sets_on_cells(workload, clique):
+        matrix: Array = np.full((1, 1), math.sqrt(weight))
+        for factor in queries:
+            matrix = np.kron(matrix, factor.matrix()).astype(np.float64, copy=False)
+        rows.append(matrix[:, inner])
     return np.concatenate(rows)
 
 

@@ -1,1 +1,26 @@
-"""Which queries matter, and how much."""
+"""What is asked of a table: sets of its attributes, and a family of queries on each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adaptive_qs.registry import Registry
+
+if TYPE_CHECKING:
+    from adaptive_qs.workload.families import QueryFamily
+
+_FAMILIES = "adaptive_qs.workload.families"
+FAMILIES: Registry[type[QueryFamily]] = Registry(
+    {
+        "marginal": f"{_FAMILIES}:MarginalFamily",
+        "prefix": f"{_FAMILIES}:PrefixFamily",
+        "range": f"{_FAMILIES}:RangeFamily",
+        "circular": f"{_FAMILIES}:CircularFamily",
+        "hybrid": f"{_FAMILIES}:HybridFamily",
+        "affine": f"{_FAMILIES}:AffineFamily",
+        "absdiff": f"{_FAMILIES}:AbsDiffFamily",
+        "random": f"{_FAMILIES}:RandomQueries",
+        "custom": f"{_FAMILIES}:CustomQueries",
+    }
+)
+"""The families that a workload file and ``--queries`` can name."""

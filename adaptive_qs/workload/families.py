@@ -3,46 +3,179 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    TypeAdapter,
+    create_model,
+)
+from pydantic_core import CoreSchema, core_schema
 
-from adaptive_qs.domain import Domain
+from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import AdaptiveQsError, WorkloadError
+from adaptive_qs.workload import FAMILIES
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis, read_matrix
 from adaptive_qs.workload.protocol import AxisQueries, Queries
 
-# Families of queries as workload files name them, with their parameters.
-#
-# In a file the queries of a part are a name ("prefix"), an object with a name and its parameters
-# ({"family": "random", "p": 0.3}), or an object from attributes to either of these. An object holds
-# parameters where its "family" is text and it says nothing else, or is "custom", or has no other
-# text or object in it; any other object maps attributes. So an attribute may be called "family".
-
-Family = Literal[
-    "marginal", "prefix", "range", "circular", "hybrid", "affine", "absdiff", "random", "custom"
-]
-"""Kinds of counting queries that a workload file may ask for."""
+Shape = tuple[int, ...]
+ReadMatrix = Callable[[str, Shape], Custom]
+"""The matrix in a file, whose columns run over the cells of a table of some shape."""
 
 
-class _Spec(BaseModel):
+class QueryFamily(BaseModel):
+    """One kind of counting queries, with the parameters that a workload file gives it.
+
+    The fields are the parameters: JSON Schema, reference pages and errors are made from them.
+    """
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    joint: ClassVar[bool] = False
+    """Whether the queries ask about all attributes of a set at once."""
+    kinds: ClassVar[tuple[type[Queries], ...]] = ()
+    """The classes of queries that no other family makes."""
 
-class PlainQueries(_Spec):
-    """Queries without parameters: the same as the name alone."""
+    family: str
 
-    family: Literal["marginal", "prefix", "range", "circular", "hybrid", "affine", "absdiff"]
-    """The kind of queries."""
+    @classmethod
+    def of_name(cls, name: str) -> Self:
+        """The family where a file gives its name alone.
+
+        Raises:
+            WorkloadError: it has a parameter without a default.
+        """
+        return cls(family=name)
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """The queries on one attribute.
+
+        Raises:
+            WorkloadError: the attribute cannot carry them.
+            ResourceExceeded: too many coefficients.
+        """
+        raise NotImplementedError
+
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+        """The queries on several attributes at once, where the family is ``joint``.
+
+        Args:
+            shape: sizes of the attributes as the file lists them.
+            order: what sorts them: the queries are over the attributes in ascending order.
+            read: reads a matrix file.
+
+        Raises:
+            WorkloadError: the attributes cannot carry them.
+            ResourceExceeded: too many coefficients.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def has_parameters(cls) -> bool:
+        """Whether there is more to say than the name."""
+        return len(cls.model_fields) > 1
 
 
-class RandomQueries(_Spec):
+class MarginalFamily(QueryFamily):
+    """Every value."""
+
+    kinds = (Marginal,)
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """One query for each value."""
+        return Marginal(attribute.size)
+
+
+class _OrderedFamily(QueryFamily):
+    """Queries over values that are in order, known by their number."""
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """The queries of the only kind."""
+        if not attribute.ordered:
+            raise WorkloadError(
+                f"attribute {attribute.name!r} is not ordered, so it cannot carry "
+                f'{self.family!r} queries: ask for "marginal" or "hybrid", or declare it "ordered" '
+                "in the schema"
+            )
+        return self.kinds[0](attribute.size)  # type: ignore[call-arg, return-value]
+
+
+class PrefixFamily(_OrderedFamily):
+    """Values up to every value."""
+
+    kinds = (Prefix,)
+
+
+class RangeFamily(_OrderedFamily):
+    """Values from every value to every other."""
+
+    kinds = (Range,)
+
+
+class CircularFamily(_OrderedFamily):
+    """Ranges that may go around the end."""
+
+    kinds = (Circular,)
+
+
+class HybridFamily(QueryFamily):
+    """Prefixes where the values are in order, else every value."""
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """By the order of the attribute."""
+        return (Prefix if attribute.ordered else Marginal)(attribute.size)
+
+
+class _PairFamily(QueryFamily):
+    """Queries that compare the codes of two attributes."""
+
+    joint = True
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """None: there is nothing to compare."""
+        raise WorkloadError(
+            f"{self.family!r} queries compare two attributes and cannot ask about "
+            f"{attribute.name!r} alone: give sets of two, and the family for the whole set"
+        )
+
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+        """The queries of the only kind; which attribute comes first makes no difference."""
+        if len(shape) != 2:
+            raise WorkloadError(
+                f"{self.family!r} queries compare two attributes and the set has {len(shape)}: "
+                "give sets of two"
+            )
+        return self.kinds[0](*(shape[axis] for axis in order))
+
+
+class AffineFamily(_PairFamily):
+    """Sums of two codes."""
+
+    kinds = (Affine,)
+
+
+class AbsDiffFamily(_PairFamily):
+    """Differences of two codes."""
+
+    kinds = (AbsDiff,)
+
+
+class RandomQueries(QueryFamily):
     """Queries whose coefficients are 1 with probability p and 0 otherwise."""
+
+    joint = True
+    kinds = (Random,)
 
     family: Literal["random"]
     """Drawn from the seed, and the same for all sets of attributes of the same sizes."""
@@ -53,9 +186,20 @@ class RandomQueries(_Spec):
     seed: Annotated[int, Field(ge=0)] = 0
     """Decides which queries are drawn; public."""
 
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """Drawn over its cells."""
+        return Random((attribute.size,), self.p, self.count, self.seed)
 
-class CustomQueries(_Spec):
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+        """Drawn over the cells of the sorted attributes."""
+        return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
+
+
+class CustomQueries(QueryFamily):
     """Queries given by their coefficients, one row each."""
+
+    joint = True
+    kinds = (Custom, CustomAxis)
 
     family: Literal["custom"]
     """Given by a file."""
@@ -64,12 +208,35 @@ class CustomQueries(_Spec):
     run over the cells of the set, whose last attribute, as listed, changes fastest. A row of zeros
     is a query like others: its answer is 0, without error."""
 
+    @classmethod
+    def of_name(cls, name: str) -> Self:
+        """None: there is no matrix without a file."""
+        raise WorkloadError(
+            "'custom' queries need a matrix: "
+            'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
+        )
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """The rows of the file."""
+        return CustomAxis(read(self.matrix, (attribute.size,)).coefficients)
+
+    def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
+        """The rows of the file, their cells put in the order of the sorted attributes."""
+        listed = read(self.matrix, shape).coefficients.reshape(-1, *shape)
+        matrix = listed.transpose(0, *(axis + 1 for axis in order))
+        return Custom(matrix.reshape(len(matrix), -1), matrix.shape[1:])
+
+
+# In a file the queries of a part are a name ("prefix"), an object with a name and its parameters
+# ({"family": "random", "p": 0.3}), or an object from attributes to either of these. An object holds
+# parameters where its "family" is text and it says nothing else, or is "custom", or has no other
+# text or object in it; any other object maps attributes. So an attribute may be called "family".
+
 
 def _kind(value: Any) -> str:
+    """The tag of one alternative of the two unions below."""
     if isinstance(value, BaseModel):
-        return {"random": "[random]", "custom": "[custom]"}.get(
-            getattr(value, "family", ""), "[plain]"
-        )
+        return _tag(getattr(value, "family", ""))
     if not isinstance(value, dict):
         return "[name]"
     family = value.get("family")
@@ -77,68 +244,84 @@ def _kind(value: Any) -> str:
     has_names = any(isinstance(other, str | dict | BaseModel) for other in others)
     if not isinstance(family, str) or (has_names and family != "custom"):
         return "[mapping]"
-    return {"random": "[random]", "custom": "[custom]"}.get(family, "[plain]")
+    return _tag(family)
 
 
-AttributeSpec = Annotated[
-    Annotated[Family, Tag("[name]")]
-    | Annotated[PlainQueries, Tag("[plain]")]
-    | Annotated[RandomQueries, Tag("[random]")]
-    | Annotated[CustomQueries, Tag("[custom]")],
-    Discriminator(lambda value: "[plain]" if _kind(value) == "[mapping]" else _kind(value)),
-]
-"""What is asked of one attribute."""
+def _tag(family: str) -> str:
+    return f"[{family}]" if family in FAMILIES and FAMILIES[family].has_parameters() else "[plain]"
 
-QuerySpec = Annotated[
-    Annotated[Family, Tag("[name]")]
-    | Annotated[PlainQueries, Tag("[plain]")]
-    | Annotated[RandomQueries, Tag("[random]")]
-    | Annotated[CustomQueries, Tag("[custom]")]
-    | Annotated[dict[str, AttributeSpec], Tag("[mapping]")],
-    Discriminator(_kind),
-]
+
+def _attribute_kind(value: Any) -> str:
+    kind = _kind(value)
+    return "[plain]" if kind == "[mapping]" else kind
+
+
+@lru_cache(maxsize=8)
+def _specifications(families: tuple[tuple[str, type[QueryFamily]], ...]) -> TypeAdapter:
+    """What a file may say of a set of attributes, given the families there are."""
+    names: Any = Literal[tuple(name for name, _ in families)]
+    plain: Any = Literal[tuple(name for name, kind in families if not kind.has_parameters())]
+    no_parameters = create_model(
+        "PlainQueries",
+        __config__=ConfigDict(frozen=True, extra="forbid"),
+        __doc__="Queries without parameters: the same as the name alone.",
+        family=(plain, Field(description="The kind of queries.")),
+    )
+    one: Any = Annotated[names, Tag("[name]")] | Annotated[no_parameters, Tag("[plain]")]
+    for name, kind in families:
+        if kind.has_parameters():
+            one |= Annotated[kind, Tag(f"[{name}]")]
+    attribute = Annotated[one, Discriminator(_attribute_kind)]
+    mapping = Annotated[dict[str, attribute], Tag("[mapping]")]  # type: ignore[valid-type]
+    return TypeAdapter(Annotated[one | mapping, Discriminator(_kind)])
+
+
+class _Registered:
+    """Validated and described by the families that are registered at the time."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            lambda value: _specifications(tuple(FAMILIES.items())).validate_python(
+                value, strict=True
+            )
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(_specifications(tuple(FAMILIES.items())).core_schema)
+
+
+AttributeSpec = str | BaseModel
+"""What is asked of one attribute: the name of a family, or the family with its parameters."""
+QuerySpec = Annotated[str | BaseModel | dict[str, AttributeSpec], _Registered]
 """What is asked of a set of attributes."""
 
-OneFamily = PlainQueries | RandomQueries | CustomQueries
 
-
-def with_parameters(spec: Family | OneFamily) -> OneFamily:
+def with_parameters(spec: AttributeSpec) -> QueryFamily:
     """The family with its parameters, where only its name may have been given.
 
     Raises:
-        WorkloadError: a custom matrix without its file.
+        WorkloadError: it has parameters without defaults.
     """
-    if not isinstance(spec, str):
+    if isinstance(spec, QueryFamily):
         return spec
-    if spec == "custom":
-        raise WorkloadError(
-            "'custom' queries need a matrix: "
-            'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
-        )
-    return RandomQueries(family=spec) if spec == "random" else PlainQueries(family=spec)
+    (name,) = family_names(spec)
+    return FAMILIES[name].of_name(name)
 
 
-def family_names(spec: QuerySpec) -> tuple[str, ...]:
+def family_names(spec: AttributeSpec | Mapping[str, AttributeSpec]) -> tuple[str, ...]:
     """The names of all families in a specification."""
-    if isinstance(spec, dict):
+    if isinstance(spec, Mapping):
         return tuple(name for one in spec.values() for name in family_names(one))
-    return (spec if isinstance(spec, str) else spec.family,)
+    return (spec if isinstance(spec, str) else str(spec.family),)  # type: ignore[attr-defined]
 
 
-# From the families that a workload file names to the queries on the attributes of a domain.
-
-AXIS_FAMILIES: Mapping[str, type[Marginal] | type[Prefix] | type[Range] | type[Circular]] = {
-    "marginal": Marginal,
-    "prefix": Prefix,
-    "range": Range,
-    "circular": Circular,
-}
-PAIR_FAMILIES: Mapping[str, type[Affine] | type[AbsDiff]] = {"affine": Affine, "absdiff": AbsDiff}
-
-
-def is_joint(family: OneFamily) -> bool:
-    """Whether queries of this family ask about all attributes of a set at once."""
-    return not isinstance(family, PlainQueries) or family.family in PAIR_FAMILIES
+def family_of(queries: Queries) -> str:
+    """The name of the family that makes such queries."""
+    return next(name for name, family in FAMILIES.items() if type(queries) in family.kinds)
 
 
 class QueryMaker:
@@ -166,74 +349,33 @@ class QueryMaker:
             WorkloadError: the attribute cannot carry the family.
             ResourceExceeded: too many coefficients.
         """
-        size = self._domain.sizes[attribute]
-        family = with_parameters(spec)
-        if isinstance(family, RandomQueries):
-            return Random((size,), family.p, family.count, family.seed)
-        if isinstance(family, CustomQueries):
-            return CustomAxis(self._matrix(family, (size,)).coefficients)
-        return AXIS_FAMILIES[self._on_axis(attribute, family.family)](size)
+        return with_parameters(spec).on_axis(self._domain.attributes[attribute], self._matrix)
 
-    def joint(self, listed: tuple[int, ...], family: OneFamily) -> Queries:
+    def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
         """The queries on several attributes at once, over them in ascending order.
 
         Args:
             listed: positions in the domain, in the order in which the file lists them.
-            family: for which :func:`is_joint` holds.
+            family: one that is joint.
 
         Raises:
             WorkloadError: the attributes cannot carry the family.
             ResourceExceeded: too many coefficients.
         """
-        if not isinstance(family, CustomQueries):
-            listed = tuple(sorted(listed))
         key = (family, self._domain.shape(listed), tuple(np.argsort(listed).tolist()))
         if key not in self._made:
-            self._made[key] = self._make_joint(*key)
+            made = family.on_set(key[1], key[2], self._matrix)
+            self._made[key] = self._made.setdefault(made, made)
         return self._made[key]
 
-    def _make_joint(
-        self, family: OneFamily, shape: tuple[int, ...], order: tuple[int, ...]
-    ) -> Queries:
-        """The queries on attributes of this shape, listed so that ``order`` sorts them."""
-        if isinstance(family, RandomQueries):
-            return Random(shape, family.p, family.count, family.seed)
-        if isinstance(family, CustomQueries):
-            listed = self._matrix(family, shape).coefficients.reshape(-1, *shape)
-            matrix = listed.transpose(0, *(axis + 1 for axis in order))
-            return Custom(matrix.reshape(len(matrix), -1), matrix.shape[1:])
-        if len(shape) != 2:
-            raise WorkloadError(
-                f"{family.family!r} queries compare two attributes and the set has {len(shape)}: "
-                "give sets of two"
-            )
-        return PAIR_FAMILIES[family.family](*shape)
-
-    def _matrix(self, family: CustomQueries, listed: tuple[int, ...]) -> Custom:
-        path = self._folder / family.matrix
+    def _matrix(self, name: str, listed: Shape) -> Custom:
+        path = self._folder / name
         if path not in self._matrices:
             self._matrices[path] = read_matrix(path)
         try:
             return Custom(self._matrices[path], listed)
         except AdaptiveQsError as error:
             raise type(error)(f"{path}: {error}") from None
-
-    def _on_axis(self, attribute: int, family: str) -> str:
-        """The family itself, checked, or what hybrid stands for."""
-        of = self._domain.attributes[attribute]
-        if family in PAIR_FAMILIES:
-            raise WorkloadError(
-                f"{family!r} queries compare two attributes and cannot ask about {of.name!r} "
-                "alone: give sets of two, and the family for the whole set"
-            )
-        if family == "hybrid":
-            return "prefix" if of.ordered else "marginal"
-        if family != "marginal" and not of.ordered:
-            raise WorkloadError(
-                f"attribute {of.name!r} is not ordered, so it cannot carry {family!r} queries: "
-                'ask for "marginal" or "hybrid", or declare it "ordered" in the schema'
-            )
-        return family
 
 
 # Queries on several attributes: products of families of one attribute, or one joint family.

@@ -22,12 +22,11 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload.families import (
-    Family,
-    OneFamily,
+    AttributeSpec,
+    QueryFamily,
     QueryMaker,
     QuerySpec,
     family_names,
-    is_joint,
     with_parameters,
 )
 from adaptive_qs.workload.matrices import Custom
@@ -47,7 +46,7 @@ from adaptive_qs.workload.workload import (
 
 
 def all_ways_queries(
-    domain: Domain, ways: int | Iterable[int], family: Family = "marginal"
+    domain: Domain, ways: int | Iterable[int], family: AttributeSpec = "marginal"
 ) -> QueryWorkload:
     """The same family of queries on all sets of the given numbers of attributes, of weight 1.
 
@@ -117,11 +116,12 @@ def make_part(
         WorkloadError: a set cannot carry the queries.
         ResourceExceeded: too many coefficients.
     """
+    by_name: Mapping[str, AttributeSpec]
     if isinstance(spec, dict):
         by_name = spec
     else:
         family = with_parameters(spec)
-        if is_joint(family) and sets.shape[1] > 1:
+        if family.joint and sets.shape[1] > 1:
             return _joint_part(maker, sets, family, weight)
         by_name = dict.fromkeys(domain.names, family)
     cliques, counts = _distinct(np.sort(sets, axis=1))
@@ -137,7 +137,7 @@ def make_part(
 
 
 def _joint_part(
-    maker: QueryMaker, sets: CliqueArray, family: OneFamily, weight: float
+    maker: QueryMaker, sets: CliqueArray, family: QueryFamily, weight: float
 ) -> QueryPart:
     weights: dict[tuple[tuple[int, ...], Queries], float] = {}
     for listed in map(tuple, sets.tolist()):

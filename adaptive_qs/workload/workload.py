@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -237,6 +237,12 @@ class QueryWorkload:
     def num_queries(self) -> int:
         """Queries of all parts together (exact)."""
         return sum(part.num_queries for part in self.parts)
+
+    def sets(self) -> Iterator[tuple[int, int, float]]:
+        """Number of the part, position in it and weight of every attribute set, in order."""
+        for number, part in enumerate(self.parts):
+            for index, weight in enumerate(part.weights.tolist()):
+                yield number, index, weight
 
     @property
     def num_sets(self) -> int:

@@ -46,9 +46,9 @@ from adaptive_qs.domain import Clique, Domain, downward_closure, subsets
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
-from adaptive_qs.residual.basis import CenteredBasis
 from adaptive_qs.residual.model import ReferenceModel, decompose, uniform_reference
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from scripts.results import RESULTS, write_results
@@ -130,7 +130,7 @@ class Isotropic:
     """IID: equal noise on every cell of the marginal, which is then decomposed."""
 
     def __init__(self, model: ReferenceModel, sequence: list[Clique]) -> None:
-        self._bases = [CenteredBasis(n) for n in model.domain.sizes]
+        """Nothing is planned."""
 
     def measure(
         self,
@@ -142,11 +142,12 @@ class Isotropic:
     ) -> Changes:
         """Spend ``rho`` on one marginal and update the model's estimates of all its residuals."""
         variance = Fraction(1 / (2 * rho))
-        noisy = mechanisms.release_counts("marginal", counter.count(clique), 1, variance)
-        bases = [self._bases[i] for i in clique]
+        names = counter.domain.clique_names(clique)
+        event = GaussianEvent(Purpose.QUERIES, names, 1, variance)
+        noisy = mechanisms.release_counts(event, counter.count(clique))
         changes = {}
         for residual in subsets(clique):
-            values = decompose(noisy, clique, residual, bases)
+            values = decompose(noisy, clique, residual)
             summed = model.domain.size(clique) / model.domain.size(residual)
             precision = 1 / (float(variance) * summed)
             changes[residual] = update(model, clique, residual, values, precision)

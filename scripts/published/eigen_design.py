@@ -28,9 +28,9 @@ import typer
 from numpy.typing import NDArray
 
 from adaptive_qs.strategy.optimal import solve_dense
-from adaptive_qs.strategy.restricted import Principal, Separation, solve_eigen_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Prefix, Range
+from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
 from scripts.results import RESULTS, write_results
 
 Array = NDArray[np.float64]

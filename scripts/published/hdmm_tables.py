@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
-from adaptive_qs.strategy.hdmm import select, svd_bound
+from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.hdmm_products import (
+    GAUSSIAN,
     Noise,
     ProductWorkload,
-    optimize_p_identity,
     product_workload,
     with_total,
 )
@@ -42,6 +42,7 @@ from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Marginal, Prefix, Range
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+from scripts.published.laplace import LAPLACE, optimize_p_identity, select
 from scripts.results import RESULTS, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-6, 0
@@ -91,10 +92,10 @@ class Case:
 def all_cases() -> list[Case]:
     """The rows in the paper's order."""
     cases = []
-    for table, (noise, column) in {4: (Noise.LAPLACE, 0), 5: (Noise.GAUSSIAN, 1)}.items():
+    for table, (noise, column) in {4: (LAPLACE, 0), 5: (GAUSSIAN, 1)}.items():
         for workload, sizes in PUBLISHED_1D.items():
             cases += [Case(table, noise, "1d", workload, v[column], n) for n, v in sizes.items()]
-    for table, (noise, column) in {6: (Noise.LAPLACE, 0), 7: (Noise.GAUSSIAN, 1)}.items():
+    for table, (noise, column) in {6: (LAPLACE, 0), 7: (GAUSSIAN, 1)}.items():
         cases += [Case(table, noise, *key, value[column]) for key, value in PUBLISHED.items()]
     return cases
 
@@ -152,7 +153,7 @@ def multi_dimensional(dataset: str, workload: str) -> ProductWorkload:
 
 def noise_scale(noise: Noise) -> float:
     """Standard deviation of the noise, relative to unit privacy, at the paper's parameters."""
-    return 1 / gaussian_mu_of(EPSILON, DELTA) if noise is Noise.GAUSSIAN else 1 / EPSILON
+    return 1 / gaussian_mu_of(EPSILON, DELTA) if noise == GAUSSIAN else 1 / EPSILON
 
 
 def solve(case: Case) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def solve(case: Case) -> dict[str, Any]:
     ours, lowest = (scale * math.sqrt(value / count) for value in (error, bound))
     return {
         "table": case.table,
-        "noise": case.noise.value,
+        "noise": case.noise.name,
         "dataset": case.dataset,
         "workload": case.workload,
         "domain": domain,
@@ -190,7 +191,7 @@ def solve(case: Case) -> dict[str, Any]:
 
 def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
     """Error, bound and note of OPT_0."""
-    if case.noise is Noise.GAUSSIAN:
+    if case.noise == GAUSSIAN:
         settings = SolverSettings(gap=GAPS[case.cells])
         solution = solve_dense(gram, (case.cells,), settings)
         return solution.objective, solution.lower_bound, f"certified: {solution.status.value}"
@@ -201,7 +202,7 @@ def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
         note = f"p = {rows}, {restarts} random starts, {iterations} iterations at most; SVD bound"
         found.append((unit * float(np.vdot(gram, covariance)), note))
     error, note = min(found)
-    return error, unit * svd_bound(gram), note
+    return error, unit * gram_bound(gram), note
 
 
 def solve_apart(case: Case) -> dict[str, Any]:

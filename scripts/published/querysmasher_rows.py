@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.workload.families import Family, QueryMaker, RandomQueries
+from adaptive_qs.workload.families import AttributeSpec, QueryMaker, RandomQueries
 from adaptive_qs.workload.file import all_ways_queries, make_part
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
@@ -137,7 +137,7 @@ def _row(line: dict[str, str], workload: str, keys: tuple[str, ...]) -> Row:
     return Row(int(line["table"]), line["schema"], int(line["attributes"]), workload, numbers)
 
 
-def _all_ways(domain: Domain, families: dict[int, Family | RandomQueries]) -> list[QueryPart]:
+def _all_ways(domain: Domain, families: dict[int, AttributeSpec]) -> list[QueryPart]:
     found = (all_ways_queries(domain, k, family) for k, family in families.items())
     return [part for workload in found for part in workload.parts]
 

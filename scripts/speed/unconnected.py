@@ -28,7 +28,7 @@ from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
-from adaptive_qs.release.statement import alone_among
+from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts import table_kinds
@@ -85,7 +85,7 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     for _ in range(REPEATS):
         mechanisms = Mechanisms(Budget(rho), SystemEntropy())
         result = run_loop(MarginalCounter(table), workload, mechanisms, rho)
-        counts.update(alone_among(workload, result.model.estimates))
+        counts.update(unconnected_columns(workload, result.model.estimates))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}
     forecast = set(UnconnectedForecast(workload, rho).columns(table.num_rows))
     sizes = len(table.domain)

@@ -17,13 +17,13 @@ from adaptive_qs.answering.answers import AnswersManifest, charges_of, statement
 from adaptive_qs.answering.api import plan
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import DEFAULT_GAP, BatchLimits, Planner
-from adaptive_qs.audit.audit import Check, Tally, compare, record, replay
+from adaptive_qs.audit.audit import AuditReport, Check, compare, record, replay
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose, column_label
+from adaptive_qs.privacy.budget import Budget, Place
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.release.statement import LedgerEntry, statement_page
+from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
@@ -102,7 +102,7 @@ def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
         target = BatchTarget.of(**budget, delta=delta)
     except InputError:
         return
-    spent = GaussianEvent("strategy job", 1, Fraction(UNITS_PER_RHO, 2 * target.units))
+    spent = GaussianEvent(Purpose.STRATEGY, ("job",), 1, Fraction(UNITS_PER_RHO, 2 * target.units))
     stated = state(replace(PLANNED, target=target), [spent])
     assert Cost.of([spent]).rho_units == target.units
     assert statement_page(stated)
@@ -110,7 +110,7 @@ def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
 
 def test_the_page_is_about_answers():
     planned, events = run()
-    entry = LedgerEntry(ledger="ab", run=1, releases=7, hash="cd")
+    entry = Place(ledger="ab", run=1, releases=7, hash="cd")
     stated = state(planned, events, ledger=entry)
     page = statement_page(stated)
     assert "mu-Gaussian DP" in page
@@ -129,7 +129,7 @@ def test_seeded_answers_are_stamped():
 def test_what_was_learnt_first_is_accounted_as_zcdp():
     """The (ε, δ) of a batch alone is smaller than zCDP gives for the same budget."""
     planned, events = run(rho=0.25)
-    learnt = GaussianEvent(column_label(Purpose.BINS, "age"), 1, 10**6)
+    learnt = GaussianEvent(Purpose.BINS, ("age",), 1, 10**6)
     with pytest.raises(ValidationError):
         state(planned, [learnt, *events[1:]])
 
@@ -153,13 +153,13 @@ def test_charges_that_do_not_add_up_are_refused(edit):
 
 def test_equal_charges_are_counted():
     events = [
-        GaussianEvent("strategy a", 1, 2), GaussianEvent("strategy b", 2, 2),
-        GaussianEvent("strategy c", 1, 2), GaussianEvent("strategy d", 1, 3),
-    ]  # fmt: skip
+        GaussianEvent(Purpose.STRATEGY, (name,), squared, variance)
+        for name, squared, variance in [("a", 1, 2), ("b", 2, 2), ("c", 1, 2), ("d", 1, 3)]
+    ]
     found = charges_of(events)
-    assert [(c.times, c.charge.label) for c in found] == [
-        (2, "strategy a"), (1, "strategy b"), (1, "strategy d"),
-    ]  # fmt: skip
+    assert [(c.times, c.charge.purpose, c.charge.columns) for c in found] == [
+        (times, Purpose.STRATEGY, (name,)) for times, name in [(2, "a"), (1, "b"), (1, "d")]
+    ]
     expected = Counter({(1, 2): 2, (2, 2): 1, (1, 3): 1})
     told = Counter()
     for c in found:
@@ -208,7 +208,8 @@ def test_neighbours_make_the_same_calls_and_answers(asked, name, neighbours):
     rho = Fraction(found.units, UNITS_PER_RHO)
     recorded = record(job(found, here), Budget(rho), InsecureSeed(5))
     replayed = replay(job(found, there), Budget(rho), InsecureSeed(5), recorded)
-    tally = Tally()
-    assert compare(recorded, replayed, "answers", tally) > 0  # the neighbour was seen
+    tally = AuditReport()
+    compare(recorded, replayed, "answers", tally)
+    assert tally.moved > 0  # the neighbour was seen
     assert tally.findings == []
     assert tally.made[Check.OUTPUTS] == len(found.sets)

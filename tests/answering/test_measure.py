@@ -26,7 +26,7 @@ from adaptive_qs.answering.measure import (
 from adaptive_qs.errors import BudgetExceeded, InputError, ResourceExceeded
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO, label_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
 from adaptive_qs.run.budget import MAX_COST, BatchTarget
@@ -221,12 +221,12 @@ def test_labels_are_public_words():
     mechanism = batch("several", "querysmasher").mechanism
     for number in range(mechanism.num_measurements):
         measurement = mechanism.measurement(number)
-        label = module._label(WORKLOADS["several"].domain, measurement)
+        label = label_of(*module._subject(WORKLOADS["several"].domain, measurement))
         names = [f"a{i}" for i in measurement.clique]
         assert label == f"strategy {' x '.join(names) or 'total'}"
     direct = choose("several", "gaussian").measurement(0)
     assert isinstance(direct, QueryMeasurement)
-    assert module._label(WORKLOADS["several"].domain, direct) == "queries a0"
+    assert label_of(*module._subject(WORKLOADS["several"].domain, direct)) == "queries a0"
 
 
 # Running a plan: order, determinism, memory, and what happens when something goes wrong.
@@ -275,9 +275,7 @@ def test_measurements_are_made_once_when_first_needed(asked, name, counter):
     found.run(Mechanisms(ledger_of(found), InsecureSeed(0), calls.append), counter)
     measured = [found.mechanism.measurement(k).clique for k in found.order]
     names = WORKLOADS[asked].domain.clique_names
-    assert [c.event.label.split(" ", 1)[1] for c in calls] == [
-        " x ".join(names(clique)) or "total" for clique in measured
-    ]
+    assert [c.event.columns for c in calls] == [names(clique) for clique in measured]
     assert sorted(found.order) == list(range(found.mechanism.num_measurements))
 
 

@@ -22,7 +22,7 @@ from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import SINGLE_CELLS
-from adaptive_qs.strategy.choose import CERTIFIED_AXIS, MECHANISMS
+from adaptive_qs.strategy.choose import MECHANISMS, OPTIMAL_AXIS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.table.coded import MarginalCounter
@@ -312,8 +312,8 @@ def test_weights_may_differ_by_a_factor_of_1e9_and_no_more(tmp_path):
 
 def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
     """Ranges are symmetric: two eigenproblems of half the size, which are a quarter of the work."""
-    assert CERTIFIED_AXIS**3 <= optimal.TRIED_WORK
-    monkeypatch.setattr("adaptive_qs.strategy.choose.CERTIFIED_AXIS", 1)
+    assert OPTIMAL_AXIS**3 <= optimal.TRIED_WORK
+    monkeypatch.setattr("adaptive_qs.strategy.choose.OPTIMAL_AXIS", 1)
     monkeypatch.setattr(optimal, "TRIED_WORK", 40**3)
     for family, cells, tried in (
         ("prefix", 40, True), ("prefix", 41, False), ("range", 60, True), ("range", 66, False),

@@ -1,6 +1,6 @@
 """The replay audit on generated schemas: short in the suite, long in a script."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ class Replayed:
     pairs: int = 0
     runs: int = 0
     draws: int = 0
-    findings: tuple = ()
+    findings: list = field(default_factory=list)
 
 
 def replay_pairs(pairs, num_schemas, start=0, sample_every=10):

@@ -1,6 +1,6 @@
 """What a release cost, recomputed from its files alone; nothing of the package is imported.
 
-Sizes come from the schema's JSON, sensitivities from sizes and labels, precisions from charges.
+Sizes come from the schema's JSON, sensitivities from sizes and columns, precisions from charges.
 Costs are added as fractions and compared with the budget without any tolerance.
 """
 
@@ -8,7 +8,6 @@ import json
 import math
 import zipfile
 from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,19 +101,18 @@ class Released:
             read["manifest"], read["ledger"], read["record"]
         )  # fmt: skip
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
-        self.learnt = {f"bins of {c['name']}" for c in read["schema"]["columns"] if "learnt" in c}
-        widest = max((len(past["clique"]) for past in self.record["rounds"]), default=1)
-        self.labels = {
-            " x ".join(names): names
-            for degree in range(1, widest + 1)
-            for names in combinations(self.sizes, degree)
-        }
+        self.learnt = {c["name"] for c in read["schema"]["columns"] if "learnt" in c}
 
-    def residual(self, label):
-        """Attributes of the residual that a label names; None where it names none."""
-        if label == "total":
-            return ()
-        return self.labels.get(label.removeprefix("residual "))
+    def residual(self, event):
+        """Attributes of the residual that a charge is about; None where it is about none."""
+        names = tuple(event["columns"])
+        if event["purpose"] not in ("rows", "residual") or not self.sizes.keys() >= set(names):
+            return None
+        return names
+
+    def learns(self, event):
+        """Whether a charge is about the bins of a column that is noted as learnt."""
+        return event["purpose"] == "bins" and self.learnt >= set(event["columns"])
 
     def scale(self, names) -> int:
         """What the values of a residual were multiplied with."""
@@ -126,6 +124,11 @@ class Released:
         if self.scale(names) == 1:
             return 1
         return math.prod(self.sizes[name] * (self.sizes[name] - 1) for name in names)
+
+
+def name_of(record) -> str:
+    """A charge in words."""
+    return " ".join([record["purpose"], *record["columns"]])
 
 
 def passing_chance(noise_variance: Fraction, threshold: int) -> float:
@@ -147,7 +150,7 @@ def problems(path) -> list[str]:
 
 
 def charged(manifest) -> list:
-    """Every charge of the manifest beside answers, those of equal parameters under one label."""
+    """Every charge of the manifest beside answers, equal ones with the columns of the first."""
     return [some["charge"] for some in manifest["charges"] for _ in range(some["times"])]
 
 
@@ -183,7 +186,7 @@ def statement_problems(manifest, records) -> list[str]:
 def threshold_problems(records) -> list[str]:
     """Discoveries that find a value of a single row more often than their share of δ."""
     return [
-        f"{record['label']}: a value of one row passes too often"
+        f"{name_of(record)}: a value of one row passes too often"
         for record in records
         if record["mechanism"] == "partition selection"
         and passing_chance(Fraction(record["noise_variance"]), record["threshold"])
@@ -198,12 +201,12 @@ def sensitivity_problems(release) -> list[str]:
     """
     found = threshold_problems(release.transcript["events"])
     for event in release.transcript["events"]:
-        if event["mechanism"] == "discrete gaussian" and event["label"] not in release.learnt:
-            names = release.residual(event["label"])
+        if event["mechanism"] == "discrete gaussian" and not release.learns(event):
+            names = release.residual(event)
             if names is None:
-                found.append(f"{event['label']}: measures nothing that is known")
+                found.append(f"{name_of(event)}: measures nothing that is known")
             elif Fraction(event["squared_sensitivity"]) < release.squared_sensitivity(names):
-                found.append(f"{event['label']}: charged for too small a sensitivity")
+                found.append(f"{name_of(event)}: charged for too small a sensitivity")
     return found
 
 
@@ -219,7 +222,7 @@ def course_problems(release) -> list[str]:
         if not math.isclose(float(cost(events[start])), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
         paid = {
-            release.residual(event["label"]): Fraction(event["noise_variance"])
+            release.residual(event): Fraction(event["noise_variance"])
             for event in events[start + 1 : end]
         }
         measured = {
@@ -236,7 +239,7 @@ def precision_problems(release) -> list[str]:
     paid = {}
     for event in release.transcript["events"]:
         if event["mechanism"] == "discrete gaussian":
-            names = release.residual(event["label"])
+            names = release.residual(event)
             if names is not None:
                 precision = release.scale(names) ** 2 / Fraction(event["noise_variance"])
                 paid[names] = paid.get(names, 0) + precision

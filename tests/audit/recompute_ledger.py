@@ -167,5 +167,5 @@ def placement_problems(export, manifest, records) -> list[str]:
 
 
 def _kinds(records) -> Counter:
-    """Charges by their parameters, whatever their labels."""
-    return Counter(json.dumps({**record, "label": ""}, sort_keys=True) for record in records)
+    """Charges by their purpose and parameters, whatever their columns."""
+    return Counter(json.dumps({**record, "columns": []}, sort_keys=True) for record in records)

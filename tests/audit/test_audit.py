@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.audit.audit import (
+    AuditReport,
     Check,
     Recorder,
     Replayer,
     Run,
-    Tally,
     audit,
     compare,
     record,
@@ -33,7 +33,14 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, threshold_delta
+from adaptive_qs.privacy.events import (
+    Cost,
+    GaussianEvent,
+    PartitionEvent,
+    Purpose,
+    SelectionEvent,
+    threshold_delta,
+)
 from adaptive_qs.privacy.mechanisms import PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.limits import plan_run
@@ -45,14 +52,20 @@ from .pairs import replay_pairs
 from .schemas import schemas
 
 
-def job(counts, scores=(5, 9), sensitivity=4, label="counts", extra=0, output=None):
+def counting(name, squared_sensitivity):
+    return GaussianEvent(Purpose.QUERIES, (name,), squared_sensitivity, 100)
+
+
+def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=None):
     """Releases counts, chooses, and publishes what came out."""
 
     def run(mechanisms):
-        noisy = mechanisms.release_counts(label, np.array(counts), 2, 100)
-        chosen = mechanisms.select("select", np.array(scores), sensitivity, 0.5)
+        noisy = mechanisms.release_counts(counting(column, 2), np.array(counts))
+        chosen = mechanisms.select(
+            SelectionEvent(Purpose.SELECTION, (), 0.5), np.array(scores), sensitivity
+        )
         for _ in range(extra):
-            mechanisms.release_counts("one more", np.array([1]), 1, 100)
+            mechanisms.release_counts(counting("one more", 1), np.array([1]))
         published = noisy.tobytes() + bytes([chosen])
         return {"table": published if output is None else output}
 
@@ -62,7 +75,7 @@ def job(counts, scores=(5, 9), sensitivity=4, label="counts", extra=0, output=No
 def audited(here, there):
     recorded = record(here, Budget(1), InsecureSeed(0))
     replayed = replay(there, Budget(1), InsecureSeed(9), recorded)
-    tally = Tally()
+    tally = AuditReport()
     compare(recorded, replayed, "a run", tally)
     return recorded, replayed, tally
 
@@ -86,7 +99,7 @@ WRONG = {
     "counts": (job([1, 4]), {Check.COUNTS}),
     "one score": (job([3, 4], scores=(5, 14)), {Check.SCORES}),
     "sensitivity": (job([3, 4], sensitivity=5), {Check.COURSE}),
-    "label": (job([3, 4], label="others"), {Check.COURSE}),
+    "column": (job([3, 4], column="others"), {Check.COURSE}),
     "shape": (job([3, 4, 0]), {Check.COURSE}),
     "candidates": (job([3, 4], scores=(5, 9, 9)), {Check.COURSE}),
     "one more draw": (job([3, 4], extra=1), {Check.COURSE}),
@@ -110,7 +123,7 @@ def test_a_draw_less_is_found():
 def test_a_draw_that_is_not_charged_is_found():
     run, _, _ = audited(job([3, 4]), job([3, 4]))
     for charged in (run.charged[:-1], run.charged[::-1], (*run.charged, run.charged[0])):
-        tally = Tally()
+        tally = AuditReport()
         compare(replace(run, charged=charged), run, "a run", tally)
         assert checks(tally) == {Check.CHARGED}
 
@@ -122,7 +135,7 @@ def test_distances_are_exact_beyond_64_bits():
 
 
 def discovery(values, counts):
-    event = PartitionEvent("values of city", 9, 20, threshold_delta(9, 20))
+    event = PartitionEvent(Purpose.VALUES, ("city",), 9, 20, threshold_delta(9, 20))
     return PrimitiveCall(event, np.array(counts), None, ("Ulm",), values)
 
 
@@ -139,18 +152,18 @@ def discovery(values, counts):
 )
 def test_discovered_values_may_move_by_one_row(values, counts, clean):
     one, other = discovery(("Bonn", "Ulm"), [5, 30]), discovery(values, counts)
-    tally = Tally()
+    tally = AuditReport()
     compare(*(Run((call,), (call.event,), {}) for call in (one, other)), "a run", tally)
     assert (not tally.findings) is clean
 
 
 def test_a_recorder_keeps_inputs_and_outputs():
     mechanisms = Recorder(Budget(1), InsecureSeed(0))
-    noisy = mechanisms.release_counts("counts", np.array([3, 4]), 1, 100)
+    noisy = mechanisms.release_counts(counting("counts", 1), np.array([3, 4]))
     (call,) = mechanisms.calls
     assert call.inputs.tolist() == [3, 4]
     assert call.output.tolist() == noisy.tolist()
-    assert call.event == GaussianEvent("counts", 1, 100)
+    assert call.event == GaussianEvent(Purpose.QUERIES, ("counts",), 1, 100)
 
 
 # Neighbouring tables of any schema write the same bytes when the noise is the same.
@@ -158,7 +171,7 @@ def test_a_recorder_keeps_inputs_and_outputs():
 
 def test_neighbours_cannot_be_told_apart():
     done = replay_pairs(pairs=60, num_schemas=10)
-    assert done.findings == ()
+    assert done.findings == []
     assert done.pairs == 60
     assert done.runs == 4 * done.pairs
     assert done.draws > 5 * done.runs
@@ -253,7 +266,7 @@ MIXED = Schema.parse(
 def test_a_row_of_another_type_recodes_no_other_row():
     """In a frame of Python objects, where one type for a whole column would do so."""
     report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
-    assert report.findings == ()
+    assert report.findings == []
     assert report.pairs == 35
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 
-from ..mutants.mutant import MUTANTS
+from ..mutants.registry import MUTANTS
 
 SCHEMA = {
     "version": 1,

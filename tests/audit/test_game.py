@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_qs.audit.audit import Recorder, squared_distance
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import SelectionEvent
+from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import exponential_mechanism
 
@@ -67,7 +67,7 @@ def test_chances_of_a_selection_are_those_of_the_mechanism():
     """20,000 draws of four candidates: each within five standard deviations of its probability."""
     recorder = Recorder(Budget(1), InsecureSeed(0))
     scores = np.array([3, 0, 7, 5])
-    recorder.select("select", scores, 4, 1.5)
+    recorder.select(SelectionEvent(Purpose.SELECTION, (), 1.5), scores, 4)
     (call,) = recorder.calls
     assert isinstance(call.event, SelectionEvent)
     chances = np.exp([log_chance(call, k) for k in range(4)])
@@ -82,6 +82,7 @@ def test_chances_of_a_selection_are_those_of_the_mechanism():
 def test_the_ratio_is_that_of_two_normal_densities():
     here, there = Recorder(Budget(10), InsecureSeed(0)), Recorder(Budget(10), InsecureSeed(0))
     for recorder, values in ((here, [10, 20]), (there, [11, 20])):
-        recorder.release_counts("counts", np.array(values), 1, 4)
+        event = GaussianEvent(Purpose.QUERIES, ("counts",), 1, 4)
+        recorder.release_counts(event, np.array(values))
     noise = here.calls[0].output[0] - 10
     assert log_ratio(here.calls, there.calls) == pytest.approx((2 * noise - 1) / 8)

@@ -142,13 +142,15 @@ def batch_manifest():
     """As little of it as the recomputation reads."""
     counts = {
         "mechanism": "discrete gaussian",
-        "label": "counts",
+        "purpose": "queries",
+        "columns": ["counts"],
         "squared_sensitivity": "1/1",
         "noise_variance": "3/1",
     }
     values = {
         "mechanism": "partition selection",
-        "label": "values",
+        "purpose": "values",
+        "columns": ["city"],
         "noise_variance": "4/1",
         "threshold": 20,
         "delta": "1/1000000000",

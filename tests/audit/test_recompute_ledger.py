@@ -10,15 +10,15 @@ import pytest
 
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.ledger.book import LedgerBook, exported, runs_of
-from adaptive_qs.ledger.entries import Price, Recovered, Row
-from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, SelectionEvent
+from adaptive_qs.ledger.entries import Recovered, Row
+from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
 
 from . import recompute_ledger
 
 EVENTS = (
-    GaussianEvent("counts é", 1, 3),
-    SelectionEvent("select", 0.1),
-    PartitionEvent("values of a", Fraction(4), 20, Fraction(1, 10**9)),
+    GaussianEvent(Purpose.QUERIES, ("counts é",), 1, 3),
+    SelectionEvent(Purpose.SELECTION, (), 0.1),
+    PartitionEvent(Purpose.VALUES, ("a",), Fraction(4), 20, Fraction(1, 10**9)),
 )
 
 
@@ -129,7 +129,7 @@ def test_what_a_copy_lacked_counts_beyond_the_total_and_blocks_every_run(tmp_pat
             run=7,
             releases=1,
             hash="0" * 64,
-            price=Price.of(Cost(90)),
+            price=Cost(90),
             digests={"answers": "1" * 64},
         )
         book.restore([lost, lost], Cost(30), confirmed=True)

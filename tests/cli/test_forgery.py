@@ -16,13 +16,14 @@ import pytest
 from adaptive_qs.answering.api import answer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import START
+from adaptive_qs.ledger.entries import START, Released
 from adaptive_qs.ledger.run import release_hash
 from adaptive_qs.privacy.accounting import epsilon_of
-from adaptive_qs.privacy.budget import Place, float_above
+from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
-from adaptive_qs.release.bundle import MEMBERS, Bundle
+from adaptive_qs.release.bundle import MEMBERS
 from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import Manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -96,7 +97,7 @@ def cheaper(event):
 
 def forge_charges(path="r.zip"):
     """Every charge divided by 100, and everything else that loading checks made to fit."""
-    bundle = Bundle.load(path)
+    bundle = Release.load(path)
     events = tuple(map(cheaper, bundle.events))
     spent, rho = Cost.of(events), bundle.manifest.rho / 99
     content = bundle.manifest.model_dump() | {
@@ -107,16 +108,16 @@ def forge_charges(path="r.zip"):
         "guarantee": "",
     }
     replace(bundle, events=events, manifest=Manifest.model_validate(content)).save(path, force=True)
-    assert Bundle.load(path).manifest.epsilon < bundle.manifest.epsilon / 5
+    assert Release.load(path).manifest.epsilon < bundle.manifest.epsilon / 5
 
 
 def forge_residuals(path="r.zip"):
     """Residuals 0, 1, 2, ... instead of those that were paid for."""
-    count = sum(e.values.size for e in Bundle.load(path).estimates.values())
+    count = sum(e.values.size for e in Release.load(path).estimates.values())
     file = io.BytesIO()
     np.save(file, np.arange(count, dtype="<f8"))
     changed(path, residuals_npy=file.getvalue())
-    Bundle.load(path)
+    Release.load(path)
 
 
 def edit_member(name, before, after):
@@ -250,7 +251,7 @@ def test_answers_that_are_not_there_are_not_vouched_for(forger):
         lambda c: c.update(queries=c["queries"] + 1),
         lambda c: c.update(guarantee="perfect secrecy"),
         lambda c: c["charges"][0].update(times=10**9),
-        lambda c: c["charges"][0]["charge"].update(label="something else"),
+        lambda c: c["charges"][0]["charge"].update(columns=["something else"]),
         lambda c: c.pop("sha256"),
         lambda c: c.update(remark="reviewed"),
         lambda c: c["ledger"].update(run=1),
@@ -318,10 +319,10 @@ def test_a_table_sampled_later_states_the_same_release(forger):
 def test_a_release_that_hides_the_last_charges_of_its_run_is_found(forger):
     """Even with the true hash of those that it admits."""
     book = LedgerBook("l")
-    place = Place(**Bundle.load("r.zip").manifest.ledger.model_dump())
+    place = Release.load("r.zip").manifest.ledger
     assert book.has(place)
     digest = START
-    for body in book._released(1)[:-1]:
+    for body in list(book._store.bodies(Released, 1))[:-1]:
         digest = release_hash(digest, body)
     assert not book.has(replace(place, releases=place.releases - 1, hash=digest.hex()))
     book.close()

@@ -14,10 +14,9 @@ import pytest
 from adaptive_qs.answering.api import answer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import LedgerError
-from adaptive_qs.ledger import files as mark
-from adaptive_qs.ledger import store
+from adaptive_qs.ledger import files, store
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import Price, Recovered, Row, last_sound
+from adaptive_qs.ledger.entries import Recovered, Row, last_sound
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer import Synthesizer
@@ -430,12 +429,12 @@ def test_an_anchor_that_is_not_there_is_not_made_by_a_run(run, restore_ledger):
 
 
 def test_an_anchor_that_cannot_be_written_keeps_the_release_back(run, restore_ledger, monkeypatch):
-    def fails(path, _):
-        if Path(path).name == "anchor":
-            raise LedgerError("away/anchor: cannot be written (no space left on device)")
+    def fails(anchor, _):
+        assert anchor.path.name == "anchor"
+        raise LedgerError("away/anchor: cannot be written (no space left on device)")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mark, "advance_mark", fails)
+        patch.setattr(files.Anchor, "advance", fails)
         outcome = run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR)
     assert outcome.code != 0
     assert "cannot be written" in outcome.err
@@ -659,9 +658,7 @@ def test_a_run_at_work_is_not_closed_under_it(run, restore_ledger):
     assert "has seen" not in done(run("ledger", "show", *LEDGER))
     book = LedgerBook("l", restoring=True)
     (row,) = [r for r in book.runs() if r.state == "open"]
-    lost = Recovered(
-        run=row.number, releases=99, hash="0" * 64, price=Price.of(row.spent), digests={}
-    )
+    lost = Recovered(run=row.number, releases=99, hash="0" * 64, price=row.spent, digests={})
     with pytest.raises(LedgerError, match="being worked on"):
         book.restore([lost], row.spent - row.spent, confirmed=True)
     book.close()

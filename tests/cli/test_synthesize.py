@@ -19,9 +19,9 @@ from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.loop import loop
+from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
-from adaptive_qs.release.statement import alone_columns
 from adaptive_qs.run import job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
@@ -248,7 +248,7 @@ def test_synthesize_says_how_much_of_the_workload_was_measured(run):
     assert re.search(r"measured\s+\d of 3 marginals, in \d+ rounds?\n", out)
     generous = done(run(*BASE[:-1], "50", "--out", "p.csv")).out
     assert re.search(r"measured\s+3 of 3 marginals, in \d+ rounds\n", generous)
-    assert "alone" not in generous
+    assert "unconnected" not in generous
 
 
 def test_the_page_counts_what_was_measured_as_the_terminal_does(run):
@@ -315,34 +315,35 @@ def outcome(release, *combinations):
     singles = {c: e for c, e in release.estimates.items() if len(c) < 2}
     some = next(iter(singles.values()))
     cliques = [release.workload.domain.clique(names) for names in combinations]
-    changed = replace(
-        release,
-        manifest=release.manifest.model_copy(update={"alone": None}),
-        estimates={**singles, **dict.fromkeys(cliques, some)},
-    )
+    estimates = {**singles, **dict.fromkeys(cliques, some)}
+    unconnected = unconnected_columns(release.workload, estimates)
+    manifest = release.manifest.model_copy(update={"unconnected": unconnected})
+    changed = replace(release, manifest=manifest, estimates=estimates)
     return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None)
 
 
 @pytest.mark.parametrize(
-    ("measured", "alone", "row", "warning"),
+    ("measured", "unconnected", "row", "warning"),
     [
         ([], NAMES, "9 of 9 columns: c0, c1, c2, c3, c4, c5 and 3 more", "9 of 9 columns are"),
         ([("c0", "c1"), ("c2", "c3", "c4")], NAMES[5:], "4 of 9 columns: c5, c6, c7, c8: no", "4"),
         ([tuple(NAMES[:8])], ["c8"], "1 of 9 columns: c8: no combination", "1 of 9 columns is"),
     ],
 )
-def test_they_are_counted_in_a_warning_and_listed_for_scripts(wide, measured, alone, row, warning):
+def test_they_are_counted_in_a_warning_and_listed_for_scripts(
+    wide, measured, unconnected, row, warning
+):
     found = outcome(wide, *measured)
-    assert dict(found.lines())["alone"].startswith(row)
+    assert dict(found.lines())["unconnected"].startswith(row)
     assert found.warning.startswith(warning)
     assert "independent of all others at this budget: use coarser bins" in found.warning
-    assert found.json()["alone"] == alone
+    assert found.json()["unconnected"] == unconnected
 
 
 def test_nothing_is_said_where_all_are_combined(wide):
     found = outcome(wide, tuple(NAMES))
-    assert "alone" not in dict(found.lines())
-    assert (found.warning, found.json()["alone"]) == (None, [])
+    assert "unconnected" not in dict(found.lines())
+    assert (found.warning, found.json()["unconnected"]) == (None, [])
 
 
 @pytest.mark.usefixtures("wide")
@@ -350,7 +351,7 @@ def test_nothing_is_said_where_all_are_combined(wide):
 def test_the_warning_comes_with_the_list_on_either_output(run, ways):
     run_of = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.01", "--ways", ways]
     said = run(*run_of, "--insecure-seed", "1", "--release", "one.zip", "--json")
-    listed = json.loads(said.out)["alone"]
+    listed = json.loads(said.out)["unconnected"]
     released = Release.load("one.zip")
     names = released.workload.domain.clique_names
     joined = {name for c in released.estimates if len(c) > 1 for name in names(c)}
@@ -361,7 +362,7 @@ def test_the_warning_comes_with_the_list_on_either_output(run, ways):
 
 
 @pytest.mark.parametrize("ways", ["1", "2"])
-def test_a_constant_column_is_never_alone_and_the_page_says_the_same(run, ways):
+def test_a_constant_column_is_never_unconnected_and_the_page_says_the_same(run, ways):
     """At this budget no pair of nine columns is measured; one of them has one code."""
     sizes = {name: 1 if name == "c4" else 2 for name in NAMES}
     Path("s.json").write_text(json.dumps(sizes))
@@ -371,14 +372,14 @@ def test_a_constant_column_is_never_alone_and_the_page_says_the_same(run, ways):
     said = run("synthesize", "t.csv", "--schema", "s.json", *options, "--json")
     assert said.code == 0, said
     found = Release.load("r.zip")
-    alone = json.loads(said.out)["alone"]
-    assert alone == list(alone_columns(found))
+    unconnected = json.loads(said.out)["unconnected"]
+    assert unconnected == list(found.manifest.unconnected)
     if ways == "1":
-        assert alone == []
+        assert unconnected == []
     else:
-        assert alone
-        assert "c4" not in alone
-    assert ("No combination measured with" in release_page(found)) == bool(alone)
+        assert unconnected
+        assert "c4" not in unconnected
+    assert ("No combination measured with" in release_page(found)) == bool(unconnected)
 
 
 # Failures after the budget is spent: what it bought is kept, and the message says where.

@@ -8,7 +8,7 @@ import numpy as np
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose, SelectionEvent
 
 REQUEST = {"command": "synthesize", "schema": "5" * 64}
 INPUTS = "ab" * 32
@@ -23,19 +23,19 @@ def reserve(book, units, request=REQUEST) -> LedgerRun:
     return book.reserve(request, INPUTS, Cost(units))
 
 
-def costing(units, label="counts"):
+def costing(units, column="counts"):
     """An event of exactly so many units."""
-    return GaussianEvent(label, 1, Fraction(UNITS_PER_RHO, 2 * units))
+    return GaussianEvent(Purpose.QUERIES, (column,), 1, Fraction(UNITS_PER_RHO, 2 * units))
 
 
-def choice(label="clique"):
-    return SelectionEvent(label, 2.0**-28)  # 2**-59 rho: two units
+def choice():
+    return SelectionEvent(Purpose.SELECTION, (), 2.0**-28)  # 2**-59 rho: two units
 
 
-def released(run, units=3, outputs=(1, 2), label="counts"):
+def released(run, units=3, outputs=(1, 2), column="counts"):
     """Release a vector of counts."""
     vector = np.array(outputs, dtype=np.int64)
-    return run.release([costing(units, label)], lambda: [vector])[0]
+    return run.release([costing(units, column)], lambda: [vector])[0]
 
 
 def crash(run):

@@ -20,6 +20,7 @@ from adaptive_qs.privacy.events import (
     Cost,
     GaussianEvent,
     PartitionEvent,
+    Purpose,
     SelectionEvent,
 )
 
@@ -28,9 +29,27 @@ from .helpers import INPUTS, REQUEST, crash, new_book
 RHO, DELTA = Fraction(1, 2), Fraction(1, 10**9)
 fractions = st.fractions(min_value=Fraction(1, 10**4), max_value=10**4)
 shares = st.fractions(min_value=DELTA / 1_000, max_value=DELTA)
-gaussians = st.builds(GaussianEvent, st.sampled_from(["a", "ü", "x" * 300]), fractions, fractions)
-selections = st.builds(SelectionEvent, st.just("clique"), st.one_of(fractions, st.floats(1e-9, 9)))
-partitions = st.builds(PartitionEvent, st.just("values"), st.just(25), st.just(100), shares)
+gaussians = st.builds(
+    GaussianEvent,
+    st.just(Purpose.QUERIES),
+    st.tuples(st.sampled_from(["a", "ü", "x" * 300])),
+    fractions,
+    fractions,
+)
+selections = st.builds(
+    SelectionEvent,
+    st.just(Purpose.SELECTION),
+    st.just(()),
+    st.one_of(fractions, st.floats(1e-9, 9)),
+)
+partitions = st.builds(
+    PartitionEvent,
+    st.just(Purpose.VALUES),
+    st.just(("city",)),
+    st.just(25),
+    st.just(100),
+    shares,
+)
 releases = st.lists(st.lists(st.one_of(gaussians, selections, partitions), max_size=4), max_size=8)
 
 
@@ -105,8 +124,8 @@ def test_all_events_of_a_release_are_charged_or_none(ledger, attempts):
 
 @LEDGERS
 def test_the_last_unit_can_be_spent_and_not_one_more(ledger):
-    whole = GaussianEvent("everything", 2 * RHO, 1)
-    least = GaussianEvent("one unit", 1, Fraction(UNITS_PER_RHO, 2))
+    whole = GaussianEvent(Purpose.QUERIES, ("everything",), 2 * RHO, 1)
+    least = GaussianEvent(Purpose.QUERIES, ("one unit",), 1, Fraction(UNITS_PER_RHO, 2))
     with ledger() as budget:
         budget.release([whole], lambda: [1])
         assert budget.spent.rho == budget.limit.rho == RHO
@@ -127,7 +146,7 @@ def test_events_of_unknown_kind_are_refused_before_the_draw(ledger):
 
 @LEDGERS
 def test_what_a_failed_draw_leaves_never_exceeds_the_budget(ledger):
-    half = GaussianEvent("half", RHO, 1)
+    half = GaussianEvent(Purpose.QUERIES, ("half",), RHO, 1)
 
     def fail():
         raise RuntimeError

@@ -5,15 +5,15 @@ import sqlite3
 import stat
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import store
-from adaptive_qs.ledger import store as database
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import last_sound
+from adaptive_qs.ledger.entries import Published, last_sound
 from adaptive_qs.ledger.files import key_path, keyed_hash
 from adaptive_qs.privacy.events import Cost
 
@@ -47,7 +47,7 @@ def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
 def test_a_ledger_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path):
     path = filled(tmp_path / "ledger")
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {database.FORMAT_VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {store.FORMAT_VERSION + 1}")
     connection.close()
     content = path.read_bytes()
     assert "newer version (format 2, this one reads up to 1): upgrade" in refusal(path)
@@ -122,7 +122,7 @@ def test_a_writer_waits_for_another_and_hears_signals_meanwhile(tmp_path):
 
 
 def test_a_ledger_that_stays_locked_is_refused_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.1)
     path = tmp_path / "ledger"
     book = new_book(path)
     other = sqlite3.connect(path, isolation_level=None)
@@ -160,6 +160,19 @@ def test_a_run_that_was_closed_meanwhile_commits_nothing(tmp_path):
     crash(live)
     book = LedgerBook(path)
     assert (book.held, book.verify()) == (Cost(5), 4)
+
+
+def test_an_entry_that_was_undone_is_not_marked(tmp_path):
+    path = tmp_path / "ledger"
+    live, digests = reserve(new_book(path), 50), {"page": "0" * 64}
+    released(live, 5)
+    live.publish(digests)
+    with suppress(ZeroDivisionError), live._store.writing():
+        live._store.append(Published(held=live._store.held, run=1, digests={"page": "1" * 64}))
+        raise ZeroDivisionError
+    live.publish(digests)  # a transaction without a new entry
+    crash(live)
+    assert len(rows_of(path)) == 4
 
 
 def test_a_run_at_work_can_neither_be_resumed_nor_closed(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.audit import Diverged, Run, Tally, compare
+from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.loop.loop import LoopSettings, RoundBudget, measurable_cliques, run_loop
@@ -175,10 +175,10 @@ def assert_replays(rows, neighbour, workload, rho, settings, seed=0):
     second = run(neighbour, workload, replayed, rho, settings)
     assert_same_release(first, second)
     runs = [Run(tuple(r.calls), r.ledger.events, {}) for r in (recorded, replayed)]
-    tally = Tally()
-    moved = compare(*runs, "the loop", tally)
+    tally = AuditReport()
+    compare(*runs, "the loop", tally)
     assert tally.findings == []
-    assert moved, "the neighbour was not seen at all"
+    assert tally.moved, "the neighbour was not seen at all"
     return first
 
 

@@ -9,7 +9,7 @@ from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import loop, select
 from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, SelectionEvent
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
@@ -29,8 +29,11 @@ def counts_sensitivity():
             [
                 replace(
                     request,
-                    squared_sensitivity=request.squared_sensitivity * half,
-                    noise_variance=request.noise_variance * half,
+                    event=replace(
+                        request.event,
+                        squared_sensitivity=request.event.squared_sensitivity * half,
+                        noise_variance=request.event.noise_variance * half,
+                    ),
                 )
                 for request in requests
             ],
@@ -44,8 +47,8 @@ def counts_sensitivity():
 def score_sensitivity():
     original = Mechanisms.select
 
-    def cheaper(self, label, scores, sensitivity, epsilon):
-        return original(self, label, scores, max(1, sensitivity // 2), epsilon)
+    def cheaper(self, event, scores, sensitivity):
+        return original(self, event, scores, max(1, sensitivity // 2))
 
     with mock.patch.object(Mechanisms, "select", cheaper):
         yield
@@ -65,8 +68,8 @@ def two_terms():
 
 @mutant("selections not charged", checks.replay, checks.recomputed)
 def free_selection():
-    def free(self, label, scores, sensitivity, epsilon):
-        scores, event = checked_scores(scores), SelectionEvent(label, epsilon)
+    def free(self, event, scores, sensitivity):
+        scores = checked_scores(scores)
         self.entropy.begin(self._releases)
         self._releases += 1
         chosen = self._draw_selection(event, scores, sensitivity)

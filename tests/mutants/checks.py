@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Tally, audit
+from adaptive_qs.audit.audit import AuditReport, Check, Recorder, audit
 from adaptive_qs.audit.jobs import Synthesis, marginals_of
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
@@ -30,7 +30,7 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.selection import least_threshold
@@ -66,8 +66,8 @@ class _Found(Exception):
     """Something was."""
 
 
-class _FirstFinding(Tally):
-    """A tally that ends the audit at the first finding."""
+class _FirstFinding(AuditReport):
+    """A report that ends the audit at the first finding."""
 
     def note(self, check: Check, passed: bool, where: str, label: str) -> None:
         if not passed:
@@ -87,7 +87,7 @@ class audited:  # noqa: N801  (a decorator)
 
     def finds(self) -> bool:
         """Whether anything is; it stops at the first, which most bugs show in the first pairs."""
-        with mock.patch("adaptive_qs.audit.audit.Tally", _FirstFinding):
+        with mock.patch("adaptive_qs.audit.audit.AuditReport", _FirstFinding):
             try:
                 self._run()
             except _Found:
@@ -169,21 +169,25 @@ def budget() -> list[str]:
             return ledger
         return None
 
-    whole = GaussianEvent("counts", 1, Fraction(1, 2))
-    above = GaussianEvent("counts", 1 + Fraction(1, UNITS_PER_RHO), Fraction(1, 2))
-    third = GaussianEvent("counts", 1, Fraction(3, 2))
+    whole = GaussianEvent(Purpose.QUERIES, ("counts",), 1, Fraction(1, 2))
+    above = GaussianEvent(
+        Purpose.QUERIES, ("counts",), 1 + Fraction(1, UNITS_PER_RHO), Fraction(1, 2)
+    )
+    third = GaussianEvent(Purpose.QUERIES, ("counts",), 1, Fraction(3, 2))
     wrong = []
     if attempt(1.0, whole) is None:
         wrong.append("the whole budget is refused")
     drawn.clear()
-    if attempt(1.0, above) or attempt(0.1, *[GaussianEvent("c", Fraction(1, 10), 1)] * 3):
+    if attempt(1.0, above) or attempt(
+        0.1, *[GaussianEvent(Purpose.QUERIES, ("c",), Fraction(1, 10), 1)] * 3
+    ):
         wrong.append("more than the budget is granted")
     if drawn:
         wrong.append("what was refused was drawn")
     spent = attempt(1.0, third)
     if spent is None or spent.spent.rho < third.rho:
         wrong.append("a cost was rounded down")
-    event = PartitionEvent("values", 100, 100, Fraction(1, 10**9))
+    event = PartitionEvent(Purpose.VALUES, ("values",), 100, 100, Fraction(1, 10**9))
     with contextlib.suppress(BudgetExceeded):
         Budget(1.0, Fraction(1, 10**10)).release([event], lambda: [()])
         wrong.append("more than the share of delta is granted")
@@ -193,7 +197,7 @@ def budget() -> list[str]:
 def discovery() -> list[str]:
     """Values of a single row pass as rarely as charged: within seven standard deviations."""
     values, delta = [f"{k:06}" for k in range(200_000)], Fraction(1, 100)
-    event = PartitionEvent("values", 4, least_threshold(4, delta), delta)
+    event = PartitionEvent(Purpose.VALUES, ("values",), 4, least_threshold(4, delta), delta)
     mechanisms = Mechanisms(Budget(1.0, 2 * delta), SystemEntropy())
     ones = np.ones(len(values), dtype=np.int64)
     passed = len(mechanisms.discover_values(event, values, ones, len(values))) / len(values)

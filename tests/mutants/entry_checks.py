@@ -29,7 +29,7 @@ from adaptive_qs.audit.tables import FORMS, Types
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import SEPARATOR, Cost, GaussianEvent, Purpose, read_label
+from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.run import job as tables
@@ -202,7 +202,7 @@ def _unpaid(run: Watched, ledger: Path | None, learns: bool) -> Iterator[str]:
     stated = sum(fact["rho_units"] for fact in run.manifest["facts"])
     if stated != cost.rho_units:
         yield "the release does not state the basis of everything that was drawn"
-    purposes = {read_label(event.label).purpose for event in run.events}
+    purposes = {event.purpose for event in run.events}
     if learns is not (purposes >= {Purpose.BINS, Purpose.VALUES}):
         yield "bins and values are not paid for"
     if ledger is None:
@@ -400,8 +400,7 @@ def independent_noise(folder: Folders) -> Iterator[str]:
                 if isinstance(call.event, GaussianEvent):
                     noise = call.output - call.inputs
                     spread = math.log(3.5 * float(call.event.noise_variance) ** 0.5)
-                    subject = read_label(call.event.label).subject
-                    degree = len(subject.split(SEPARATOR)) if subject else 0
+                    degree = len(call.event.columns)
                     enough, repeats = _repetitions(noise, spread)
                     tested |= {degree} if enough else set()
                     for what in repeats:

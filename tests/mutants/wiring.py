@@ -16,7 +16,7 @@ from adaptive_qs.answering.api import BatchJob
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Planner
 from adaptive_qs.learn import gather, ranges
-from adaptive_qs.ledger.run import LedgerRun, close_run
+from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -286,7 +286,8 @@ def counted_in_memory():
 def given_back():
     def leave(self):
         if self._lock.held:
-            close_run(self._store, self.number, finished=False)
+            with self._store.writing():
+                self._store.close_run(self.number, finished=False)
         self._lock.release()
         self._store.close()
 

@@ -18,7 +18,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual.model import ReferenceModel, uniform_reference
@@ -34,6 +34,10 @@ from .learning_paths import discovered, magnitudes, trees
 from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Recorder, Selections, faults
 
 __all__ = ["faults", "paths"]
+
+
+def counting(sigma, name="counts"):
+    return GaussianEvent(Purpose.QUERIES, (name,), 1, sigma**2)
 
 
 def paths() -> dict[str, Callable[[int], Noise | Selections | Discoveries]]:
@@ -73,8 +77,7 @@ def _counts(sigma: Fraction, count: int) -> Noise:
     mechanisms = Recorder()
     values = np.arange(_side(count) ** 2)
     errors = [
-        mechanisms.release_counts("counts", values, 1, sigma**2) - values
-        for _ in range(MEASUREMENTS)
+        mechanisms.release_counts(counting(sigma), values) - values for _ in range(MEASUREMENTS)
     ]
     return mechanisms.noise(errors, oracles.gaussian_std(sigma**2) ** 2)
 
@@ -82,7 +85,7 @@ def _counts(sigma: Fraction, count: int) -> Noise:
 def _together(count: int) -> Noise:
     mechanisms, sigma = Recorder(), 25
     values = np.arange(_side(count) ** 2)
-    requests = [CountsRequest(f"c{k}", values, 1, sigma**2) for k in range(MEASUREMENTS)]
+    requests = [CountsRequest(counting(sigma, f"c{k}"), values) for k in range(MEASUREMENTS)]
     errors = [noisy - values for noisy in mechanisms.release_together(requests)]
     return mechanisms.noise(errors, sigma**2)
 
@@ -146,7 +149,8 @@ def _queries(rounded: bool, count: int) -> Noise:
 def _score_selection(count: int) -> Selections:
     scores, sensitivity, epsilon = np.array([0, 5, 9, 10, -3]), 4, 1.7
     mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
-    chosen = [mechanisms.select("x", scores, sensitivity, epsilon) for _ in range(count)]
+    event = SelectionEvent(Purpose.SELECTION, (), epsilon)
+    chosen = [mechanisms.select(event, scores, sensitivity) for _ in range(count)]
     return Selections(np.array(chosen), _softmax(epsilon * scores / (2 * sensitivity)))
 
 

@@ -9,11 +9,18 @@ from hypothesis import strategies as st
 
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose, SelectionEvent
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
-gaussians = st.builds(GaussianEvent, st.just("counts"), positive, positive)
-selections = st.builds(SelectionEvent, st.just("clique"), st.one_of(positive, st.floats(1e-9, 1e3)))
+gaussians = st.builds(
+    GaussianEvent, st.just(Purpose.QUERIES), st.just(("counts",)), positive, positive
+)
+selections = st.builds(
+    SelectionEvent,
+    st.just(Purpose.SELECTION),
+    st.just(()),
+    st.one_of(positive, st.floats(1e-9, 1e3)),
+)
 events = st.one_of(gaussians, selections)
 
 
@@ -61,7 +68,7 @@ def test_transcript_never_exceeds_the_budget(rho, attempts):
 
 def test_a_budget_can_be_spent_to_the_last_unit():
     budget = Budget(Fraction(1, 2))
-    event = GaussianEvent("counts", 1, 4)  # 1/8 each
+    event = GaussianEvent(Purpose.QUERIES, ("counts",), 1, 4)  # 1/8 each
     for _ in range(4):
         charge(budget, event)
     assert budget.spent == budget.limit == Cost.within(0.5)
@@ -72,7 +79,7 @@ def test_a_budget_can_be_spent_to_the_last_unit():
 def test_ten_tenths_of_a_float_do_not_fit():
     """0.1 is a little above a tenth as a float; nothing is forgiven."""
     budget = Budget(1.0)
-    tenth = GaussianEvent("counts", Fraction(0.1), Fraction(1, 2))
+    tenth = GaussianEvent(Purpose.QUERIES, ("counts",), Fraction(0.1), Fraction(1, 2))
     for _ in range(9):
         charge(budget, tenth)
     with pytest.raises(BudgetExceeded):
@@ -81,7 +88,7 @@ def test_ten_tenths_of_a_float_do_not_fit():
 
 def test_threads_cannot_overspend_together():
     budget = Budget(1)
-    event = GaussianEvent("counts", 1, 50)  # 1/100 each
+    event = GaussianEvent(Purpose.QUERIES, ("counts",), 1, 50)  # 1/100 each
 
     def attempt(_):
         try:
@@ -103,7 +110,9 @@ class CheaperEvent(GaussianEvent):
     rho = Fraction(0)
 
 
-@pytest.mark.parametrize("event", ["counts", None, CheaperEvent("counts", 1, 1)])
+@pytest.mark.parametrize(
+    "event", ["counts", None, CheaperEvent(Purpose.QUERIES, ("counts",), 1, 1)]
+)
 def test_unknown_events_are_refused(event):
     budget = Budget(1)
     with pytest.raises(InputError, match="cannot price"):
@@ -123,16 +132,36 @@ def test_impossible_budgets_are_refused(rho):
 )
 def test_impossible_gaussian_events_are_refused(squared_sensitivity, noise_variance):
     with pytest.raises(InputError, match="positive int or Fraction"):
-        GaussianEvent("counts", squared_sensitivity, noise_variance)
+        GaussianEvent(Purpose.QUERIES, ("counts",), squared_sensitivity, noise_variance)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
 def test_impossible_selection_events_are_refused(epsilon):
     with pytest.raises(InputError, match="epsilon"):
-        SelectionEvent("clique", epsilon)
+        SelectionEvent(Purpose.SELECTION, (), epsilon)
 
 
-@pytest.mark.parametrize("label", ["", None, 3])
-def test_events_need_a_label(label):
-    with pytest.raises(InputError, match="label"):
-        SelectionEvent(label, 1.0)
+@pytest.mark.parametrize("purpose", ["", None, 3, "selection", "gossip"])
+def test_events_need_a_purpose(purpose):
+    with pytest.raises(InputError, match="purpose"):
+        SelectionEvent(purpose, (), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "columns"),
+    [
+        (Purpose.QUERIES, "age"),
+        (Purpose.QUERIES, ["age"]),
+        (Purpose.QUERIES, ("",)),
+        (Purpose.QUERIES, (3,)),
+        (Purpose.ROWS, ("age",)),
+        (Purpose.SELECTION, ("age",)),
+        (Purpose.BINS, ()),
+        (Purpose.BINS, ("age", "job")),
+        (Purpose.VALUES, ()),
+        (Purpose.RESIDUAL, ()),
+    ],
+)
+def test_columns_are_names_as_many_as_the_purpose_has(purpose, columns):
+    with pytest.raises(InputError, match="columns"):
+        GaussianEvent(purpose, columns, 1, 1)

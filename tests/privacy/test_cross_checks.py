@@ -19,7 +19,7 @@ from adaptive_qs.privacy.accounting import (
     gaussian_mu_of,
     rho_of,
 )
-from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import SystemEntropy, discrete_gaussian
 
 from . import oracles
@@ -157,7 +157,10 @@ def true_discrete_gaussian(sigma, sensitivity, count):
 )
 def test_discrete_noise_costs_no_more_than_is_charged(sigma, sensitivity, count, delta):
     true = true_discrete_gaussian(sigma, sensitivity, count)
-    rho = float(GaussianEvent("x", sensitivity**2, Fraction(sigma) ** 2).rho) * count
+    rho = (
+        float(GaussianEvent(Purpose.QUERIES, ("x",), sensitivity**2, Fraction(sigma) ** 2).rho)
+        * count
+    )
     epsilon = epsilon_of(rho, delta)
     assert true.get_delta_for_epsilon(epsilon) <= delta
     # Half the charge, as noise too small by √2 would have it, is refuted.
@@ -176,7 +179,7 @@ def test_selection_costs_no_more_than_is_charged(epsilon, rivals, delta):
     true = pld.from_two_probability_mass_functions(
         first, second, pessimistic_estimate=False, value_discretization_interval=1e-3
     ).self_compose(100)
-    rho = 100 * float(SelectionEvent("x", epsilon).rho)
+    rho = 100 * float(SelectionEvent(Purpose.SELECTION, (), epsilon).rho)
     assert true.get_delta_for_epsilon(epsilon_of(rho, delta)) <= delta
     if rivals == 1:  # evenly matched, the worst case: a quarter of the charge is refuted
         assert true.get_delta_for_epsilon(epsilon_of(rho / 4, delta)) > delta
@@ -199,10 +202,10 @@ def test_charges_are_those_of_opendp(sigma, sensitivity):
     epsilon = 2 * sensitivity / Fraction(sigma)  # scale = 2Δ/ε
     for event, cost in (
         (
-            GaussianEvent("x", sensitivity**2, Fraction(sigma) ** 2),
+            GaussianEvent(Purpose.QUERIES, ("x",), sensitivity**2, Fraction(sigma) ** 2),
             gaussian.map(float(sensitivity)),
         ),
-        (SelectionEvent("x", epsilon), selection.map(sensitivity)),
+        (SelectionEvent(Purpose.SELECTION, (), epsilon), selection.map(sensitivity)),
     ):
         assert event.rho <= Fraction(cost) <= event.rho * (1 + Fraction(1, 2**48))
 

@@ -1,42 +1,105 @@
-"""Labels say what a charge paid for, and are read back as they were written."""
+"""Events say what they paid for, and come back from their records as they were."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from adaptive_qs.privacy.events import (
-    SELECTION,
+    GaussianEvent,
+    PartitionEvent,
     Purpose,
-    column_label,
-    measurement_label,
-    read_label,
+    SelectionEvent,
+    Transcript,
 )
 
-NAMES = st.text(min_size=1, max_size=8)
-MEASURED = (Purpose.RESIDUAL, Purpose.STRATEGY, Purpose.QUERIES)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+RATIOS = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
+ONE = st.tuples(NAMES)
+MEASURED = st.one_of(
+    st.tuples(st.just(Purpose.ROWS), st.just(())),
+    st.tuples(st.sampled_from([Purpose.BINS, Purpose.VALUES]), ONE),
+    st.tuples(st.just(Purpose.RESIDUAL), st.lists(NAMES, min_size=1, max_size=3).map(tuple)),
+    st.tuples(
+        st.sampled_from([Purpose.STRATEGY, Purpose.QUERIES]), st.lists(NAMES, max_size=3).map(tuple)
+    ),
+)
+EVENTS = st.one_of(
+    st.builds(lambda about, *more: GaussianEvent(*about, *more), MEASURED, RATIOS, RATIOS),
+    st.builds(
+        SelectionEvent, st.just(Purpose.SELECTION), st.just(()), RATIOS | st.floats(1e-9, 1e9)
+    ),
+    st.builds(
+        PartitionEvent, st.just(Purpose.VALUES), ONE, st.just(1), st.just(40),
+        st.fractions(min_value=Fraction(1, 10**9), max_value=Fraction(1, 2)),
+    ),
+)  # fmt: skip
 
 
-@given(purpose=st.sampled_from([Purpose.BINS, Purpose.VALUES]), name=NAMES)
-def test_what_is_learnt_names_its_column_whatever_the_name(purpose, name):
-    assert read_label(column_label(purpose, name)) == (purpose, name)
+@given(events=st.lists(EVENTS, max_size=5))
+def test_events_come_back_from_their_json_whatever_the_names(events):
+    text = Transcript.of(events).model_dump_json()
+    again = Transcript.model_validate_json(text)
+    assert again.restored() == tuple(events)
+    assert again.model_dump_json() == text
 
 
-@given(purpose=st.sampled_from(MEASURED), names=st.lists(NAMES, min_size=1, max_size=3))
-def test_measurements_keep_their_purpose(purpose, names):
-    assert read_label(measurement_label(purpose, names)) == (purpose, " x ".join(names))
+def test_purpose_and_columns_are_keys_of_a_record():
+    event = GaussianEvent(Purpose.RESIDUAL, ("a x b", "c"), 3, Fraction(7, 2))
+    assert Transcript.of([event]).model_dump(mode="json") == {
+        "events": [
+            {
+                "mechanism": "discrete gaussian",
+                "purpose": "residual",
+                "columns": ["a x b", "c"],
+                "squared_sensitivity": "3/1",
+                "noise_variance": "7/2",
+            }
+        ]
+    }
 
 
 @pytest.mark.parametrize(
-    ("label", "reading"),
+    "change",
     [
-        (SELECTION, (Purpose.SELECTION, "")),
-        (measurement_label(Purpose.RESIDUAL, ()), (Purpose.ROWS, "")),
-        (measurement_label(Purpose.STRATEGY, ()), (Purpose.STRATEGY, "total")),
-        ("median of age", (Purpose.OTHER, "median of age")),
-        ("residuals", (Purpose.OTHER, "residuals")),
+        {"purpose": "quantile"},
+        {"purpose": None},
+        {"columns": "age"},
+        {"columns": [3]},
+        {"columns": None},
+        {"label": "residual age"},
+        {"noise_variance": 2},
+        {"noise_variance": "2"},
+        {"noise_variance": "-1/2"},
     ],
 )
-def test_other_labels(label, reading):
-    assert read_label(label) == reading
+def test_records_that_say_something_unknown_are_refused(change):
+    (record,) = Transcript.of([GaussianEvent(Purpose.RESIDUAL, ("age",), 1, 2)]).model_dump(
+        mode="json"
+    )["events"]
+    Transcript.model_validate({"events": [record]})
+    with pytest.raises(ValidationError):
+        Transcript.model_validate({"events": [record | change]})
+
+
+@pytest.mark.parametrize(
+    ("purpose", "columns", "label"),
+    [
+        (Purpose.ROWS, (), "total"),
+        (Purpose.RESIDUAL, ("a", "b"), "residual a x b"),
+        (Purpose.STRATEGY, (), "strategy total"),
+        (Purpose.QUERIES, ("a",), "queries a"),
+        (Purpose.BINS, ("a",), "bins of a"),
+        (Purpose.VALUES, ("a",), "values of a"),
+    ],
+)
+def test_labels_are_words_for_messages(purpose, columns, label):
+    assert GaussianEvent(purpose, columns, 1, 1).label == label
+
+
+def test_a_selection_is_about_no_column():
+    assert SelectionEvent(Purpose.SELECTION, (), 1.0).label == "select"

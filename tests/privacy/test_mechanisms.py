@@ -7,9 +7,17 @@ import pytest
 
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent
+from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall, audited, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
+
+
+def counting(squared_sensitivity, noise_variance, column="a"):
+    return GaussianEvent(Purpose.QUERIES, (column,), squared_sensitivity, noise_variance)
+
+
+def choosing(epsilon):
+    return SelectionEvent(Purpose.SELECTION, (), epsilon)
 
 
 class Journal:
@@ -35,8 +43,8 @@ class Journal:
 
 
 def uses(mechanisms: Mechanisms):
-    yield lambda: mechanisms.release_counts("counts", np.zeros(3, np.int64), 1, 2)
-    yield lambda: mechanisms.select("clique", [1, 2, 3], 1, 1.0)
+    yield lambda: mechanisms.release_counts(counting(1, 2), np.zeros(3, np.int64))
+    yield lambda: mechanisms.select(choosing(1.0), [1, 2, 3], 1)
 
 
 def test_every_draw_follows_its_charge():
@@ -74,7 +82,7 @@ def test_a_refused_release_charges_nothing(values, squared_sensitivity, noise_va
     journal = Journal()
     with pytest.raises(InputError):
         Mechanisms(journal, journal).release_counts(
-            "counts", values, squared_sensitivity, noise_variance
+            counting(squared_sensitivity, noise_variance), values
         )
     assert journal.steps == []
 
@@ -85,7 +93,7 @@ def test_a_refused_release_charges_nothing(values, squared_sensitivity, noise_va
 def test_a_refused_selection_charges_nothing(scores, sensitivity, epsilon):
     journal = Journal()
     with pytest.raises(InputError):
-        Mechanisms(journal, journal).select("clique", scores, sensitivity, epsilon)
+        Mechanisms(journal, journal).select(choosing(epsilon), scores, sensitivity)
     assert journal.steps == []
 
 
@@ -93,8 +101,8 @@ def test_messages_hold_no_private_value():
     mechanisms = Mechanisms(Budget(1), InsecureSeed(0))
     secret = 2**62 + 987654321
     for use in (
-        lambda: mechanisms.release_counts("counts", np.array([secret]), 1, 1),
-        lambda: mechanisms.select("clique", [secret], 1, 1.0),
+        lambda: mechanisms.release_counts(counting(1, 1), np.array([secret])),
+        lambda: mechanisms.select(choosing(1.0), [secret], 1),
     ):
         with pytest.raises(InputError) as caught:
             use()
@@ -105,11 +113,11 @@ def test_messages_hold_no_private_value():
 def test_events_state_the_parameters_used():
     budget = Budget(1)
     mechanisms = Mechanisms(budget, InsecureSeed(2))
-    mechanisms.release_counts("counts of age", np.arange(4), Fraction(3, 2), 100)
-    mechanisms.select("next clique", [1, 2], 1, 0.25)
+    mechanisms.release_counts(counting(Fraction(3, 2), 100, "age"), np.arange(4))
+    mechanisms.select(choosing(0.25), [1, 2], 1)
     assert budget.events == (
-        GaussianEvent("counts of age", Fraction(3, 2), 100),
-        SelectionEvent("next clique", 0.25),
+        GaussianEvent(Purpose.QUERIES, ("age",), Fraction(3, 2), 100),
+        SelectionEvent(Purpose.SELECTION, (), 0.25),
     )
 
 
@@ -118,7 +126,7 @@ def test_noise_has_the_charged_variance_and_no_correlation_between_releases():
     mechanisms = Mechanisms(Budget(1), InsecureSeed(3))
     values = np.arange(n, dtype=np.int64).reshape(2, -1)
     first, second = (
-        mechanisms.release_counts(label, values, 1, variance) - values for label in ("a", "b")
+        mechanisms.release_counts(counting(1, variance, name), values) - values for name in "ab"
     )
     assert first.shape == values.shape
     # Standard deviation errs by 1/sqrt(2n) = 0.0016 relative; 1 % is 6 of these (2e-9).
@@ -129,20 +137,20 @@ def test_noise_has_the_charged_variance_and_no_correlation_between_releases():
 
 def test_extreme_values_do_not_wrap():
     values = np.array([2**62, -(2**62)])
-    noisy = Mechanisms(Budget(1), InsecureSeed(4)).release_counts("counts", values, 1, 2**92)
+    noisy = Mechanisms(Budget(1), InsecureSeed(4)).release_counts(counting(1, 2**92), values)
     assert noisy[0] > 0 > noisy[1]
 
 
 def test_an_empty_release_is_empty():
     noisy = Mechanisms(Budget(1), InsecureSeed(4)).release_counts(
-        "none", np.zeros((0, 3), np.int64), 1, 1
+        counting(1, 1), np.zeros((0, 3), np.int64)
     )
     assert noisy.shape == (0, 3)
 
 
 def test_released_values_do_not_share_memory_with_the_input():
     values = np.arange(5)
-    Mechanisms(Budget(1), InsecureSeed(4)).release_counts("counts", values, 1, 1)
+    Mechanisms(Budget(1), InsecureSeed(4)).release_counts(counting(1, 1), values)
     assert np.array_equal(values, np.arange(5))
 
 
@@ -161,8 +169,8 @@ class Replay(Mechanisms):
 
 
 def run(mechanisms: Mechanisms, table: np.ndarray) -> list:
-    chosen = mechanisms.select("column", [int(c) for c in table], 1, 0.5)
-    return [chosen, mechanisms.release_counts("counts", table + chosen, 1, 4).tolist()]
+    chosen = mechanisms.select(choosing(0.5), [int(c) for c in table], 1)
+    return [chosen, mechanisms.release_counts(counting(1, 4), table + chosen).tolist()]
 
 
 def test_a_replay_on_a_neighbour_repeats_the_record():

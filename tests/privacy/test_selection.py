@@ -15,7 +15,7 @@ from scipy import stats
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy import selection
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import Cost, PartitionEvent, threshold_delta
+from adaptive_qs.privacy.events import Cost, PartitionEvent, Purpose, threshold_delta
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, LazyUniform, gumbel_bounds
 from adaptive_qs.privacy.selection import (
@@ -181,7 +181,7 @@ def test_a_single_row_passes_the_threshold_with_at_most_delta(variance, delta):
     threshold = least_threshold(variance, delta)
     tail = exact_tail(variance, threshold - 1)
     assert tail <= mpmath.mpf(delta.numerator) / delta.denominator
-    assert PartitionEvent("values", variance, threshold, delta).delta == delta
+    assert PartitionEvent(Purpose.VALUES, ("values",), variance, threshold, delta).delta == delta
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
@@ -212,7 +212,9 @@ def names(count):
 
 def test_values_of_one_row_are_found_with_the_probability_of_the_exact_tail():
     n, variance, delta = 100_000, Fraction(9), Fraction(1, 20)
-    event = PartitionEvent("values", variance, least_threshold(variance, delta), delta)
+    event = PartitionEvent(
+        Purpose.VALUES, ("values",), variance, least_threshold(variance, delta), delta
+    )
     found = mechanisms().discover_values(event, names(n), np.ones(n, np.int64), n)
     share = float(exact_tail(variance, event.threshold - 1))
     assert 0.005 < share <= delta  # the test has power: T is not far above what is needed
@@ -222,7 +224,7 @@ def test_values_of_one_row_are_found_with_the_probability_of_the_exact_tail():
 
 def test_frequent_values_are_found_and_rare_ones_are_not():
     # Noise of variance 4 exceeds 40 with probability below exp(-200).
-    event = PartitionEvent("values", 4, 60, Fraction(1, 10**9))
+    event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     counts = np.array([110, 3, 200, 1, 150])
     values = ["apple", "b", "cherry", "d", "elder"]
     assert mechanisms().discover_values(event, values, counts, 10) == ("apple", "cherry", "elder")
@@ -231,7 +233,7 @@ def test_frequent_values_are_found_and_rare_ones_are_not():
 
 
 def test_no_value_at_all_is_an_answer():
-    event = PartitionEvent("values", 4, 60, Fraction(1, 10**9))
+    event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     assert mechanisms().discover_values(event, [], np.zeros(0, np.int64), 5) == ()
 
 
@@ -254,7 +256,7 @@ def test_ties_go_to_the_first_and_names_ascend():
 )
 def test_refused_input_charges_nothing_and_is_not_quoted(values, counts, at_most):
     doors = mechanisms()
-    event = PartitionEvent("values", 4, 60, Fraction(1, 10**9))
+    event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     with pytest.raises(InputError) as caught:
         doors.discover_values(event, values, np.array(counts), at_most)
     assert doors.ledger.spent == Cost()
@@ -263,7 +265,7 @@ def test_refused_input_charges_nothing_and_is_not_quoted(values, counts, at_most
 
 def test_rho_and_delta_are_charged_and_exhausted_delta_refuses():
     delta = Fraction(1, 1000)
-    event = PartitionEvent("values", 8, least_threshold(8, delta), delta)
+    event = PartitionEvent(Purpose.VALUES, ("values",), 8, least_threshold(8, delta), delta)
     doors = mechanisms(delta=Fraction(1, 700))
     doors.discover_values(event, ["a"], np.array([100]), 5)
     assert doors.ledger.spent == Cost.of([event])
@@ -278,6 +280,6 @@ def test_a_ledger_with_a_foreign_output_is_refused():
         def release(self, events, draw, definition=""):
             return [np.zeros(1, np.int64)]
 
-    event = PartitionEvent("values", 4, 60, Fraction(1, 10**9))
+    event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     with pytest.raises(InputError, match="another shape"):
         Mechanisms(Stale(1, 1e-3), InsecureSeed(0)).discover_values(event, [], np.zeros(0, int), 5)

@@ -4,16 +4,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from adaptive_qs.privacy.events import (
-    SELECTION,
-    TOTAL,
-    GaussianEvent,
-    PartitionEvent,
-    Purpose,
-    SelectionEvent,
-    column_label,
-    measurement_label,
-)
+from adaptive_qs.privacy.events import GaussianEvent, PartitionEvent, Purpose, SelectionEvent
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 NAMES = st.text(
@@ -74,33 +65,31 @@ def charges(draw, schema):
     """The charges of a run on this schema: its learnt columns, and some of every other kind."""
     ratios = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=10**6)
     names = st.sampled_from(schema.names)
-    labels = st.one_of(
-        st.just(TOTAL),
-        st.builds(
-            measurement_label,
-            st.sampled_from([Purpose.RESIDUAL, Purpose.STRATEGY, Purpose.QUERIES]),
-            st.lists(names, max_size=3),
-        ),
-        st.builds(column_label, st.sampled_from([Purpose.BINS, Purpose.VALUES]), NAMES),
-        NAMES,
+    some = st.lists(names, max_size=3).map(tuple)
+    learning = st.tuples(st.sampled_from([Purpose.BINS, Purpose.VALUES]), st.tuples(names))
+    measuring = st.one_of(
+        st.just((Purpose.ROWS, ())),
+        st.tuples(st.just(Purpose.RESIDUAL), some.filter(bool)),
+        st.tuples(st.sampled_from([Purpose.STRATEGY, Purpose.QUERIES]), some),
     )
     free = st.one_of(
-        st.builds(GaussianEvent, labels, ratios, ratios),
-        st.builds(SelectionEvent, st.just(SELECTION) | labels, ratios),
+        st.builds(lambda about, *more: GaussianEvent(*about, *more), learning, ratios, ratios),
+        st.builds(lambda about, *more: GaussianEvent(*about, *more), measuring, ratios, ratios),
+        st.builds(SelectionEvent, st.just(Purpose.SELECTION), st.just(()), ratios),
         st.builds(
-            lambda label, share: PartitionEvent(label, Fraction(1), 40, share),
-            labels,
+            lambda about, share: PartitionEvent(*about, Fraction(1), 40, share),
+            learning,
             st.fractions(min_value=Fraction(1, 10**9), max_value=Fraction(1, 100)),
         ),
     )
     paid = [
         GaussianEvent(
-            column_label(Purpose.VALUES if column.type == "categorical" else Purpose.BINS, name),
+            Purpose.VALUES if column.type == "categorical" else Purpose.BINS,
+            (column.name,),
             1,
             draw(ratios),
         )
         for column in schema.columns
         if getattr(column, "learnt", None)
-        for name in [column.name]
     ]
     return tuple(paid + draw(st.lists(free, min_size=1, max_size=12)))

@@ -104,7 +104,7 @@ def test_marginals_that_are_asked_for_again_and_again_are_refused(ways, tmp_path
     ("name", "edit"),
     [
         ("manifest.json", lambda c: c.update(unit="\ud800")),
-        ("ledger.json", lambda c: c["events"][0].update(label="\udfff")),
+        ("ledger.json", lambda c: c["events"][0].update(columns=["\udfff"])),
         ("schema.json", lambda c: c.update(description="a\ud800")),
     ],
 )
@@ -237,14 +237,15 @@ EDITS = {
     "threshold": (
         "ledger.json",
         lambda m: m["events"].append(
-            {"mechanism": "partition selection", "label": "x", "noise_variance": "1/1" + "0" * 900,
-             "threshold": HUGE, "delta": "1/2"}
+            {"mechanism": "partition selection", "purpose": "values", "columns": ["x"],
+             "noise_variance": "1/1" + "0" * 900, "threshold": HUGE, "delta": "1/2"}
         ),
     ),
     "selection": (
         "ledger.json",
         lambda m: m["events"].append(
-            {"mechanism": "exponential", "label": "x", "epsilon": "1" + "0" * 900 + "/1"}
+            {"mechanism": "exponential", "purpose": "selection", "columns": [],
+             "epsilon": "1" + "0" * 900 + "/1"}
         ),
     ),
     "shape": ("schema.json", lambda m: m["columns"][1].update(max=10**15)),

@@ -16,6 +16,7 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.release.facts import TABLES, facts_of
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
@@ -227,12 +228,21 @@ def paid_fact(manifest):
     return next(fact for fact in manifest["facts"] if fact["basis"] == "paid for")
 
 
+def single(ledger):
+    return next(event for event in ledger["events"] if len(event["columns"]) == 1)
+
+
 EDITS = {
     "budget": ("manifest.json", lambda m: m.update(rho=0.1)),
     "spent": ("manifest.json", lambda m: m.update(rho_spent=0.4)),
     "stamp": ("manifest.json", lambda m: m.update(stamp="fine")),
     "epsilon": ("manifest.json", lambda m: m.update(epsilon=m["epsilon"] / 2)),
     "fact dropped": ("manifest.json", lambda m: m["facts"].remove(paid_fact(m))),
+    "fact of another kind": ("manifest.json", lambda m: paid_fact(m).update(kind="answers")),
+    "fact of another column": ("manifest.json", lambda m: paid_fact(m).update(columns=["age"])),
+    "charge for another column": ("ledger.json", lambda m: single(m).update(columns=["only"])),
+    "charge for an unknown column": ("ledger.json", lambda m: single(m).update(columns=["nobody"])),
+    "charge for another purpose": ("ledger.json", lambda m: single(m).update(purpose="queries")),
     "fact cheaper": ("manifest.json", lambda m: paid_fact(m).update(rho_units=1)),
     "version 0": ("manifest.json", lambda m: m.update(format_version=0)),
     "fingerprint": ("manifest.json", lambda m: m.update(schema_fingerprint="0")),
@@ -255,7 +265,7 @@ def test_bundles_that_contradict_themselves_are_refused(case, saved, tmp_path):
 
 
 def test_newer_versions_say_so(saved, tmp_path):
-    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=3))
+    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=2))
     assert "newer version" in refusal(path)
 
 
@@ -313,7 +323,7 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
     def broken(_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("adaptive_qs.release.bundle.release_page", broken)
+    monkeypatch.setattr("adaptive_qs.release.page.release_page", broken)
     release.save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         assert archive.namelist() == MEMBERS
@@ -324,16 +334,22 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
 def test_columns_of_no_measured_combination_are_named_wherever_the_promise_is(tmp_path):
     few = make_release(insecure_seed=1, rho=1e-4)
     measured = {name for past in few.rounds if len(past.clique) > 1 for name in past.clique}
-    alone = tuple(name for name in few.schema.names[:4] if name not in measured)
-    assert alone
-    assert few.manifest.alone == alone
+    unconnected = tuple(name for name in few.schema.names[:4] if name not in measured)
+    assert unconnected
+    assert few.manifest.unconnected == unconnected
     few.save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
-        assert json.loads(archive.read("manifest.json"))["alone"] == list(alone)
-        assert f"measured: {', '.join(alone)}\n" in archive.read("statement.md").decode()
+        assert json.loads(archive.read("manifest.json"))["unconnected"] == list(unconnected)
+        assert f"measured: {', '.join(unconnected)}\n" in archive.read("statement.md").decode()
 
 
-def test_bundles_that_named_no_columns_alone_are_read_and_others_checked(saved, release, tmp_path):
-    old = edited(saved, tmp_path / "old.zip", "manifest.json", lambda m: m.pop("alone"))
-    assert Release.load(old).manifest == release.manifest
-    refusal(edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(alone=["day"])))
+def test_other_unconnected_columns_than_those_of_the_bundle_are_refused(saved, tmp_path):
+    edit = {"unconnected": ["day"]}
+    refusal(edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(edit)))
+
+
+def test_the_facts_are_those_of_the_charges(release):
+    assert release.manifest.facts == facts_of(release.events, release.schema, TABLES)
+    assert release.manifest.mechanisms == ("exact discrete Gaussian", "exponential mechanism")
+    kinds = {fact.kind for fact in release.manifest.facts if fact.basis == "paid for"}
+    assert kinds == {"rows", "single columns", "combinations", "selections"}

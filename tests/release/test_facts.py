@@ -8,16 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs.privacy.events import (
-    SELECTION,
-    TOTAL,
-    Cost,
-    GaussianEvent,
-    Purpose,
-    SelectionEvent,
-    column_label,
-    measurement_label,
-)
+from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.release.facts import ANSWERS, TABLES, Fact, facts_of, total_cost
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
@@ -73,11 +64,12 @@ def test_what_was_learnt_is_paid_for_and_nothing_drafted_is_public(run):
         if fact.kind == "values"
         for name in fact.columns
     }
-    labels = {event.label for event in events}
+    learnt = {
+        event.columns[0] for event in events if event.purpose in (Purpose.BINS, Purpose.VALUES)
+    }
     drafted = TAKEN_FROM_DATA in schema.description
     for column in schema.columns:
-        about = {column_label(p, column.name) for p in (Purpose.BINS, Purpose.VALUES)}
-        if about & labels:
+        if column.name in learnt:
             assert basis[column.name] == "paid for"
         else:
             assert basis[column.name] == ("NOT COVERED" if drafted else "declared public")
@@ -100,8 +92,8 @@ def facts(*events):
     return [(f.kind, f.columns, f.rho_units) for f in found if f.basis == "paid for"]
 
 
-def gaussian(label, rho):
-    return GaussianEvent(label, 1, 1 / (2 * Fraction(rho)))
+def gaussian(purpose, rho, *columns):
+    return GaussianEvent(purpose, columns, 1, 1 / (2 * Fraction(rho)))
 
 
 def units(rho):
@@ -111,29 +103,56 @@ def units(rho):
 def test_charges_are_grouped_by_what_they_paid_for():
     half, quarter = Fraction(1, 2), Fraction(1, 4)
     assert facts(
-        gaussian(TOTAL, half),
-        gaussian(column_label(Purpose.BINS, "b"), quarter),
-        gaussian(measurement_label(Purpose.RESIDUAL, ["a"]), half),
-        SelectionEvent(SELECTION, 2),
-        gaussian(measurement_label(Purpose.RESIDUAL, ["b"]), quarter),
-        gaussian(TOTAL, quarter),
-        gaussian(measurement_label(Purpose.RESIDUAL, ["a", "b"]), half),
-        gaussian(column_label(Purpose.BINS, "b"), half),
+        gaussian(Purpose.ROWS, half),
+        gaussian(Purpose.BINS, quarter, "b"),
+        gaussian(Purpose.RESIDUAL, half, "a"),
+        SelectionEvent(Purpose.SELECTION, (), 2),
+        gaussian(Purpose.RESIDUAL, quarter, "b"),
+        gaussian(Purpose.ROWS, quarter),
+        gaussian(Purpose.RESIDUAL, half, "a", "b"),
+        gaussian(Purpose.BINS, half, "b"),
+        gaussian(Purpose.RESIDUAL, quarter, "a x b"),
+        gaussian(Purpose.STRATEGY, half),
+        gaussian(Purpose.QUERIES, half, "a"),
     ) == [
         ("rows", (), units(half + quarter)),
         ("values", ("b",), units(half + quarter)),
-        ("single columns", ("a", "b"), units(half + quarter)),
+        ("single columns", ("a", "b", "a x b"), units(1)),
         ("selections", (), units(half)),
         ("combinations", (), units(half)),
+        ("answers", (), units(1)),
     ]
 
 
-@pytest.mark.parametrize("label", ["quantile", "totals", "bins of c", "values of ", "selected"])
-def test_unknown_labels_are_facts_of_their_own(label):
-    events = [gaussian(label, 1), gaussian("z", 2), gaussian(label, 3)]
-    assert facts(*events) == [("other", (), units(4)), ("other", (), units(2))]
-    texts = [fact.fact for fact in facts_of(events, SCHEMA, TABLES) if fact.kind == "other"]
-    assert texts == [f'what was charged as "{label}"', 'what was charged as "z"']
+@settings(max_examples=100, deadline=None)
+@given(run=runs())
+def test_every_charge_is_in_exactly_one_fact(run):
+    """Counted charge by charge: one more charge changes one fact, by what it costs."""
+    schema, events = run
+
+    def paid(charged):
+        found = facts_of(charged, schema, TABLES)
+        return {
+            (f.kind, f.columns if f.kind == "values" else ()): f.cost
+            for f in found
+            if f.basis == "paid for"
+        }
+
+    for k, event in enumerate(events):
+        before, after = paid(events[:k]), paid(events[: k + 1])
+        changed = [key for key in after if after[key] != before.get(key, Cost())]
+        assert len(changed) == 1
+        assert before.keys() <= after.keys()
+        gained = before.get(changed[0], Cost()) + Cost.of([event])
+        assert after[changed[0]] == gained
+
+
+@pytest.mark.parametrize(
+    "purpose", [Purpose.BINS, Purpose.VALUES, Purpose.RESIDUAL, Purpose.QUERIES]
+)
+def test_charges_about_unknown_columns_are_refused(purpose):
+    with pytest.raises(ValueError, match="a column that the schema does not have"):
+        facts(gaussian(purpose, 1, "c"))
 
 
 def test_what_was_learnt_elsewhere_is_said_to_be():
@@ -160,7 +179,7 @@ def test_what_was_learnt_elsewhere_is_said_to_be():
     ],
 )
 def test_facts_that_contradict_themselves_are_refused(change):
-    fact = Fact.paid("rows", "the number of rows", [gaussian(TOTAL, Fraction(1, 2))])
+    fact = Fact.paid("rows", "the number of rows", [gaussian(Purpose.ROWS, Fraction(1, 2))])
     assert Fact.model_validate(fact.model_dump()) == fact
     with pytest.raises(ValidationError):
         Fact.model_validate(fact.model_dump() | change)
@@ -168,7 +187,7 @@ def test_facts_that_contradict_themselves_are_refused(change):
 
 @pytest.mark.parametrize("basis", FREE)
 def test_free_facts_cost_nothing(basis):
-    fact = Fact(kind="other", fact="f", basis=basis)
+    fact = Fact(kind="derived", fact="f", basis=basis)
     assert fact.cost == Cost()
     with pytest.raises(ValidationError):
-        Fact(kind="other", fact="f", basis="paid for")
+        Fact(kind="derived", fact="f", basis="paid for")

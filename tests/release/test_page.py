@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import (
     COLUMNS_SHOWN,
     MARGINALS_SHOWN,
@@ -25,8 +25,7 @@ from adaptive_qs.release.page import (
     measured_variance,
     release_page,
 )
-from adaptive_qs.release.statement import alone_columns
-from adaptive_qs.residual.basis import CenteredBasis
+from adaptive_qs.release.release import Release
 from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, decompose
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -53,7 +52,7 @@ def fitted(path, columns=COLUMNS, rows=2_000, **options):
         }
     )
     Synthesizer(rho=0.1, workload=2, **options).fit(table, schema=schema).save(path)
-    return Bundle.load(path)
+    return Release.load(path)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,7 @@ def test_the_bundle_holds_the_page_and_can_do_without(bundle, page, tmp_path):
         for name in full.namelist():
             if name != "page.html":
                 old.writestr(name, full.read(name))
-    again = Bundle.load(tmp_path / "old.zip")
+    again = Release.load(tmp_path / "old.zip")
     assert release_page(again) == page
     again.save(tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == (tmp_path / "r.zip").read_bytes()
@@ -209,8 +208,7 @@ def noisy():
         estimates = {}
         for tau, variance in VARIANCES.items():
             noise = np.asarray(rng.normal(0, scale * np.sqrt(variance), domain.shape(tau)))
-            bases = [CenteredBasis(n) for n in domain.shape(tau)]
-            estimates[tau] = ResidualEstimate(decompose(noise, tau, tau, bases), 1 / variance)
+            estimates[tau] = ResidualEstimate(decompose(noise, tau, tau), 1 / variance)
         return ReferenceModel(domain, reference, estimates)
 
     return model(0.0), [model(1.0) for _ in range(DRAWS)]
@@ -256,28 +254,30 @@ def test_columns_of_one_value_need_no_measurement():
 
 
 def changed(bundle, **parts):
-    """A bundle with other parts; its manifest is that of a version that named no columns alone."""
-    manifest = bundle.manifest.model_copy(update={"alone": None})
+    """A bundle with other parts, whose manifest names the columns that they leave unconnected."""
+    of = {"workload": bundle.workload, "estimates": bundle.estimates} | parts
+    unconnected = unconnected_columns(of["workload"], of["estimates"])
+    manifest = bundle.manifest.model_copy(update={"unconnected": unconnected})
     return replace(bundle, manifest=manifest, **parts)
 
 
-def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
+def test_a_column_is_unconnected_if_no_combination_holds_its_estimates(bundle):
     domain = bundle.workload.domain
     several = [n for n, size in zip(domain.names, domain.sizes) if size > 1]
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     none = changed(bundle, estimates=singles)
-    assert alone_columns(none) == none.manifest.alone == tuple(several)
-    alone = release_page(none)
-    assert f"No combination measured with {len(several)} of {len(domain)} columns:" in alone
-    listed = alone[alone.index('<details id="alone">') :]
+    assert none.manifest.unconnected == tuple(several)
+    page = release_page(none)
+    assert f"No combination measured with {len(several)} of {len(domain)} columns:" in page
+    listed = page[page.index('<details id="unconnected">') :]
     assert listed[: listed.index("</details>")].count("<li>") == len(several)
     pair = tuple(sorted(map(domain.names.index, several[:2])))
     one = changed(none, estimates={**singles, pair: next(iter(singles.values()))})
-    assert alone_columns(one) == tuple(several[2:])
+    assert one.manifest.unconnected == tuple(several[2:])
 
 
 @pytest.mark.parametrize(
-    ("asked", "alone"),
+    ("asked", "unconnected"),
     [
         ([(0,), (1,), (2,), (3,)], []),  # no combination
         ([(0,), (1, 2)], [1, 2]),  # none of column 0
@@ -285,23 +285,25 @@ def test_a_column_is_alone_if_no_combination_holds_its_estimates(bundle):
         ([(0, 3), (0, 1, 3)], [0, 1]),
     ],
 )
-def test_a_column_is_alone_only_if_something_was_asked_that_can_be_lost(bundle, asked, alone):
+def test_a_column_is_unconnected_only_if_something_was_asked_that_can_be_lost(
+    bundle, asked, unconnected
+):
     domain = bundle.workload.domain
     assert [size > 1 for size in domain.sizes] == [True, True, True, False]
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     workload = Workload(domain, dict.fromkeys(asked, 1.0))
     found = changed(bundle, workload=workload, estimates=singles)
-    assert alone_columns(found) == tuple(domain.names[i] for i in alone)
-    assert ("No combination measured with" in release_page(found)) == bool(alone)
+    assert found.manifest.unconnected == tuple(domain.names[i] for i in unconnected)
+    assert ("No combination measured with" in release_page(found)) == bool(unconnected)
 
 
-def test_a_measured_combination_with_a_column_of_one_code_is_no_company(bundle):
+def test_a_measured_combination_with_a_column_of_one_code_connects_nothing(bundle):
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     past = bundle.rounds[0].model_copy(
         update={"clique": bundle.workload.domain.clique_names((1, 3))}
     )
     found = changed(bundle, estimates=singles, rounds=(past,))
-    assert "age" in alone_columns(found)
+    assert "age" in found.manifest.unconnected
 
 
 def test_a_page_of_a_ledger_run_names_the_place(bundle):

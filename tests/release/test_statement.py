@@ -3,7 +3,6 @@
 import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,20 +12,16 @@ from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
-from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
+from adaptive_qs.privacy.budget import Place, float_above
+from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
-from adaptive_qs.release.release import Release
 from adaptive_qs.release.sidecar import manifest_path, with_manifest, write_manifest
-from adaptive_qs.release.statement import LedgerEntry, Manifest, package_version, statement_page
+from adaptive_qs.release.statement import Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 from .examples import charges, schemas
-
-VERSION_1 = Path(__file__).parent / "data" / "version1.zip"
 
 
 def manifest_of(schema, events, **changes):
@@ -79,16 +74,23 @@ def test_the_page_tells_every_payment_and_what_is_not_covered(made):
         cells = row.replace(r"\|", "").split(" | ")
         assert cells[1].strip(" |") == f"{fact.rho:.6g}"
     for fact in manifest.facts:
-        if fact.kind != "other":  # its text is a label, which may need escapes
-            assert fact.fact in page
+        assert fact.fact in page
     drafted = TAKEN_FROM_DATA in schema.description
     assert ("Not covered by the promise" in page) == drafted
     assert page.splitlines()[2].startswith("**The promise does not cover") == drafted
     assert len(page.splitlines()) < 80 + 2 * len(paid)
 
 
-BEFORE = GaussianEvent("total", 1, 1)
-SCHEMA = Synthesizer.load(VERSION_1).schema_
+BEFORE = GaussianEvent(Purpose.ROWS, (), 1, 1)
+SCHEMA = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "age", "type": "integer", "min": 0, "max": 99},
+            {"name": "job", "type": "categorical", "values": ["clerk", "cook"]},
+        ],
+    }
+)
 PLAIN = manifest_of(SCHEMA, [BEFORE])
 
 
@@ -108,7 +110,7 @@ PLAIN = manifest_of(SCHEMA, [BEFORE])
         ({"accountant": "Gaussian DP"}, "mu goes with"),
         ({"accountant": "Gaussian DP", "mu": 0.999}, "not that of the charges"),
         ({"accountant": "Gaussian DP", "mu": 2.0}, "implies"),
-        ({"format_version": 1}, "format_version"),
+        ({"format_version": 2}, "format_version"),
         ({"note": "x"}, "note"),
         ({"delta": 1.0}, "delta"),
         ({"rho": math.inf}, "rho"),
@@ -120,7 +122,7 @@ def test_statements_that_contradict_themselves_are_refused(change, complaint):
 
 
 def test_the_share_of_delta_for_discoveries_counts():
-    found = PartitionEvent("values of job", 1, 40, Fraction(1, 1000))
+    found = PartitionEvent(Purpose.VALUES, ("job",), 1, 40, Fraction(1, 1000))
     spent = float_above(Cost.of([BEFORE, found]).rho)
     epsilon = epsilon_of(spent, 1e-6)
     stated = manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-6 + 1e-3)
@@ -153,7 +155,7 @@ def test_gaussian_dp_is_stated_exactly():
 @example(budget={"rho": 1e-12}, delta=0.5)
 def test_every_budget_that_a_run_accepts_can_be_stated(budget, delta):
     target = PrivacyTarget.of(**budget, delta=delta)
-    spent = GaussianEvent("total", 1, 1 / (Fraction(9, 5) * Fraction(target.rho)))
+    spent = GaussianEvent(Purpose.ROWS, (), 1, 1 / (Fraction(9, 5) * Fraction(target.rho)))
     figures = {"rho": target.rho, "epsilon": target.epsilon, "delta": target.delta}
     assert statement_page(manifest_of(SCHEMA, [spent], **figures))
 
@@ -163,8 +165,7 @@ def test_names_cannot_leave_their_line_or_become_markdown():
     schema = Schema.parse(
         {"version": 1, "columns": [{"name": name, "type": "boolean", "missing": [""]}]}
     )
-    label = f"odd {name}"
-    page = statement_page(manifest_of(schema, [GaussianEvent(label, 1, 1)]))
+    page = statement_page(manifest_of(schema, [GaussianEvent(Purpose.RESIDUAL, (name,), 1, 1)]))
     assert r"a\|b\`\*\_\<x\>\[y\](z)\#\\n\# Heading\\u2028\\u202e" in page
     assert all(line.isprintable() for line in page.splitlines())
     assert "\n# Heading" not in page
@@ -177,13 +178,19 @@ def test_many_columns_stay_on_a_page():
     assert len(page) < 8_000
 
 
-@pytest.mark.parametrize("alone", [None, (), ("a_b",), tuple(f"c{i}" for i in range(15))])
-def test_the_page_says_what_comes_from_the_model_and_which_columns_are_alone(alone):
-    page = statement_page(manifest_of(SCHEMA, [BEFORE], alone=alone))
+@pytest.mark.parametrize("unconnected", [(), ("a_b",), tuple(f"c{i}" for i in range(15))])
+def test_the_page_says_what_comes_from_the_model_and_which_columns_are_unconnected(
+    unconnected,
+):
+    page = statement_page(manifest_of(SCHEMA, [BEFORE], unconnected=unconnected))
     assert "that were not measured together comes from the model" in page
-    assert ("independent of all other columns in the tables" in page) == bool(alone)
-    if alone:
-        shown = r"a\_b" if len(alone) == 1 else f"{', '.join(alone[:12])} and 3 more columns"
+    assert ("independent of all other columns in the tables" in page) == bool(unconnected)
+    if unconnected:
+        shown = (
+            r"a\_b"
+            if len(unconnected) == 1
+            else f"{', '.join(unconnected[:12])} and 3 more columns"
+        )
         assert page.count(f"no combination with them was measured: {shown}\n") == 1
 
 
@@ -196,13 +203,13 @@ def test_a_noise_seed_is_said_first_and_never_told():
 
 
 def test_the_ledger_is_named():
-    entry = LedgerEntry(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
+    entry = Place(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
     assert (
         f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
     )
     with pytest.raises(ValidationError):
-        LedgerEntry(ledger="../x", run=3, releases=41, hash="ab")
+        Place(ledger="../x", run=3, releases=41, hash="ab")
 
 
 def test_versions_name_what_bytes_depend_on():
@@ -244,18 +251,3 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     with pytest.raises(MemoryError):
         fail()
     assert manifest_path(table).exists()
-
-
-def test_releases_of_format_1_are_told_anew(tmp_path):
-    release = Release.load(VERSION_1)
-    manifest = release.manifest
-    assert manifest.format_version == 2
-    assert manifest.versions == {"adaptive-qs": "0.1.0"}
-    assert manifest.facts == facts_of(release.events, release.schema, TABLES)
-    assert manifest.mechanisms == ("exact discrete Gaussian", "exponential mechanism")
-    kinds = {fact.kind for fact in manifest.facts if fact.basis == "paid for"}
-    assert kinds == {"rows", "single columns", "combinations", "selections"}
-    release.save(tmp_path / "a.zip")
-    again = Release.load(tmp_path / "a.zip")
-    assert again.manifest == manifest
-    assert again.sample_table(50, seed=1).equals(release.sample_table(50, seed=1))

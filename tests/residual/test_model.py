@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.domain import Domain, downward_closure
-from adaptive_qs.residual.basis import CenteredBasis, ContrastBasis, StrategyBasis
 from adaptive_qs.residual.model import (
     ReferenceModel,
     ResidualEstimate,
-    decompose,
-    reconstruct,
-    smear,
     uniform_reference,
 )
 
+from .bases import (
+    CenteredBasis,
+    ContrastBasis,
+    StrategyBasis,
+    decompose,
+    reconstruct,
+    smear,
+)
 from .oracles import all_subsets, centered, centering, difference, full_table, kron, marginal, ones
 
 SIZES = (2, 3, 4, 2)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import cvxpy as cp
 import numpy as np
 import pytest
 
-from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.strategy.fixed_point import solve_conic, solve_max_variance
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings, Status
 
+from .conic import solve_conic, solve_max_variance
 from .oracles import PROBLEMS, centered, prefix, ranges
 
 SETTINGS = SolverSettings()
@@ -70,12 +68,6 @@ def test_one_query_is_measured_alone():
     # B = q/max|q|: its variance is max|q|².
     solution = solve_max_variance(np.array([[1.0, -2.0, 0.5]]), np.ones(1), (3,), SETTINGS)
     assert solution.objective == pytest.approx(4, rel=1e-6)
-
-
-def test_the_extra_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cvxpy", None)
-    with pytest.raises(InputError, match=r"pip install 'adaptive-qs\[conic\]'"):
-        solve_conic(np.eye(3), (3,), SETTINGS)
 
 
 def test_large_problems_are_refused():

@@ -14,7 +14,7 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import optimal as module
 from adaptive_qs.strategy.fixed_basis import FourierFactor
-from adaptive_qs.strategy.fixed_point import solve_conic, symmetric_blocks
+from adaptive_qs.strategy.fixed_point import symmetric_blocks
 from adaptive_qs.strategy.optimal import (
     SolveCache,
     factorise,
@@ -27,6 +27,7 @@ from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Statu
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
 
+from .conic import solve_conic
 from .oracles import (
     PROBLEMS,
     affine,

@@ -16,19 +16,17 @@ from adaptive_qs.strategy.bounds import axis_gram, total_variance
 from adaptive_qs.strategy.fixed_basis import solve_with_basis, strategy_basis
 from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.restricted import (
-    Principal,
-    Separation,
     attribute_bases,
     attribute_grams,
     best_weights,
     solve_eigen,
-    solve_eigen_dense,
 )
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.axes import AbsDiff, Affine, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.residuals import Subworkload, Term, decompose_workload
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
 
 from .problems import ALL, PRODUCTS, all_ways, axis, dense_error, numbers, product
 
@@ -179,7 +177,7 @@ def test_a_limit_on_steps_leaves_an_honest_gap():
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("speedup", [None, Separation(2), Principal(0.4)], ids=str)
 def test_the_solution_reports_the_error_of_its_rows(name, speedup):
-    solution = solve_eigen(ALL[name], speedup=speedup)
+    solution = solve_eigen(ALL[name], weigh=speedup)
     assert solution.objective == pytest.approx(dense_error(ALL[name], solution.strategy), rel=1e-8)
     assert solution.objective >= solution.lower_bound
     for factor in solution.strategy.factors:
