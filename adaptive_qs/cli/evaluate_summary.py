@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.pairs import Association
     from adaptive_qs.evaluation.results import Membership, Promise, Spread, Utility
-    from adaptive_qs.evaluation.scale import Associations
+    from adaptive_qs.evaluation.scale import AssociationChanges
     from adaptive_qs.evaluation.verdict import Findings, Verdict
 
 
@@ -121,7 +121,7 @@ def show(
     evaluation = found.evaluation
     emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
     _marginals(evaluation)
-    _associations(evaluation.association, found.fates)
+    _associations(evaluation.association, found.associations)
     _ordered(evaluation)
     _rows(evaluation)
     _rules(evaluation)
@@ -206,7 +206,7 @@ def _rmse(evaluation: Evaluation) -> str:
     return f"{asked.rmse:.3g} of the rows, over the {queries} of the workload{weighted}"
 
 
-def _associations(association: Association, fates: Associations) -> None:
+def _associations(association: Association, changes: AssociationChanges) -> None:
     from adaptive_qs.evaluation.pairs import mean_and_largest
 
     if len(association.names) < 2:
@@ -219,11 +219,11 @@ def _associations(association: Association, fates: Associations) -> None:
         (name, f"{mean:.4f} on average, {largest:.4f} at most")
         for name, (mean, largest) in summaries
     ]
-    if fates.untold:
-        pairs = counted(fates.untold, "pair")
+    if changes.unlisted:
+        pairs = counted(changes.unlisted, "pair")
         lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
     emit_rows("Associations of two columns, from 0 to 1: how far they differ", lines)
-    if fates.changes:
+    if changes.largest:
         emit_figures(
             ["Cramér's V differs most", "true", "synthetic", "difference"],
             [
@@ -233,7 +233,7 @@ def _associations(association: Association, fates: Associations) -> None:
                     f"{change.synthetic:.3f}",
                     f"{change.synthetic - change.true:+.3f}",
                 )
-                for change in fates.changes
+                for change in changes.largest
             ],
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.pairs import Association
 from adaptive_qs.evaluation.results import (
@@ -20,7 +21,6 @@ from adaptive_qs.evaluation.results import (
     Utility,
     kept_part,
 )
-from adaptive_qs.evaluation.scale import DEFINITIONS
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.evaluation.verdict import (
     ColumnPair,
@@ -260,12 +260,12 @@ def report_page(
         names: of the true and of the synthetic table, as they are shown.
         release: what the synthetic table came from, or the statement beside it, if known.
     """
-    evaluation, scale, columns, fates = found.evaluation, found.scale, found.columns, found.fates
+    evaluation, scale, columns = found.evaluation, found.scale, found.columns
     view = release_view(release)
     judged = verdict(found, view.statement if view else None)
     following = next_sentence(found, judged, view.alone if view else ())
     association = evaluation.association
-    chosen = most_different(fates.told)
+    chosen = most_different(found.associations.difference)
     domain = evaluation.pair.domain
     cliques = evaluation.workload.per_clique
     errors = pair_errors(domain, cliques)
@@ -286,7 +286,7 @@ def report_page(
         schema=schema,
         sentences=[*judged.sentences, following],
         scale=scale,
-        fates=fates,
+        changes=found.associations,
         release=view,
         no_promise=why_no_promise(view.statement if view else None),
         columns=columns,

@@ -52,6 +52,11 @@ class RowChecks:
     true_repeated: float
     same: bool = False
 
+    @property
+    def expected(self) -> float:
+        """Matches that chance explains."""
+        return max(self.expected_if_independent, self.expected_if_redrawn)
+
 
 def row_checks(joint: JointCodes) -> RowChecks:
     """Compare whole rows, in memory linear in their number."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_qs.evaluation import scale as limit
+from adaptive_qs.evaluation import limits as limit
 
 from .snippets import ROOT
 
@@ -15,7 +15,7 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
     ("about", "limits"),
     [
         ("marginals", [f"{limit.CLOSE:.0%}", f"{limit.USABLE:.0%}"]),
-        ("marginals", [f"{limit.CLOSE_ALONE:g} ", f"{limit.USABLE_ALONE:g} "]),
+        ("marginals", [f"{limit.CLOSE_SINGLE:g} ", f"{limit.USABLE_SINGLE:g} "]),
         ("columns", [f"{limit.LOST_COLUMN:.0%}"]),
         ("associations", [f"{limit.CLEAR_V:g} ", f"{limit.LOST_PART:.0%}"]),
         (
