@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.pairs import miller_entropy
 from adaptive_qs.evaluation.scoring import (
+    Codes,
     auroc,
     class_probabilities,
     feature_matrix,
@@ -19,8 +20,6 @@ from adaptive_qs.evaluation.scoring import (
 )
 from adaptive_qs.table.coded import CodedTable
 
-# Which column the models predict, and its classes.
-
 MAX_CLASSES = 20
 MAX_ORDERED_CLASSES = 10
 """Ordered targets with more codes are grouped."""
@@ -28,8 +27,6 @@ GROUPS = 4
 """Classes that they are grouped into at most."""
 MIN_CLASS_ROWS = 10
 """True rows that a class needs to be kept: some to train on and some to test on."""
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +105,7 @@ def _quantile_classes(counts: Codes) -> Codes:
     """A class for each code, cut where the cumulative count passes each quantile."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
-    last = int(np.flatnonzero(counts)[-1])
-    before_last = int(np.flatnonzero(counts)[-2])
+    before_last, last = np.flatnonzero(counts)[-2:].tolist()
     cuts = {min(int(np.searchsorted(below, share)), last) for share in shares}
     cuts = {before_last if cut == last else cut for cut in cuts}
     classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
@@ -130,7 +126,7 @@ def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
     The uncertainty coefficient I / H, with the mutual information I of the plug-in estimate less
     Miller and Madow's bias.
     """
-    labels, rows = _some(true, target)
+    labels, rows = _shuffled(true, target, TARGET_ROWS)
     entropy = miller_entropy(np.bincount(labels))
     told = []
     for i in _others(true, target):
@@ -142,14 +138,14 @@ def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
 
 
 def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
-    """Columns of which one alone (nearly) determines the target, in their order.
+    """Columns each of which by itself (nearly) determines the target, in their order.
 
     On one half of the rows the most frequent class of each value is learnt; on the other half it
     is guessed, the most frequent class of all for a value not seen before. Goodman and Kruskal's
     lambda, the part of the errors that knowing the column takes away, must reach 0.9. A column in
     which no value occurs twice determines nothing in this sense.
     """
-    labels, rows = _some(true, target)
+    labels, rows = _shuffled(true, target, TARGET_ROWS)
     half = len(rows) // 2
     usual = int(np.bincount(labels[:half], minlength=target.classes).argmax())
     errors = np.count_nonzero(labels[half:] != usual)
@@ -165,15 +161,15 @@ def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _some(true: CodedTable, target: Target) -> tuple[Codes, Codes]:
+def _shuffled(true: CodedTable, target: Target, most: int) -> tuple[Codes, Codes]:
     """Classes of rows that have one, in an order of chance, and the numbers of these rows."""
     labels = target.labels(true)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:TARGET_ROWS]
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:most]
     return labels[rows], rows
 
 
-def _others(true: CodedTable, target: Target) -> list[int]:
-    return [i for i in range(len(true.domain)) if i != target.attribute]
+def _others(true: CodedTable, target: Target) -> tuple[int, ...]:
+    return tuple(i for i in range(len(true.domain)) if i != target.attribute)
 
 
 # A column that models can sensibly predict.
@@ -262,12 +258,10 @@ def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:
     (Mann and Whitney 1947); that of a mean over classes is at most the square of the mean standard
     deviation.
     """
-    labels = target.labels(true)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[: 2 * ROWS]
-    half = len(rows) // 2
-    others = tuple(i for i in range(len(true.domain)) if i != target.attribute)
+    labels, rows = _shuffled(true, target, 2 * ROWS)
+    half, others = len(rows) // 2, _others(true, target)
     model = gradient_boosting(tuple(true.domain.attributes[i] for i in others), seed=0)
-    features, labels = feature_matrix(true, others, rows), labels[rows]
+    features = feature_matrix(true, others, rows)
     present, counts = np.unique(labels[half:], return_counts=True)
     if min(len(present), len(np.unique(labels[:half]))) < 2:
         return 0.5, 1.0
