@@ -56,7 +56,7 @@ Report = Annotated[
     option(
         "--report",
         "FILE",
-        "Also write one self-contained HTML page, for the owner alone; trains models, too.",
+        "Also write one self-contained HTML page, for the owner only; trains models, too.",
         _OUTPUT,
     ),
 ]

@@ -499,7 +499,7 @@ def _limitations(
     if least > COARSE or (bound is not None and least > bound):
         said.append(
             f"with {targets:,} rows of either kind no advantage below about {least:.2f} can be "
-            "told from none"
+            "distinguished from none"
         )
     if targets == MAX_TARGETS:
         said.append(f"{targets:,} rows of either kind were attacked, to save time")

@@ -143,7 +143,7 @@ def compare(
         workload: the marginals that matter.
         rules: that the owner knows to hold; see :func:`parse_rule`.
         workers: threads; results do not depend on it.
-        progress: told about the phases "evaluate", "queries", "pairs", "models" and
+        progress: called with the phases "evaluate", "queries", "pairs", "models" and
             "attack".
         utility: how to train models on both tables; None for no models.
         control: rows of the same population that the synthetic table was not made from, for the

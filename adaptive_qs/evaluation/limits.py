@@ -22,8 +22,8 @@ STEP_ERROR = 0.05
 well-filled to nearly empty it is below 3 % for tables of equal size, and 5 % too large at most for
 a synthetic table of ten times the rows."""
 LEAST_ROOM = 0.25
-"""Part of a fresh sample's error by which independent columns must be further off to be told from
-it: five times the error of the estimate."""
+"""Part of a fresh sample's error by which independent columns must be further off to differ
+clearly: five times the error of the estimate."""
 GONE = 0.9
 """Of the same way: from here on an error is that of independent columns."""
 DEVIATIONS, DOUBTFUL = 5, 3
@@ -221,7 +221,7 @@ DEFINITIONS = (
     "Overall: the first word is never kinder than the worst of the findings on marginals, queries, "
     "columns, associations and rows, nor than an attack that gains more than the promise allows.",
     *map(_definition, RULES),
-    f"For marginals of single columns, and where independent columns can hardly be told from a "
+    f"For marginals of single columns, and where independent columns hardly differ from a "
     f"fresh sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
     "sample.",
     "Limits of marginals and columns are never below what chance may add: three standard "
@@ -240,7 +240,7 @@ DEFINITIONS = (
     f"{LEAST_OFF_PART:.1%} of them, off the most frequent value of either column counts nowhere.",
     f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the smaller "
     f"number of values less one) at least {LEAST_EFFECT}, and V so large that its loss could be "
-    "told from chance.",
+    "distinguished from chance.",
     f"Rules are named where at least {BROKEN:.0%} more of the synthetic rows break them.",
 )
 """The table for readers of the report, and the terms in it."""

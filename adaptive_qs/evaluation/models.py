@@ -68,7 +68,8 @@ def measure_utility(
 
     In each repeat logistic regression and gradient boosting learn from true rows and from equally
     many synthetic rows, and are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch
-    2017). Features are codes of the schema: values inside a bin are not told apart.
+    2017). Features are codes of the schema: values inside a bin are not
+    distinguished.
 
     The synthetic table was made from all true rows, those tested on included. That is the usual
     protocol, and what it favours the synthetic table by is bounded by the privacy promise; rows
@@ -290,7 +291,7 @@ def _of_splits(
     settings: UtilitySettings,
 ) -> list[str]:
     """Sentences about the rows and classes that the models saw."""
-    said = ["features are codes of the schema: values inside a bin are not told apart"]
+    said = ["features are codes of the schema: values inside a bin are not distinguished"]
     if held_out is None:
         said.append(
             "the synthetic table was made from all true rows, those tested on included; a control "

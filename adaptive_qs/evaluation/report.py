@@ -224,7 +224,7 @@ def report_page(
     names: tuple[str, str],
     release: Bundle | Statement | None,
 ) -> str:
-    """One HTML file for the owner of the data alone; the same input gives the same text.
+    """One HTML file for the owner of the data only; the same input gives the same text.
 
     Args:
         found: the evaluation of the two tables, and what its numbers mean.

@@ -425,7 +425,7 @@ def _check_kinds(text: str, operator: str, columns: tuple[ColumnBase, ColumnBase
 # Rules that hold in every true row, and would not if the columns were independent.
 
 MOST_FOUND = 20
-"""Rules that are told, the least likely to hold by chance first."""
+"""Rules that are reported, the least likely to hold by chance first."""
 MOST_TRIED = 3 * MOST_FOUND
 """Dependencies and comparisons, each, that are looked at closely."""
 LEAST_BROKEN = 0.01
@@ -496,9 +496,9 @@ def _undecided(joint: JointCodes, schema: Schema, members: list[int]) -> Iterato
     codes = np.stack([joint.pair.true.columns[i][rows] for i in members])
     known = codes < np.array([schema.columns[i].num_values for i in members])[:, None]
     for k, i in enumerate(members[:-1], start=1):
-        told = known[k - 1] & known[k:]
-        above = (codes[k - 1] > codes[k:]) & told
-        below = (codes[k - 1] < codes[k:]) & told
+        both = known[k - 1] & known[k:]
+        above = (codes[k - 1] > codes[k:]) & both
+        below = (codes[k - 1] < codes[k:]) & both
         for n in np.flatnonzero(~(above.any(axis=1) & below.any(axis=1))):
             yield i, members[k + int(n)]
 

@@ -503,7 +503,7 @@ def _is_spread(counts: NDArray[np.integer]) -> bool:
     return bool(rows - counts.max() >= max(LEAST_OFF, LEAST_OFF_PART * rows))
 
 
-# What became of the associations of the true table, as far as it can be told from chance.
+# What became of the associations of the true table, as far as chance does not explain it.
 
 MOST_CHANGES = 10
 """Changes that are named."""
@@ -575,7 +575,7 @@ def association_changes(evaluation: Evaluation) -> AssociationChanges:
     An association is clear, weak, lost or made up only where chance does not explain it: V² must
     exceed 0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on
     some rows, too: those off the most frequent value of both columns. Weak ones must be strong
-    enough that their loss could be told.
+    enough that their loss could be seen.
     """
     names = evaluation.association.names
     true, made = evaluation.association.cramers_v

@@ -86,7 +86,7 @@ def read_compared(
         table: a path, a data frame or a coded table.
         schema: of it.
         role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
-        progress: told about the phase "read".
+        progress: called with the phase "read".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
@@ -170,7 +170,7 @@ class JointCodes:
         return cells, size
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
-        """The same with the occupied cells alone, in the order of their codes."""
+        """The same for the occupied cells only, in the order of their codes."""
         return ranked(
             row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
         )

@@ -128,13 +128,13 @@ def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
     """
     labels, rows = _shuffled(true, target, TARGET_ROWS)
     entropy = miller_entropy(np.bincount(labels))
-    told = []
+    shares = []
     for i in _others(true, target):
         other = np.unique(true.columns[i][rows], return_inverse=True)[1]
         joint = miller_entropy(np.bincount(other * target.classes + labels))
         information = entropy + miller_entropy(np.bincount(other)) - joint
-        told.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
-    return np.array(told)
+        shares.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
+    return np.array(shares)
 
 
 def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
@@ -193,12 +193,12 @@ def propose_target(true: CodedTable) -> Target:
     """The last column if it can serve, else the one that the others tell most about.
 
     A column can serve if it makes a target without grouping, its second most frequent class has
-    10 % of the rows, no other column alone (nearly) determines it, and boosted trees that learnt
-    from true rows predict other true rows better than a coin does, but not (nearly) perfectly, as
-    they do a function of several columns: that is taken, and said, only where no other column that
-    was tried can serve. Of several columns the one is taken of whose entropy the other columns tell
-    most on average, to three decimals; ties go to fewer classes, then to the later column. At most
-    the last 50 columns are looked at, and a model is trained for at most ten.
+    10 % of the rows, no other column by itself (nearly) determines it, and boosted trees that
+    learnt from true rows predict other true rows better than a coin does, but not (nearly)
+    perfectly, as they do a function of several columns: that is taken, and said, only where no
+    other column that was tried can serve. Of several columns the one is taken of whose entropy the
+    other columns tell most on average, to three decimals; ties go to fewer classes, then to the
+    later column. At most the last 50 columns are looked at, and ten models are trained.
 
     Raises:
         DataError: no column can serve.
@@ -208,8 +208,8 @@ def propose_target(true: CodedTable) -> Target:
     for position in range(last, max(-1, last - MAX_CANDIDATES), -1):
         target = _balanced_target(true, position)
         if target is not None:
-            told = round(float(told_by_others(true, target).mean()), 3)
-            ranked.append(((position == last, told, -target.classes, position), target))
+            share = round(float(told_by_others(true, target).mean()), 3)
+            ranked.append(((position == last, share, -target.classes, position), target))
     tried = 0
     perfect: Target | None = None
     for _, target in sorted(ranked, key=lambda item: item[0], reverse=True):
@@ -231,7 +231,7 @@ def propose_target(true: CodedTable) -> Target:
         return replace(perfect, limitations=(*perfect.limitations, said))
     raise DataError(
         "no target can be predicted: it takes a column of 2 to 20 classes, the second of them with "
-        f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column alone "
+        f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column by itself "
         "determines; name one with the target option"
     )
 

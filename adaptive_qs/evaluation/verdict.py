@@ -491,7 +491,7 @@ def attack_sentence(membership: Membership | None, statement: Statement | None) 
     if bound is not None:
         text += f"; the promise allows at most {significant(bound)} on average over releases"
     found = "It tells members from others better than chance"
-    text += f". {'No attack is told from chance' if word == 'no gain' else found}."
+    text += f". {'No attack can be distinguished from chance' if word == 'no gain' else found}."
     return Sentence(grade, word, text)
 
 

@@ -316,7 +316,7 @@ def test_models_without_anything_to_learn():
 @pytest.mark.parametrize(
     ("found", "grade", "text"),
     [
-        (membership(), "good", "No attack is told from chance"),
+        (membership(), "good", "No attack can be distinguished from chance"),
         (membership(0.02, 0.1), "fair", "better than chance"),
         (membership(0.5, 0.6), "poor", "Do not release before"),
         (membership(0.5, 0.6, None), "fair", "better than chance"),
