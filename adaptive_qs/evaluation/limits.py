@@ -83,14 +83,15 @@ _CLOSENESS = (
         "far",
         "poor",
         lambda p: p.far or p.beyond > max(p.usable, p.allowed),
-        f"more than {USABLE:.0%} of the way from the error of a fresh sample to that of "
+        f"the error is more than {USABLE:.0%} of the way from that of a fresh sample to that of "
         "independent columns, or no closer than these and further than chance takes a fresh sample",
     ),
     Rule(
         "usable",
         "fair",
         lambda p: p.doubtful or p.beyond > max(p.close, p.allowed),
-        f"more than {CLOSE:.0%} of that way, or as far off as independent columns in some part",
+        f"it is more than {CLOSE:.0%} of that way, or as far off as independent columns in some "
+        "part",
     ),
     Rule("close", "good", _otherwise),
 )
@@ -102,8 +103,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "copies",
             "poor",
             lambda rows: rows.unique_matches >= COPY_FACTOR * rows.expected + COPIED,
-            "the share of synthetic rows that equal a true row which occurs once is "
-            f"{COPIED:.0%} of the rows above {COPY_FACTOR} times what is expected",
+            "the share of synthetic rows that equal a true row which occurs once exceeds "
+            f"{COPY_FACTOR} times what is expected by {COPIED:.0%} of the rows",
         ),
     ),
     "marginals": (
@@ -155,7 +156,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "some new",
             "fair",
             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
-            "a clear one is only in the synthetic table, or weak ones that are "
+            "a clear one is only in the synthetic table, or more weak ones are than "
             f"{WEAK_LOST:.0%} of all of the true table",
         ),
         Rule("kept", "good", _otherwise),
@@ -165,9 +166,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "unseen pairs",
             "fair",
             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-            "those with two values that no true row has together are "
-            f"{UNSEEN:.0%} of the rows more than among new true rows, and {DEVIATIONS} standard "
-            "deviations more",
+            "those with two values that no true row has together are more than among new true "
+            f"rows by {UNSEEN:.0%} of the rows and by {DEVIATIONS} standard deviations",
         ),
     ),
     "models": (
@@ -179,7 +179,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
             f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
             "chance",
         ),
-        Rule("some loss", "fair", lambda loss: loss > SMALL_LOSS, f"more than {SMALL_LOSS:.0%}"),
+        Rule(
+            "some loss",
+            "fair",
+            lambda loss: loss > SMALL_LOSS,
+            f"it takes away more than {SMALL_LOSS:.0%}",
+        ),
         Rule("small loss", "good", _otherwise),
     ),
     "attack": (
@@ -219,7 +224,8 @@ def _definition(about: str) -> str:
 
 DEFINITIONS = (
     "Overall: the first word is never kinder than the worst of the findings on marginals, queries, "
-    "columns, associations and rows, nor than an attack that gains more than the promise allows.",
+    "columns, associations and rows, nor than an attack that gains more than the promise allows; "
+    "where these would be close and the marginals have no scale, there is no grade.",
     *map(_definition, RULES),
     f"For marginals of single columns, and where independent columns hardly differ from a "
     f"fresh sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
@@ -235,9 +241,10 @@ DEFINITIONS = (
     f"{DEVIATIONS} standard deviations; in marginals by {CLOSE_SINGLE} at least.",
     f"An association is clear from a Cramér's V of {CLEAR_V} in the true table, kept if V differs "
     f"by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only in the "
-    f"synthetic table if less than {LOST_PART:.0%} of its V is in the true one; always by more "
-    f"than {DEVIATIONS} standard deviations. What rests on fewer than {LEAST_OFF} rows, or "
-    f"{LEAST_OFF_PART:.1%} of them, off the most frequent value of either column counts nowhere.",
+    f"synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of that in "
+    f"the true one; always by more than {DEVIATIONS} standard deviations. What rests on fewer than "
+    f"{LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most frequent value of either "
+    "column counts nowhere.",
     f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the smaller "
     f"number of values less one) at least {LEAST_EFFECT}, and V so large that its loss could be "
     "distinguished from chance.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,18 +207,13 @@ def propose_target(true: CodedTable) -> Target:
     ranked = []
     last = len(true.domain) - 1
     for position in range(last, max(-1, last - MAX_CANDIDATES), -1):
-        target = _balanced_target(true, position)
-        if target is not None:
+        if target := _balanced_target(true, position):
             share = round(float(told_by_others(true, target).mean()), 3)
             ranked.append(((position == last, share, -target.classes, position), target))
-    tried = 0
+    ranked.sort(key=lambda item: item[0], reverse=True)
+    serving = (target for _, target in ranked if not determining(true, target))
     perfect: Target | None = None
-    for _, target in sorted(ranked, key=lambda item: item[0], reverse=True):
-        if determining(true, target):
-            continue
-        if tried == MAX_TRIED:
-            break
-        tried += 1
+    for target in islice(serving, MAX_TRIED):
         area, least = _true_rows_reach(true, target)
         if least <= area < NEARLY_PERFECT:
             return target
@@ -242,11 +238,10 @@ def _balanced_target(true: CodedTable, position: int) -> Target | None:
         target = target_of(true, true.domain.names[position])
     except DataError:
         return None
-    kept = target.class_of >= 0
-    if np.count_nonzero(kept) != target.classes:
-        return None
-    counts = np.bincount(target.labels(true)[target.labels(true) >= 0])
-    return target if np.sort(counts)[-2] >= SECOND_CLASS * true.num_rows else None
+    labels = target.labels(true)
+    counts = np.sort(np.bincount(labels[labels >= 0]))
+    ungrouped = np.count_nonzero(target.class_of >= 0) == target.classes
+    return target if ungrouped and counts[-2] >= SECOND_CLASS * true.num_rows else None
 
 
 def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:

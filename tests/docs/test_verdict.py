@@ -26,3 +26,8 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
 )
 def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):
     assert [text for text in limits if text not in ROWS[about]] == []
+
+
+def test_every_word_of_the_verdict_is_in_the_guide():
+    words = {rule.word for rules in limit.RULES.values() for rule in rules} - {"queries"}
+    assert [word for word in words if word not in SECTION] == []
