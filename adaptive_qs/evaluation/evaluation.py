@@ -139,18 +139,11 @@ def compare(
 
     Args:
         pair: the tables.
-        schema: of both.
-        workload: the marginals that matter.
-        rules: that the owner knows to hold; see :func:`parse_rule`.
-        workers: threads; results do not depend on it.
-        progress: called with the phases "evaluate", "queries", "pairs", "models" and
-            "attack".
+        schema, workload, rules, workers, control, seed: as for :func:`evaluate`; the workload of
+            marginals.
+        progress: called with the phases "evaluate", "queries", "pairs", "models" and "attack".
         utility: how to train models on both tables; None for no models.
-        control: rows of the same population that the synthetic table was not made from, for the
-            membership attack, and to test models on; None for no attack, and models tested on
-            true rows.
         promise: that the release made, for the bound beside the attack.
-        seed: of the attack.
         queries: of the workload, where they are others than the cells of its marginals.
         limitations: known beforehand, for the reader.
 

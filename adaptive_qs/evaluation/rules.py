@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -482,43 +483,31 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
     for i, column in enumerate(schema.columns):
         if (scale := _scale(column)) is not None:
             scales[scale].append(i)
-    found = []
-    for members in scales.values():
-        for i, j in _undecided(joint, schema, members):
-            found += list(_strictest(joint, schema, i, j))
-    found.sort(key=lambda entry: -entry[0])
-    return [rule for _, rule in found[:MOST_TRIED]]
-
-
-def _undecided(joint: JointCodes, schema: Schema, members: list[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of columns of one scale whose first rows do not contradict all comparisons."""
-    rows = slice(0, GLANCE)
-    codes = np.stack([joint.pair.true.columns[i][rows] for i in members])
-    known = codes < np.array([schema.columns[i].num_values for i in members])[:, None]
-    for k, i in enumerate(members[:-1], start=1):
-        both = known[k - 1] & known[k:]
-        above = (codes[k - 1] > codes[k:]) & both
-        below = (codes[k - 1] < codes[k:]) & both
-        for n in np.flatnonzero(~(above.any(axis=1) & below.any(axis=1))):
-            yield i, members[k + int(n)]
+    pairs = (pair for members in scales.values() for pair in combinations(members, 2))
+    found = [found for pair in pairs if (found := _strictest(joint, schema, *pair)) is not None]
+    return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
 
 
 def _strictest(
     joint: JointCodes, schema: Schema, i: int, j: int
-) -> Iterator[tuple[float, Comparison]]:
-    """On one scale, codes are ordered as values are, and only missing ones come after them."""
-    first, second = schema.columns[i], schema.columns[j]
-    a, b = joint.pair.true.columns[i], joint.pair.true.columns[j]
-    known = (a < first.num_values) & (b < second.num_values)
-    x, y = a[known], b[known]
-    above, below = bool((x > y).any()), bool((x < y).any())
-    if above and below:
-        return
+) -> tuple[float, Comparison] | None:
+    """On one scale, codes are ordered as values are, and only missing ones come after them.
+
+    A glance at the first rows rules most pairs out.
+    """
+    columns = schema.columns[i], schema.columns[j]
+    for rows in (slice(GLANCE), slice(None)):
+        x, y = (joint.pair.true.columns[k][rows] for k in (i, j))
+        known = (x < columns[0].num_values) & (y < columns[1].num_values)
+        above, below = bool((known & (x > y)).any()), bool((known & (x < y)).any())
+        if above and below:
+            return None
     loose, strict = (">=", ">") if above else ("<=", "<")
-    operators = [strict, loose] if not (x == y).any() else [loose] if above or below else ["=="]
+    equal = bool((known & (x == y)).any())
+    operators = [strict, loose] if not equal else [loose] if above or below else ["=="]
     for operator in operators:
-        rule = Comparison(i, j, operator, (first, second))
+        rule = Comparison(i, j, operator, columns)
         broken, _, expected = rule.shares(joint)
         if not broken and expected >= max(LEAST_BROKEN, LEAST_CHANCES / joint.true_rows):
-            yield expected, rule
-            return
+            return expected, rule
+    return None

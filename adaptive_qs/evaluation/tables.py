@@ -23,8 +23,6 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
-# The two tables that are compared.
-
 Margins = tuple[NDArray[np.int64], ...]
 """The rows of every code, one array for each attribute."""
 OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
@@ -74,7 +72,11 @@ class TablePair:
     @cached_property
     def margins(self) -> tuple[Margins, Margins]:
         """The rows of every code of every attribute, of the true and of the synthetic table."""
-        return _margins(self.true), _margins(self.synthetic)
+        true, synthetic = (
+            tuple(np.bincount(codes, minlength=n) for codes, n in zip(t.columns, t.domain.sizes))
+            for t in (self.true, self.synthetic)
+        )
+        return true, synthetic
 
 
 def read_compared(
@@ -109,12 +111,6 @@ def read_compared(
 
 _OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
 """Refusals of fractions and of numbers out of range, which tables of other tools may have."""
-
-
-def _margins(table: CodedTable) -> Margins:
-    return tuple(
-        np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)
-    )
 
 
 # Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
