@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numba as nb
 import numpy as np
@@ -283,25 +283,23 @@ def closeness_scores(
     most = rows_compared(len(stack.columns))
     dtype = np.min_scalar_type(max(stack.sizes))
     codes = np.stack([column.astype(dtype) for column in stack.columns])
-    start = np.cumsum((0, *stack.rows[:2]))
-    targets = codes[:, start[2] :]
-    blocks = [targets[:, i : i + _BLOCK] for i in range(0, targets.shape[1], _BLOCK)]
-    log_densities: list[NDArray[np.float64]] = []
-    for i, rows in enumerate(stack.rows[:2]):
-        compared = np.ascontiguousarray(codes[:, start[i] : start[i] + min(rows, most)])
+    synthetic, reference, targets = np.split(codes, np.cumsum(stack.rows[:2]), axis=1)
+    tables = [np.ascontiguousarray(rows[:, :most]) for rows in (synthetic, reference)]
+    blocks = range(0, targets.shape[1], _BLOCK)
 
-        def density(block: NDArray, compared: NDArray = compared) -> NDArray[np.float64]:
-            total = logsumexp(log_kernel, axis=1, b=_differences(block, compared))
-            return np.asarray(total - math.log(compared.shape[1]))
+    def log_density(table: NDArray, start: int) -> NDArray:
+        block = targets[:, start : start + _BLOCK]
+        total = logsumexp(log_kernel, axis=1, b=_differences(block, table))
+        return np.asarray(total - math.log(table.shape[1]))
 
-        found = []
-        with ThreadPoolExecutor(workers) as pool:
-            for part in pool.map(density, blocks):
-                found.append(part)
-                if progress is not None:
-                    progress(i * len(blocks) + len(found), 2 * len(blocks))
-        log_densities.append(np.concatenate(found))
-    return log_densities[0] - log_densities[1]
+    found: list[NDArray] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for part in pool.map(log_density, *zip(*product(tables, blocks))):
+            found.append(part)
+            if progress is not None:
+                progress(len(found), 2 * len(blocks))
+    log_densities = np.concatenate(found).reshape(2, -1)
+    return np.asarray(log_densities[0] - log_densities[1])
 
 
 @nb.njit(nogil=True, cache=True)
