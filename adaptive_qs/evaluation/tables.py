@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.stats import fisher_exact
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
@@ -293,6 +292,8 @@ def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
     probability, and Fisher's exact one-sided test is wrong with probability 0.001 at most. Rows
     that occur often by themselves do so in both.
     """
+    from scipy.stats import fisher_exact  # slow to import
+
     rng = np.random.default_rng(seed)
     order = rng.permutation(true.num_rows)
     drawn = min(control.num_rows, true.num_rows // 2)
