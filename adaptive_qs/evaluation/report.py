@@ -243,8 +243,11 @@ def report_page(
     errors = pair_errors(domain, cliques)
     in_map = most_different(errors)
     widest = max(len(c.attributes) for c in cliques)
-    caption = "Mean L1 error of the workload's marginals that hold both columns"
-    caption = "L1 error of every pair" if widest == 2 else caption
+    caption = (
+        "L1 error of every pair"
+        if widest == 2
+        else "Mean L1 error of the workload's marginals that hold both columns"
+    )
     return render(
         "report.html",
         ("adaptive_qs.evaluation", "adaptive_qs.release.release"),

@@ -395,8 +395,7 @@ def place_of_queries(asked: QueryError) -> Place:
         far = worse and min(excess - chance, room - least) > 0
         limits = (math.inf, math.inf)
         return Place(asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful)
-    place = Place(asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful)
-    return place
+    return Place(asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful)
 
 
 # How far chance takes the Cramér's V of two columns.
