@@ -200,7 +200,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def judged(about: str, found: Any) -> tuple[Grade, str]:
+def word_for(about: str, found: Any) -> tuple[Grade, str]:
     """The grade and the word for what was found of a part of the table.
 
     Args:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import limits as limit
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.limits import Grade, is_named, judged
+from adaptive_qs.evaluation.limits import Grade, is_named, word_for
 from adaptive_qs.evaluation.marginals import OrderedError
 from adaptive_qs.evaluation.results import Measure, Membership, kept_part
 from adaptive_qs.evaluation.scale import (
@@ -190,7 +190,7 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         f"{start} (L1: 0 is equal, 2 has nothing in common): {share(found.mean_l1 / 2)} of the "
         "rows would have to move to another cell."
     )
-    grade = judged("marginals", scale.place)
+    grade = word_for("marginals", scale.place)
     if not scale.per_clique:
         return Sentence(*grade, f"{measured} They are too large for a comparison.")
     rest = ""
@@ -243,7 +243,7 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
         names, more = named([part.title for part in gone], "queries")
         text += f" As far off as independent columns: {names}."
         links += more
-    return Sentence(*judged("queries", place), text, links)
+    return Sentence(*word_for("queries", place), text, links)
 
 
 def _placed(place: Place) -> str:
@@ -310,7 +310,7 @@ def columns_sentence(evaluation: Evaluation, columns: Sequence[ColumnPair]) -> S
         names, more = named(shifts, "ordered")
         text += f" Means that moved, in standard deviations: {names}."
         links += more
-    return Sentence(*judged("columns", SimpleNamespace(off=off, moved=moved)), text, links)
+    return Sentence(*word_for("columns", SimpleNamespace(off=off, moved=moved)), text, links)
 
 
 def copies_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -335,7 +335,7 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
             "other. Rows may have been copied: find out how the table was made. (Few matches would "
             "prove no privacy.)"
         )
-    return Sentence(*judged("copies", rows), text)
+    return Sentence(*word_for("copies", rows), text)
 
 
 def unseen_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -359,7 +359,7 @@ def unseen_sentence(evaluation: Evaluation) -> Sentence | None:
         f"{share(found.share)} of the synthetic rows have two values that no true row has "
         f"together, about {share(found.expected_if_redrawn)} of new true rows would: {names}."
     )
-    return Sentence(*judged("rows", rare), text, links)
+    return Sentence(*word_for("rows", rare), text, links)
 
 
 def dependence_sentence(found: AssociationChanges) -> Sentence:
@@ -367,7 +367,7 @@ def dependence_sentence(found: AssociationChanges) -> Sentence:
     parts = [_clear(found), *_lost(found), *_made_up(found)]
     text = " ".join(text for text, _ in parts)
     links = tuple(link for _, links in parts for link in links)
-    return Sentence(*judged("associations", found), text, links)
+    return Sentence(*word_for("associations", found), text, links)
 
 
 def _clear(found: AssociationChanges) -> Part:
@@ -459,7 +459,7 @@ def models_sentence(evaluation: Evaluation) -> Sentence:
         )
     if not losses:
         text += " Nothing was to be learnt from the true rows."
-    return Sentence(*judged("models", max(losses, default=None)), text)
+    return Sentence(*word_for("models", max(losses, default=None)), text)
 
 
 def attack_sentence(membership: Membership | None, statement: Statement | None) -> Sentence:
@@ -483,7 +483,7 @@ def attack_sentence(membership: Membership | None, statement: Statement | None) 
     which = "strongest attack" if top == best else "attack that is surest of its gain"
     interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
     text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
-    grade, word = judged("attack", SimpleNamespace(lower=top.lower, bound=bound))
+    grade, word = word_for("attack", SimpleNamespace(lower=top.lower, bound=bound))
     if word == "alarm":
         text += f": more than the {significant(bound)} that the promise allows on average over"
         text += " releases. Do not release before that is explained."
