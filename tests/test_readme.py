@@ -26,6 +26,17 @@ def test_ci_runs_the_readme_test_command_as_it_stands():
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+@pytest.mark.parametrize(
+    "command", ["ruff check .", "ruff format --check .", "mypy", "lint-imports"]
+)
+def test_nox_and_the_hooks_check_what_ci_checks(command):
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+    words = ", ".join(f'"{word}"' for word in command.split())
+    assert f"session.run({words})" in (ROOT / "noxfile.py").read_text()
+    hook = "entry: " + " ".join(command.split()[:2]).removesuffix(" .")
+    assert hook in (ROOT / ".pre-commit-config.yaml").read_text()
+
+
 def test_the_schema_and_workload_examples_are_valid(tmp_path):
     schema, workload = blocks(OVERVIEW, "json")
     domain = Schema.parse(json.loads(schema)).domain()
