@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,16 +21,16 @@ from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.sidecar import of_interrupted_run
 from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.run.job import SPENT_IN_VAIN, Job
-from adaptive_qs.run.limits import check_sample_rows
+from adaptive_qs.run.options import RunOptions
 from adaptive_qs.run.session import Session
+from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec
 
 # The main job for callers of Python: a private table in, a release and synthetic tables out.
@@ -355,38 +354,14 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        job = Job.of(
-            described,
-            self.workload,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-            reference=self.reference,
-            learning_share=self.learning_share,
-            max_memory=self.max_memory,
-            workers=self.workers,
-            insecure_seed=self.insecure_seed,
-            ledger=self.ledger,
-            resume=self.resume,
-            anchor=self.anchor,
-            unreviewed_schema=self.unreviewed_schema,
-            public_rows=self.public_rows,
-            beyond_limits=self.beyond_limits,
-        )
-        warn_all(job.doubts, stacklevel=2)
-        if self.insecure_seed is not None:
-            warnings.warn(
-                "insecure_seed: whoever knows the seed can remove the noise: the release and all "
-                "tables sampled from it are NOT PRIVATE",
-                stacklevel=2,
-            )
-        if is_unreviewed(described):
-            warnings.warn(UNREVIEWED, stacklevel=2)
+        options = RunOptions.among(self.get_params())
+        job = tables_job(described, self.workload, self.reference, options)
+        job.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
-            release = job.run(table, clock)
+            release = synthesize(job, table, clock)
         warn_all(release.doubts, stacklevel=2)
         self._kind = kind_of(table)
         self._session = job.session

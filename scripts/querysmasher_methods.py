@@ -22,7 +22,7 @@ from querysmasher_rows import Row
 
 from adaptive_qs.answering.plan import plan_batch
 from adaptive_qs.domain import Domain
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, select
 from adaptive_qs.strategy.hdmm_products import product_workload
 from adaptive_qs.strategy.solution import Factor
@@ -30,7 +30,7 @@ from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
-COST = BatchTarget.of(cost=1.0)
+COST = PrivacyTarget.of_answers(cost=1.0)
 JOBS = 2
 BASES = ("marginal", "prefix", "range", "hybrid")
 OWN_BASIS_ATTRIBUTES = 14

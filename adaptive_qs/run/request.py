@@ -1,31 +1,32 @@
-"""What a run is asked to do, in the words by which a ledger recognises it when it is resumed."""
+"""The words by which a ledger recognises what a run was asked to do, when it is resumed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from adaptive_qs.ledger.entries import cost_text
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.release.statement import package_version
-from adaptive_qs.workload.file import resolve_workload, workload_digest
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.options import RunOptions
+from adaptive_qs.table.schema import Schema
 
-if TYPE_CHECKING:
-    from adaptive_qs.run.job import Job
 
+def request_of(
+    options: RunOptions, schema: Schema, target: PrivacyTarget, learning: Cost, work: dict[str, str]
+) -> dict[str, str]:
+    """Everything public that decides what a run releases, by the names that its user knows.
 
-def request_of(job: Job) -> dict[str, str]:
-    """Everything public that decides what a run releases, by the names that its user knows."""
-    plan, settings = job.plan, job.settings
-    target = settings.target
-    workload = resolve_workload(job.workload, job.schema.widest_domain())
+    Args:
+        options: of the run.
+        schema: with or without private columns.
+        target: the whole budget.
+        learning: the part of it for private columns.
+        work: what is measured, and how.
+    """
     return {
-        "command": "synthesize",
         "version": package_version(),
-        "schema": job.schema.fingerprint,
-        "workload": workload_digest(workload),
-        "budget": f"{cost_text(target.cost)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
-        "learning share": cost_text(job.learning),
-        "reference": settings.reference,
-        "noise seed": "none" if settings.insecure_seed is None else str(settings.insecure_seed),
-        "memory ceiling": f"{plan.measured_cells} measured cells, {plan.watched_cells} watched, "
-        f"{plan.most_rows} rows",
+        "schema": schema.fingerprint,
+        "budget": f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
+        "learning share": cost_text(learning),
+        "noise seed": "none" if options.insecure_seed is None else str(options.insecure_seed),
+        **work,
     }
