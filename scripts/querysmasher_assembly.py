@@ -11,10 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from querysmasher_methods import COST, JOBS, peak_memory_mb
+from querysmasher_methods import COST, JOBS, peak_memory_mb, plan_batch
 
 from adaptive_qs.answering.measure import answer_sets, grid_bits
-from adaptive_qs.answering.plan import plan_batch
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO

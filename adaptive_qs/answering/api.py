@@ -15,7 +15,6 @@ from adaptive_qs.answering.plan import (
     QuerySource,
     answers_limits,
     check_learnable,
-    rails_of,
 )
 from adaptive_qs.domain import Domain
 from adaptive_qs.learn.schema import DEFAULT_SHARE, discovery_share, preprocessing_cost
@@ -23,7 +22,7 @@ from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job
-from adaptive_qs.run.options import RunOptions
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
@@ -78,16 +77,7 @@ def plan(
         GuardRailWarning: the budget promises or buys less than may have been meant, and whether
             it would be refused.
     """
-    options = RunOptions(
-        learning_share=learning_share,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        cost=cost,
-        max_memory=max_memory,
-        workers=jobs,
-        public_rows=public_rows,
-    )
+    options = RunOptions.among(locals() | {"workers": jobs})
     return plan_answers(schema, workload, options, mechanism, gap, bases, progress, stacklevel=2)
 
 
@@ -105,12 +95,13 @@ def plan_answers(
     rows = checked_public_rows(options.public_rows)
     described = resolve_schema(schema, max_memory=options.max_memory)
     target = _target(described, options if options.budgeted else replace(options, cost=1.0))
-    if options.budgeted:
-        warn_all(refusable(rails_of(target, rows)), stacklevel + 1)
     learning = preprocessing_cost(described, target.budget, options.learning_share)
     domain, left = described.widest_domain(), target.left_of(target.budget - learning)
     limits = answers_limits(domain, options.max_memory, options.workers)
-    return Batch(workload, domain, left, limits, mechanism, gap, bases, progress).plan()
+    batch = Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
+    if options.budgeted:
+        warn_all(refusable(batch.rails(target, rows)), stacklevel + 1)
+    return batch.plan()
 
 
 def answer(
@@ -175,22 +166,7 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    options = RunOptions(
-        learning_share=learning_share,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        cost=cost,
-        max_memory=max_memory,
-        workers=jobs,
-        insecure_seed=insecure_seed,
-        ledger=ledger,
-        resume=resume,
-        anchor=anchor,
-        unreviewed_schema=unreviewed_schema,
-        public_rows=public_rows,
-        beyond_limits=beyond_limits,
-    )
+    options = RunOptions.among(locals() | {"workers": jobs})
     described = resolve_schema(schema, data, max_memory)
     clock = PhaseClock(progress)
     job = answers_job(described, workload, options, mechanism, gap, bases, clock)

@@ -107,11 +107,10 @@ def forecast(mechanism: Mechanism) -> Forecast:
         answers += part.num_queries
         for queries in {part.queries(index) for index in range(len(part))}:
             largest_set = max(largest_set, count_queries(queries))
-    memory = PROCESS_BYTES + TABLE_BYTES + kept * KEPT_BYTES
-    memory += largest * CELL_BYTES + largest_set * ANSWER_BYTES
     matrices = 8 * HELD_MATRICES * sum(strategies.values())
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
-    memory += matrices
+    cells = kept * KEPT_BYTES + largest * CELL_BYTES + largest_set * ANSWER_BYTES
+    memory = PROCESS_BYTES + TABLE_BYTES + matrices + cells
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
     return Forecast(memory, matrices, seconds, draws, largest_set)
@@ -206,40 +205,6 @@ class BatchPlan:
 
     def _rmse(self, total_error: float, cost: float) -> float:
         return math.sqrt(total_error / cost / self.queries)
-
-
-def plan_batch(
-    workload: QueryWorkload,
-    target: PrivacyTarget,
-    mechanism: str = "auto",
-    settings: SolverSettings | None = None,
-    bases: Bases | None = None,
-    jobs: int = 1,
-    progress: PhaseProgress | None = None,
-) -> BatchPlan:
-    """Choose what to measure.
-
-    Args:
-        workload: what is to be answered.
-        target: the privacy cost.
-        mechanism: a name of :data:`adaptive_qs.strategy.choose.MECHANISMS`.
-        settings: gap, iterations and memory of the solvers.
-        bases: for residualplanner+ only: strategies of some attributes.
-        jobs: threads that solve.
-        progress: told the phase "plan", and how many problems of how many are solved.
-
-    Raises:
-        InputError: an unknown mechanism, or one that cannot answer such queries.
-        ResourceExceeded: a subworkload is too large for the mechanism's solver.
-    """
-    begun = time.perf_counter()
-
-    def tell(done: int, total: int) -> None:
-        if progress is not None:
-            progress("plan", done, total)
-
-    choice = choose_mechanism(workload, mechanism, settings, bases, jobs, tell)
-    return BatchPlan(workload, target, choice, time.perf_counter() - begun)
 
 
 def answers_limits(
@@ -368,10 +333,16 @@ class Batch:
         settings = SolverSettings(gap=self.gap, max_bytes=self.limits.solver_bytes)
         queries = resolve_queries(self.workload, self.domain)
         factors = None if self.bases is None else _factors(self.bases, self.domain)
-        jobs = self.limits.workers
-        return plan_batch(
-            queries, self.target, self.mechanism, settings, factors, jobs, self.progress
+        begun = time.perf_counter()
+
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress("plan", done, total)
+
+        choice = choose_mechanism(
+            queries, self.mechanism, settings, factors, self.limits.workers, tell
         )
+        return BatchPlan(queries, self.target, choice, time.perf_counter() - begun)
 
     @cached_property
     def measurable(self) -> BatchPlan:
@@ -391,7 +362,8 @@ class Batch:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget of the whole run."""
-        return rails_of(target, rows)
+        std = target.cost**-0.5
+        return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Nothing more: every answer has its error beside it."""
@@ -407,12 +379,6 @@ class Batch:
             "measurements",
             "gap": repr(self.gap),
         }
-
-
-def rails_of(target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
-    """What there is to say about the budget of a batch, with about so many rows."""
-    std = target.cost**-0.5
-    return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
 
 
 def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:

@@ -36,7 +36,7 @@ from adaptive_qs.cli.output import (
 )
 from adaptive_qs.cli.synthesize import peak_memory_mb, private_inputs, warn_of
 from adaptive_qs.errors import InputError
-from adaptive_qs.run.options import RunOptions
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.formulas import check_formulas
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.loop.forecast import UnconnectedForecast
     from adaptive_qs.run.budget import PrivacyTarget
-    from adaptive_qs.run.options import RunOptions
+    from adaptive_qs.run.request import RunOptions
 
 
 ROUNDING = 1e-6

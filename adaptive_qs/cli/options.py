@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.run.options import RunOptions
+from adaptive_qs.run.request import RunOptions
 
 _BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
 

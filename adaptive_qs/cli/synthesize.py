@@ -26,7 +26,7 @@ from adaptive_qs.cli.ledger import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import first_of
-from adaptive_qs.run.options import RunOptions
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.formulas import check_formulas
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.facts import total_cost
-from adaptive_qs.release.page import release_page
 from adaptive_qs.release.statement import (
     Manifest,
     Positive,
@@ -245,6 +244,8 @@ def charges_text(events: Iterable[Event]) -> str:
 def page_of(bundle: Bundle) -> str:
     """The page, or one that says why there is none: a fault in it must not cost what was paid."""
     try:
+        from adaptive_qs.release.page import release_page
+
         return release_page(bundle)
     except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
         return _NO_PAGE

@@ -14,10 +14,10 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.release.statement import package_version
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.limits import Limits
-from adaptive_qs.run.options import RunOptions
-from adaptive_qs.run.request import request_of
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.run.session import Session
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table, table_bytes, unchanged
@@ -156,9 +156,26 @@ class Job(Generic[W]):
             table = read_table(source, schema, clock.steps("read"), limits.check_rows)
         return schema, table, begin
 
+    def _request(self) -> dict[str, str]:
+        """Everything public that decides what is released, by the names that its user knows.
+
+        A ledger recognises the run by these words when it is resumed.
+        """
+        from adaptive_qs.ledger.entries import cost_text
+
+        target, seed = self.target, self.options.insecure_seed
+        budget = f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}"
+        return {
+            "version": package_version(),
+            "schema": self.schema.fingerprint,
+            "budget": budget,
+            "learning share": cost_text(self.learning),
+            "noise seed": "none" if seed is None else str(seed),
+            **self.work.words(),
+        }
+
     def _begin(self) -> Mechanisms:
-        asked = request_of(self.options, self.schema, self.target, self.learning, self.work.words())
-        budget = self.session.begin(asked, self.options.insecure)
+        budget = self.session.begin(self._request, self.options.insecure)
         mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
         if self.before is not None:
             self.before()

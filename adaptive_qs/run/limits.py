@@ -12,7 +12,7 @@ from typing import Self
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes, refuse_rows
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.table.coded import MAX_ROWS
 
 
@@ -75,6 +75,10 @@ class Limits:
     def check_rows(self, num_rows: int, what: str = "the table") -> None:
         """Refuse a table that does not fit the memory set aside for rows.
 
+        Args:
+            num_rows: rows of the table, private.
+            what: the table, in public words.
+
         Raises:
             ResourceExceeded: it does not; the message does not tell how many rows came.
         """
@@ -83,4 +87,8 @@ class Limits:
                 f"{what} has more than {self.countable_rows:,} rows, the most that can be "
                 "measured: give a part of it"
             )
-        refuse_rows(num_rows, self.most_rows, self.max_memory_bytes, what)
+        if num_rows > self.most_rows:
+            raise ResourceExceeded(
+                f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
+                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory"
+            )

@@ -1,32 +1,48 @@
-"""The words by which a ledger recognises what a run was asked to do, when it is resumed."""
+"""What a run may be told: one set of options for the command line and for callers of Python."""
 
 from __future__ import annotations
 
-from adaptive_qs.ledger.entries import cost_text
-from adaptive_qs.privacy.events import Cost
-from adaptive_qs.release.statement import package_version
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.options import RunOptions
-from adaptive_qs.table.schema import Schema
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
 
 
-def request_of(
-    options: RunOptions, schema: Schema, target: PrivacyTarget, learning: Cost, work: dict[str, str]
-) -> dict[str, str]:
-    """Everything public that decides what a run releases, by the names that its user knows.
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run may be told whatever the columns are, by the names that users know.
 
-    Args:
-        options: of the run.
-        schema: with or without private columns.
-        target: the whole budget.
-        learning: the part of it for private columns.
-        work: what is measured, and how.
+    They mean what they mean for :class:`~adaptive_qs.synthesizer.Synthesizer` and
+    :func:`~adaptive_qs.answering.api.answer`, whose ``jobs`` are the ``workers`` here.
     """
-    return {
-        "version": package_version(),
-        "schema": schema.fingerprint,
-        "budget": f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
-        "learning share": cost_text(learning),
-        "noise seed": "none" if options.insecure_seed is None else str(options.insecure_seed),
-        **work,
-    }
+
+    learning_share: float
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    cost: float | None = None
+    max_memory: int | str | None = None
+    workers: int | None = None
+    insecure_seed: int | None = None
+    ledger: str | Path | None = None
+    resume: bool = False
+    anchor: str | Path | None = None
+    unreviewed_schema: bool = False
+    public_rows: int | None = None
+    beyond_limits: bool = False
+
+    @classmethod
+    def among(cls, parameters: Mapping[str, Any]) -> Self:
+        """Those of some parameters that are options of a run."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in parameters.items() if name in names})
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether a budget is given."""
+        return any(value is not None for value in (self.epsilon, self.rho, self.cost))
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise comes from a seed."""
+        return self.insecure_seed is not None

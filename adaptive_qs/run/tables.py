@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Domain
@@ -33,11 +33,13 @@ from adaptive_qs.release.statement import LedgerEntry
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.limits import Limits
-from adaptive_qs.run.options import RunOptions
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.coded import CODE_BYTES, CodedTable, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
 from adaptive_qs.workload.workload import Workload
+
+Reference = Literal["product", "uniform"]
 
 LOOP_STEPS = 1_000
 """Steps in which the loop reports its progress: thousandths of the budget."""
@@ -61,7 +63,7 @@ class Tables:
 
     asked: WorkloadSpec
     workload: Workload
-    reference: Literal["product", "uniform"]
+    reference: Reference
     limits: Limits
     rho: float
 
@@ -106,7 +108,9 @@ def tables_job(
         InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
     """
     target = PrivacyTarget.of(options.epsilon, options.delta, options.rho, discovery_share(schema))
-    fill = _checked(reference)
+    if not (isinstance(reference, str) and reference in get_args(Reference)):
+        raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
+    fill = cast(Reference, reference)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals = resolve_workload(workload, domain)
@@ -135,14 +139,6 @@ def tables_limits(
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES + SYNTHETIC_CODE_BYTES)
     plan = plan_memory(domain, workload, limits.most_rows, limits.max_memory_bytes, threads)
     return replace(limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells)
-
-
-def _checked(reference: Any) -> Literal["product", "uniform"]:
-    if isinstance(reference, str) and reference == "product":
-        return "product"
-    if isinstance(reference, str) and reference == "uniform":
-        return "uniform"
-    raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
 
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:

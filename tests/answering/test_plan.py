@@ -16,11 +16,12 @@ from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.answering.api import answer, plan
 from adaptive_qs.answering.plan import (
+    DEFAULT_GAP,
     EPSILONS,
+    Batch,
     answers_limits,
     check_forecast,
     forecast,
-    plan_batch,
 )
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
@@ -30,7 +31,6 @@ from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import SINGLE_CELLS
 from adaptive_qs.strategy.choose import CERTIFIED_AXIS, MECHANISMS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
@@ -38,6 +38,11 @@ from adaptive_qs.workload.file import all_ways_queries
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited
 
 NAMES = [(asked, name) for asked, name in pairs() if asked in ("several", "range")]
+
+
+def plan_batch(workload, target, mechanism="auto", gap=DEFAULT_GAP, progress=None):
+    limits = answers_limits(workload.domain, jobs=1)
+    return Batch(workload, workload.domain, target, limits, mechanism, gap, None, progress).plan()
 
 
 @pytest.mark.parametrize(("asked", "name"), NAMES)
@@ -94,7 +99,7 @@ def test_progress_is_told_and_settings_are_heard():
         WORKLOADS["several"],
         PrivacyTarget.of_answers(cost=1.0),
         "querysmasher",
-        SolverSettings(gap=0.5),
+        gap=0.5,
         progress=lambda *step: told.append(step),
     )
     assert told[-1] == ("plan", plan.choice.distinct_solves, plan.choice.distinct_solves)

@@ -5,15 +5,14 @@ import re
 
 import make_reference
 import pytest
-import typer
 
-from adaptive_qs.cli.app import app
+from adaptive_qs.cli.app import commands
 
 from .snippets import PAGES, ROOT, Reader
 
 REFERENCE = ROOT / "docs" / "reference"
 FIELDS = REFERENCE / "json.md"
-COMMANDS = dict(make_reference.leaves("", typer.main.get_command(app)))
+COMMANDS = dict(make_reference.leaves("", commands()))
 OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
 COMPLETION = "--install-completion"
 FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out", COMPLETION}

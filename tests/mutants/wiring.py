@@ -22,7 +22,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
 from adaptive_qs.run import job as runs
-from adaptive_qs.run import session, tables
+from adaptive_qs.run import tables
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
@@ -303,12 +303,9 @@ def told_as_declared():
 
 def _asked_without(name):
     def make(original):
-        def request_of(*given):
-            return {k: v for k, v in original(*given).items() if k != name}
+        return lambda job: {k: v for k, v in original(job).items() if k != name}
 
-        return request_of
-
-    return wrapped(runs, "request_of", make)
+    return wrapped(Job, "_request", make)
 
 
 @mutant("a run resumed with a noise seed", entry_checks.resumed_as_begun)
@@ -346,7 +343,7 @@ def plain_hash():
     def plain(path, chunks, make=True):
         return hashlib.sha256(b"".join(chunks)).hexdigest()
 
-    with mock.patch.object(session, "keyed_hash", plain):
+    with mock.patch("adaptive_qs.ledger.files.keyed_hash", plain):
         yield
 
 

@@ -315,7 +315,7 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
     def broken(_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("adaptive_qs.release.bundle.release_page", broken)
+    monkeypatch.setattr("adaptive_qs.release.page.release_page", broken)
     release.save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         assert archive.namelist() == MEMBERS
