@@ -177,7 +177,9 @@ def plan(
     if demo:
         if schema is not None:
             raise InputError("--demo brings its own schema: leave out --schema")
-        schema = demo_schema()
+        from adaptive_qs.table.files import sample_dataset
+
+        schema = sample_dataset().schema
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
     spec = options.query_spec(workload, ways, queries)
@@ -207,10 +209,3 @@ def plan(
         lines.append(tables.line())
     emit_rows(title(planned), lines)
     emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
-
-
-def demo_schema() -> Path:
-    """The schema of the shipped table."""
-    from adaptive_qs.table.files import sample_dataset
-
-    return sample_dataset().schema
