@@ -75,25 +75,6 @@ class MemoryAllowance:
             )
 
 
-def refuse_rows(num_rows: int, most_rows: int, ceiling: int, what: str) -> None:
-    """Refuse a table that does not fit the memory set aside for rows.
-
-    Args:
-        num_rows: rows of the table, private.
-        most_rows: rows that fit, public.
-        ceiling: of the process's memory, in bytes.
-        what: the table, in public words.
-
-    Raises:
-        ResourceExceeded: it does not fit; the message does not tell how many rows came.
-    """
-    if num_rows > most_rows:
-        raise ResourceExceeded(
-            f"{what} has more rows than the {most_rows:,} that fit a quarter of "
-            f"{ceiling / 2**20:,.0f} MB: raise --max-memory"
-        )
-
-
 def plan_workers(workers: int | None, name: str = "workers") -> int:
     """Threads to use: all cores by default.
 

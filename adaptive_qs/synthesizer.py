@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,20 +21,17 @@ from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.sidecar import of_interrupted_run
 from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.run.job import SPENT_IN_VAIN, Job
-from adaptive_qs.run.limits import check_sample_rows
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.run.session import Session
+from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec
-
-# The main job for callers of Python: a private table in, a release and synthetic tables out.
-
 
 # Sampled tables in the kind of data frame that the caller works with.
 #
@@ -48,33 +44,27 @@ from adaptive_qs.workload.file import WorkloadSpec
 # nothing at all.
 
 Library = Literal["pandas", "polars", "pyarrow", "codes"]
-Family = Literal["categories", "text", "nullable", "arrow"]
+Listed = CategoricalColumn | BooleanColumn
+"""Columns whose values a schema lists."""
 
-
-@dataclass(frozen=True)
-class Container:
-    """What a caller chose to keep a column in.
-
-    Attributes:
-        family: of the type; "text" is nullable text.
-        detail: the integer type's name, or how text is stored; "" for the family's usual.
-    """
-
-    family: Family
-    detail: str = ""
+_CATEGORIES, _ARROW = "categories", "arrow"
+_INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+_NULLABLE = {"int64": "Int64", "double": "Float64", "bool": "boolean", "string": "string"}
+"""Types of pandas with a missing value, by the type of Arrow that a declared column has."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of table that came; see the module on what of it depends on private rows.
+    """The kind of table that came.
 
     Attributes:
         library: whose tables they are.
-        containers: by name, of the columns for which one was chosen.
+        containers: by name, of the columns for which one was chosen: categories, Arrow's types, or
+            the name of a nullable type of pandas.
     """
 
     library: Library
-    containers: Mapping[str, Container] = field(default_factory=dict)
+    containers: Mapping[str, str] = field(default_factory=dict)
 
 
 def kind_of(table: Any) -> Kind:
@@ -96,6 +86,18 @@ def kind_of(table: Any) -> Kind:
     return Kind("pandas", {name: kept for name, kept in found.items() if kept is not None})
 
 
+def _container(dtype: Any) -> str | None:
+    """What was chosen by a type of pandas; None for the plain ones."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _CATEGORIES
+    if isinstance(dtype, pd.ArrowDtype):
+        return _ARROW
+    if isinstance(dtype, pd.StringDtype):  # the default text of pandas has NaN, not NA
+        return f"string[{dtype.storage}]" if dtype.na_value is pd.NA else None
+    nullable = {*_INTEGERS, "Float32", "Float64", "boolean"}
+    return str(dtype.name) if dtype.name in nullable else None
+
+
 def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     """The decoded table as that kind of data frame.
 
@@ -111,47 +113,26 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
         kind: what came.
         schema: of the table.
     """
-    listed = {c.name: c for c in schema.columns if isinstance(c, CategoricalColumn | BooleanColumn)}
     categories = {
-        name: listed[name]
-        for name, kept in kind.containers.items()
-        if kept.family == "categories" and name in listed
+        column.name: column
+        for column in schema.columns
+        if isinstance(column, Listed) and kind.containers.get(column.name) == _CATEGORIES
     }
     if kind.library == "pyarrow":
         for name, column in categories.items():
-            table = table.set_column(
-                table.column_names.index(name), name, _dictionary(table[name], column)
-            )
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, _dictionary(table[name], column))
         return table
     if kind.library == "polars":
         frame = nw.from_arrow(table, backend="polars")
         texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
         enums = [nw.col(n).cast(nw.Enum([str(v) for v in labels_of(c)])) for n, c in texts.items()]
         return frame.with_columns(enums).to_native() if enums else frame.to_native()
-    return _pandas(table, kind.containers, categories, schema)
-
-
-def labels_of(column: CategoricalColumn | BooleanColumn) -> tuple[str | int, ...]:
-    """The values that a schema lists for a column, in the order of their codes."""
-    return (False, True) if isinstance(column, BooleanColumn) else column.labels
-
-
-def _pandas(
-    table: pa.Table,
-    containers: Mapping[str, Container],
-    categories: Mapping[str, CategoricalColumn | BooleanColumn],
-    schema: Schema,
-) -> Any:
     frame = table.to_pandas(date_as_object=False)
     for name, column in zip(table.column_names, table.columns):
-        kept = containers.get(name)
         if name in categories:
             frame[name] = _categorical(column, categories[name])
-            continue
-        dtype = None if kept is None else _dtype(kept, column.type, schema.column(name))
-        if dtype is None and column.null_count and column.type in (pa.int64(), pa.bool_()):
-            dtype = _NULLABLE[str(column.type)]
-        if dtype is not None:
+        elif dtype := _dtype(kind.containers.get(name), column, schema.column(name)):
             frame[name] = _filled(column, dtype)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
     if stamp not in ("", PRIVATE):
@@ -159,36 +140,28 @@ def _pandas(
     return frame
 
 
-def _container(dtype: Any) -> Container | None:
-    """What was chosen by a type of pandas; None for the plain ones."""
-    if isinstance(dtype, pd.CategoricalDtype):
-        return _CATEGORIES
-    if isinstance(dtype, pd.ArrowDtype):
-        return Container("arrow")
-    if isinstance(dtype, pd.StringDtype):  # the default text of pandas has NaN, not NA
-        return Container("text", dtype.storage) if dtype.na_value is pd.NA else None
-    if isinstance(dtype, _INTEGERS):
-        return Container("nullable", dtype.name)
-    if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype | pd.BooleanDtype):
-        return Container("nullable")
-    return None
+def labels_of(column: Listed) -> tuple[str | int, ...]:
+    """The values that a schema lists for a column, in the order of their codes."""
+    return (False, True) if isinstance(column, BooleanColumn) else column.labels
 
 
-def _dtype(kept: Container, declared: pa.DataType, column: ColumnBase) -> Any:
+def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any:
     """The type of pandas for values of a declared type; None for the plain one.
 
     Numbers are kept in 64 bits: fewer would move some of them out of their bins.
     """
-    if kept.family == "categories":
-        return None
-    if kept.family == "arrow":
+    declared = values.type
+    if kept in (None, _CATEGORIES):
+        plain = not values.null_count or declared not in (pa.int64(), pa.bool_())
+        return None if plain else _NULLABLE[str(declared)]
+    if kept == _ARROW:
         return pd.ArrowDtype(declared)
-    if kept.family == "text" and pa.types.is_string(declared):
-        return pd.StringDtype(kept.detail)
-    if kept.detail in _INTEGER_NAMES and pa.types.is_integer(declared):
-        limits = np.iinfo(kept.detail.lower())
+    if kept.startswith("string") and pa.types.is_string(declared):
+        return kept
+    if kept in _INTEGERS and pa.types.is_integer(declared):
+        limits = np.iinfo(kept.lower())
         low, high = _extremes(column)
-        return kept.detail if limits.min <= low and high <= limits.max else "Int64"
+        return kept if limits.min <= low and high <= limits.max else "Int64"
     return _NULLABLE.get(str(declared))
 
 
@@ -207,43 +180,27 @@ def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
     if pa.types.is_string(column.type):
         return pd.array(column.to_pandas(), dtype=dtype)
     missing = column.is_null().to_numpy()
-    values = column.fill_null(0 if not pa.types.is_boolean(column.type) else False).to_numpy()
-    array = pd.array(values, dtype=dtype)
+    array = pd.array(column.fill_null(pa.scalar(0).cast(column.type)).to_numpy(), dtype=dtype)
     array[missing] = pd.NA
     return array
 
 
-def _codes(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> pa.ChunkedArray:
+def _codes(column: pa.ChunkedArray, listed: Listed) -> pa.ChunkedArray:
     """Positions of the values among those that the schema lists; null where missing."""
     return pc.index_in(column, value_set=pa.array(labels_of(listed)))
 
 
-def _categorical(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> Any:
+def _categorical(column: pa.ChunkedArray, listed: Listed) -> Any:
     codes = _codes(column, listed).fill_null(-1).to_numpy()
     categories: Any = pd.Index(labels_of(listed))
     return pd.Categorical.from_codes(codes, categories, ordered=listed.ordered)
 
 
-def _dictionary(
-    column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn
-) -> pa.DictionaryArray:
+def _dictionary(column: pa.ChunkedArray, listed: Listed) -> pa.DictionaryArray:
     codes = _codes(column, listed).combine_chunks()
     return pa.DictionaryArray.from_arrays(
         codes, pa.array(labels_of(listed)), ordered=listed.ordered
     )
-
-
-_CATEGORIES = Container("categories")
-_INTEGERS = (
-    pd.Int8Dtype, pd.Int16Dtype, pd.Int32Dtype, pd.Int64Dtype,
-    pd.UInt8Dtype, pd.UInt16Dtype, pd.UInt32Dtype, pd.UInt64Dtype,
-)  # fmt: skip
-_INTEGER_NAMES = frozenset(dtype.name for dtype in _INTEGERS)
-_NULLABLE = {"int64": "Int64", "double": "Float64", "bool": "boolean", "string": "string"}
-"""Types of pandas with a missing value, by the type of Arrow that a declared column has."""
-
-
-# The public class: fit a private table once, then sample, save and load for free.
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]
@@ -355,38 +312,14 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        job = Job.of(
-            described,
-            self.workload,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-            reference=self.reference,
-            learning_share=self.learning_share,
-            max_memory=self.max_memory,
-            workers=self.workers,
-            insecure_seed=self.insecure_seed,
-            ledger=self.ledger,
-            resume=self.resume,
-            anchor=self.anchor,
-            unreviewed_schema=self.unreviewed_schema,
-            public_rows=self.public_rows,
-            beyond_limits=self.beyond_limits,
-        )
-        warn_all(job.doubts, stacklevel=2)
-        if self.insecure_seed is not None:
-            warnings.warn(
-                "insecure_seed: whoever knows the seed can remove the noise: the release and all "
-                "tables sampled from it are NOT PRIVATE",
-                stacklevel=2,
-            )
-        if is_unreviewed(described):
-            warnings.warn(UNREVIEWED, stacklevel=2)
+        options = RunOptions.among(self.get_params())
+        job = tables_job(described, self.workload, self.reference, options)
+        job.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
-            release = job.run(table, clock)
+            release = synthesize(job, table, clock)
         warn_all(release.doubts, stacklevel=2)
         self._kind = kind_of(table)
         self._session = job.session

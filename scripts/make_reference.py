@@ -13,9 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import typer
-
-from adaptive_qs.cli.app import app
+from adaptive_qs.cli.app import commands
 from adaptive_qs.table import schema as of_schema
 from adaptive_qs.workload import file as of_workload
 
@@ -193,7 +191,7 @@ def number(value: float) -> str:
 def commands_page() -> str:
     """The page of all commands."""
     parts = ["# Commands", NOTICE, COMMANDS_INTRO]
-    for name, command in leaves("adaptive-qs", typer.main.get_command(app)):
+    for name, command in leaves("adaptive-qs", commands()):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option"]
         words = [name, *(a.metavar for a in arguments), *(["[OPTIONS]"] if options else [])]

@@ -23,8 +23,9 @@ from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaEr
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
 from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
-from adaptive_qs.run import job
-from adaptive_qs.run.limits import RunPlan, check_sample_rows, plan_run
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.tables import Tables, check_sample_rows, measure, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable
@@ -232,13 +233,14 @@ def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypa
     monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
-    plan = plan_run(domain, workload, "600MB", 1)
+    plan = tables_limits(domain, workload, "600MB", 1)
     rows = plan.most_rows + 1
     table = CodedTable.from_codes(domain, [np.zeros(rows, dtype=np.uint8)])
     schema = Schema.parse({"a": 2})
-    settings = job.RunSettings(job.PrivacyTarget.of(rho=1))
+    target = PrivacyTarget.of(rho=1)
+    work = Tables(workload, workload, "product", plan, target.rho)
     with pytest.raises(ResourceExceeded) as caught:
-        job.measure(table, schema, workload, settings, plan, None, PhaseClock())
+        measure(table, schema, workload, target, work, None, PhaseClock())
     assert f"{rows:,}" not in str(caught.value)
 
 
@@ -258,7 +260,7 @@ def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tm
     frame.to_csv(tables["csv"], index=False)
     frame.to_parquet(tables["parquet"])
     schema = Schema.parse({"a": 2})
-    plan = RunPlan(2**30, 1, 1_000, 1_000, most_rows=6_000)
+    plan = Limits(2**30, 1, 6_000, measured_cells=1_000, watched_cells=1_000)
     with pytest.raises(ResourceExceeded, match="more rows than the 6,000") as caught:
         read_table(tables[kind], schema, None, plan.check_rows)
     assert "345" not in str(caught.value)
@@ -268,7 +270,7 @@ def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tm
 
 def test_the_plan_never_exceeds_the_public_bound_on_rows():
     domain = Domain.from_sizes({"a": 2})
-    plan = plan_run(domain, Workload.all_ways(domain, 1), 2**60, 1)
+    plan = tables_limits(domain, Workload.all_ways(domain, 1), 2**60, 1)
     assert plan.most_rows == MAX_ROWS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.answering.measure import answer_sets
-from adaptive_qs.answering.plan import BatchPlan
+from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.answering.table import COLUMNS, REPEATING, answer_batches, interval_factor
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.machine import MEASURED, PhaseClock, reach
@@ -25,7 +25,6 @@ from adaptive_qs.privacy.events import (
     Record,
     Transcript,
 )
-from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import MANIFEST
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.sidecar import (
@@ -37,8 +36,9 @@ from adaptive_qs.release.sidecar import (
     write_manifest,
 )
 from adaptive_qs.release.statement import Loss, Statement, stated
-from adaptive_qs.run.budget import BatchTarget
-from adaptive_qs.run.session import Closing, Session
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.job import Begin, Job
+from adaptive_qs.run.session import Closing
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
@@ -110,7 +110,7 @@ class AnswersManifest(Statement):
 
 def statement_of_answers(
     plan: BatchPlan,
-    target: BatchTarget,
+    target: PrivacyTarget,
     schema: Schema,
     events: Sequence[Event],
     stamp: Stamp,
@@ -191,29 +191,26 @@ class Answers:
 
     def __init__(
         self,
+        job: Job[Batch],
         plan: BatchPlan,
-        target: BatchTarget,
         schema: Schema,
         counter: MarginalCounter,
-        session: Session,
-        begin: Callable[[], Mechanisms],
-        insecure: bool,
+        begin: Begin,
         clock: PhaseClock,
-        resumed: str | Path | None = None,
     ) -> None:
         """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
-        self.target = target
-        self.insecure = insecure
+        self.target = job.target
+        self.insecure = job.options.insecure
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
         self._counter: MarginalCounter | None = counter
-        self._session = session
+        self._session = job.session
         self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
-        self._resumed = resumed
+        self._resumed = job.options.ledger if job.options.resume else None
 
     @property
     def closed(self) -> Closing | None:

@@ -2,181 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaptive_qs.answering.answers import LOST, Answers
 from adaptive_qs.answering.plan import (
     DEFAULT_GAP,
-    BatchLimits,
+    Batch,
     BatchPlan,
-    Planner,
     QuerySource,
+    answers_limits,
     check_learnable,
 )
-from adaptive_qs.learn.schema import (
-    DEFAULT_SHARE,
-    discovery_share,
-    gather_private,
-    learn_schema,
-    preprocessing_cost,
-)
-from adaptive_qs.ledger.entries import cost_text
-from adaptive_qs.machine import ROWS_SHARE, PhaseClock, PhaseProgress
-from adaptive_qs.privacy.budget import (
-    GuardRail,
-    check_rails,
-    checked_public_rows,
-    guard_rails,
-    refusable,
-    warn_all,
-)
-from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.mechanisms import Mechanisms, audited
-from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.release.statement import package_version
-from adaptive_qs.run.budget import BatchTarget
-from adaptive_qs.run.session import Session
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
-from adaptive_qs.table.encode import read_table, resolve_schema, table_bytes, unchanged
-from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.workload.file import workload_digest
-
-# What a batch is asked to do, in the words by which a ledger recognises it when it is resumed.
-
-
-def request_of(
-    plan: BatchPlan,
-    target: BatchTarget,
-    schema: Schema,
-    gap: float,
-    learning: Cost,
-    insecure_seed: int | None,
-) -> dict[str, str]:
-    """Everything public that decides what a batch releases, by the names that its user knows.
-
-    Args:
-        plan: for the widest domain of the schema.
-        target: the whole budget.
-        schema: with or without private columns.
-        gap: what solvers were told.
-        learning: part of the budget for private columns.
-        insecure_seed: of the noise.
-    """
-    return {
-        "command": "answer",
-        "version": package_version(),
-        "schema": schema.fingerprint,
-        "workload": workload_digest(plan.workload),
-        "budget": f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
-        "learning share": cost_text(learning),
-        "mechanism": f"{plan.choice.name}, {plan.mechanism.num_measurements} measurements",
-        "gap": repr(gap),
-        "noise seed": "none" if insecure_seed is None else str(insecure_seed),
-    }
-
-
-# A batch with everything checked that can be checked before the private table is read.
-
-
-@dataclass(frozen=True)
-class BatchJob:
-    """What a batch will do.
-
-    Attributes:
-        schema: the public description of the columns.
-        planner: what to answer, and how.
-        target: the budget of the whole batch.
-        learning: the part of it for the bins and values that the schema leaves open.
-        session: the budget, in memory or in a ledger.
-        entropy: where the noise comes from.
-        insecure_seed: of the noise, if it has one.
-        clock: told about the phases.
-        resumed: ledger of an interrupted run that this one goes on with.
-    """
-
-    schema: Schema
-    planner: Planner
-    target: BatchTarget
-    learning: Cost
-    session: Session
-    entropy: EntropySource
-    insecure_seed: int | None
-    clock: PhaseClock
-    resumed: str | Path | None = None
-
-    @cached_property
-    def widest(self) -> BatchPlan:
-        """The plan for as many codes as private columns can get.
-
-        Raises:
-            InputError, ResourceExceeded: as for :meth:`Planner.measurable`.
-        """
-        left = self.target.left_of(self.target.budget - self.learning)
-        return self.planner.measurable(self.schema.widest_domain(), left)
-
-    def answers(self, source: Any) -> Answers:
-        """Read the table; learn what the schema leaves open, which spends a part of the budget.
-
-        Bad cells are refused before anything is reserved.
-
-        Raises:
-            InputError: the table does not fit the schema, or changed while it was read.
-            ResourceExceeded: it has more rows than were planned for.
-            LedgerError: the ledger cannot be used, or holds no such run to resume.
-            BudgetExceeded: the ledger's total does not allow the budget.
-        """
-        self.clock.start("plan")
-        schema, planned, begin = self.schema, self.widest, self._begin
-        with unchanged(source), self.session.working(LOST):
-            self.session.recognise(table_bytes(source))
-            if schema.private_columns:
-                schema, mechanisms = self._learnt(source)
-                ledger = mechanisms.ledger
-                left = self.target.left_of(ledger.limit - ledger.spent)
-                self.clock.start("plan")
-                planned = self.planner.measurable(schema.domain(), left)
-                begin = _always(mechanisms)
-            table = self._read(source, schema)
-        counter = MarginalCounter(table)
-        insecure = self.entropy.insecure
-        return Answers(
-            planned, self.target, schema, counter, self.session, begin, insecure, self.clock,
-            self.resumed,
-        )  # fmt: skip
-
-    def _begin(self) -> Mechanisms:
-        request = request_of(
-            self.widest, self.target, self.schema, self.planner.gap, self.learning,
-            self.insecure_seed,
-        )  # fmt: skip
-        budget = self.session.begin(request, self.entropy.insecure)
-        return audited(budget) or Mechanisms(budget, self.entropy)
-
-    def _learnt(self, source: Any) -> tuple[Schema, Mechanisms]:
-        check_learnable(self.widest.workload, self.schema)
-        limits = self.planner.limits
-        gathered = gather_private(
-            source,
-            self.schema,
-            self.learning,
-            most_bytes=int(ROWS_SHARE * limits.max_memory_bytes),
-            progress=self.clock.steps("learn"),
-            check_rows=limits.check_rows,
-        )
-        mechanisms = self._begin()
-        return learn_schema(self.schema, gathered, mechanisms, self.learning), mechanisms
-
-    def _read(self, source: Any, schema: Schema) -> CodedTable:
-        return read_table(source, schema, self.clock.steps("read"), self.planner.limits.check_rows)
-
-
-def _always(mechanisms: Mechanisms) -> Callable[[], Mechanisms]:
-    return lambda: mechanisms
+from adaptive_qs.domain import Domain
+from adaptive_qs.learn.schema import DEFAULT_SHARE, discovery_share, preprocessing_cost
+from adaptive_qs.machine import PhaseClock, PhaseProgress
+from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.job import Job
+from adaptive_qs.run.request import RunOptions
+from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.schema import Schema
 
 
 def plan(
@@ -228,19 +77,31 @@ def plan(
         GuardRailWarning: the budget promises or buys less than may have been meant, and whether
             it would be refused.
     """
-    public_rows = checked_public_rows(public_rows)
-    chosen = any(budget is not None for budget in (epsilon, rho, cost))
-    if not chosen:
-        cost = 1.0
-    described = resolve_schema(schema, max_memory=max_memory)
-    target = _target(described, epsilon, delta, rho, cost)
-    if chosen:
-        warn_all(refusable(_rails(target, public_rows)), stacklevel=2)
-    learning = preprocessing_cost(described, target.budget, learning_share)
-    domain = described.widest_domain()
-    limits = BatchLimits.of(domain, max_memory, jobs)
-    planner = Planner.of(workload, mechanism, gap, limits, bases, progress)
-    return planner.plan(domain, target.left_of(target.budget - learning))
+    options = RunOptions.among(locals() | {"workers": jobs})
+    return plan_answers(schema, workload, options, mechanism, gap, bases, progress, stacklevel=2)
+
+
+def plan_answers(
+    schema: Any,
+    workload: QuerySource,
+    options: RunOptions,
+    mechanism: str = "auto",
+    gap: float = DEFAULT_GAP,
+    bases: Mapping[str, Any] | None = None,
+    progress: PhaseProgress | None = None,
+    stacklevel: int = 1,
+) -> BatchPlan:
+    """:func:`plan`, with options; ``stacklevel`` says where it warns, 1 is the caller."""
+    rows = checked_public_rows(options.public_rows)
+    described = resolve_schema(schema, max_memory=options.max_memory)
+    target = _target(described, options if options.budgeted else replace(options, cost=1.0))
+    learning = preprocessing_cost(described, target.budget, options.learning_share)
+    domain, left = described.widest_domain(), target.left_of(target.budget - learning)
+    limits = answers_limits(domain, options.max_memory, options.workers)
+    batch = Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
+    if options.budgeted:
+        warn_all(refusable(batch.rails(target, rows)), stacklevel + 1)
+    return batch.plan()
 
 
 def answer(
@@ -305,47 +166,63 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    public_rows = checked_public_rows(public_rows)
+    options = RunOptions.among(locals() | {"workers": jobs})
     described = resolve_schema(schema, data, max_memory)
-    check_reviewed(described, unreviewed_schema)
-    target = _target(described, epsilon, delta, rho, cost)
-    doubts = check_rails(_rails(target, public_rows), beyond_limits or resume)
-    warn_all(doubts, stacklevel=2)
-    entropy: EntropySource = SystemEntropy()
-    if insecure_seed is not None:
-        entropy = InsecureSeed(insecure_seed)
-        warnings.warn(
-            "insecure_seed: whoever knows the seed can remove the noise: the answers are NOT "
-            "PRIVATE",
-            stacklevel=2,
-        )
-    if is_unreviewed(described):
-        warnings.warn(UNREVIEWED, stacklevel=2)
-    learning = preprocessing_cost(described, target.budget, learning_share)
-    session = Session(ledger, resume, target.budget, anchor)
     clock = PhaseClock(progress)
-    limits = BatchLimits.of(described.widest_domain(), max_memory, jobs)
-    planner = Planner.of(workload, mechanism, gap, limits, bases, clock)
-    resumed = ledger if resume else None
-    job = BatchJob(
-        described, planner, target, learning, session, entropy, insecure_seed, clock, resumed
-    )
-    return job.answers(data)
+    job = answers_job(described, workload, options, mechanism, gap, bases, clock)
+    job.warn("the answers are", stacklevel=2)
+    return answers_of(job, data, clock)
 
 
-def _rails(target: BatchTarget, rows: int | None) -> tuple[GuardRail, ...]:
-    """What there is to say about the budget of a batch."""
-    std = target.cost**-0.5
-    return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
-
-
-def _target(
+def answers_job(
     schema: Schema,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    cost: float | None,
-) -> BatchTarget:
+    workload: QuerySource,
+    options: RunOptions,
+    mechanism: str = "auto",
+    gap: float = DEFAULT_GAP,
+    bases: Mapping[str, Any] | None = None,
+    progress: PhaseProgress | None = None,
+) -> Job[Batch]:
+    """A run that answers queries, with the arguments of :func:`answer`.
+
+    Raises:
+        InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
+    """
+
+    def plan(domain: Domain, left: PrivacyTarget) -> Batch:
+        limits = answers_limits(domain, options.max_memory, options.workers)
+        return Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
+
+    return Job.of(schema, options, _target(schema, options), plan)
+
+
+def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
+    """Plan, and read the table; see :func:`answer`.
+
+    Raises:
+        InputError, ResourceExceeded: the plan is impossible or too large; or as for
+            :meth:`Job.read`.
+        LedgerError, BudgetExceeded: as for :meth:`Job.read`.
+    """
+    clock.start("plan")
+    work = job.work
+    planned = work.measurable
+    learns = bool(job.schema.private_columns)
+    with job.session.working(LOST):
+        if learns:
+            check_learnable(planned.workload, job.schema)
+        schema, table, begin = job.read(source, clock)
+        if learns:
+            ledger = begin().ledger
+            clock.start("plan")
+            left = job.target.left_of(ledger.limit - ledger.spent)
+            planned = replace(work, domain=schema.domain(), target=left).measurable
+    return Answers(job, planned, schema, MarginalCounter(table), begin, clock)
+
+
+def _target(schema: Schema, options: RunOptions) -> PrivacyTarget:
     """The budget; that of zCDP where bins or values are to be learnt as well."""
     share = discovery_share(schema) if schema.private_columns else None
-    return BatchTarget.of(epsilon, delta, rho, cost, share)
+    return PrivacyTarget.of_answers(
+        options.epsilon, options.delta, options.rho, options.cost, share
+    )

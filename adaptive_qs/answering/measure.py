@@ -247,13 +247,15 @@ def _groups(
 
     The measurements of a group are released together; together they stay small.
     """
+    shape = mechanism.workload.domain.shape
     measured: set[int] = set()
     group: list[tuple[tuple[int, int], list[int]]] = []
     count = cells = 0
     for part, index in sets:
         fresh = [k for k in mechanism.needed(part, index) if k not in measured]
         measured.update(fresh)
-        size = sum(_cells(mechanism, number) for number in fresh)
+        cliques = (mechanism.measurement(number).clique for number in fresh)
+        size = sum(math.prod(shape(clique)) for clique in cliques)
         if group and (count + len(fresh) > GROUP_MEASUREMENTS or cells + size > GROUP_CELLS):
             yield group
             group, count, cells = [], 0, 0
@@ -261,10 +263,6 @@ def _groups(
         count, cells = count + len(fresh), cells + size
     if group:
         yield group
-
-
-def _cells(mechanism: Mechanism, number: int) -> int:
-    return math.prod(mechanism.workload.domain.shape(mechanism.measurement(number).clique))
 
 
 class _Answerer:

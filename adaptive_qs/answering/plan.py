@@ -8,22 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from adaptive_qs.answering.measure import MAX_ROWS, check_noise, divide_units, grid_bits
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
-from adaptive_qs.loop.forecast import CODE_BYTES
-from adaptive_qs.machine import (
-    PROCESS_BYTES,
-    ROWS_SHARE,
-    PhaseProgress,
-    memory_bytes,
-    plan_workers,
-    refuse_rows,
-)
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
+from adaptive_qs.privacy.budget import GuardRail, guard_rails
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.limits import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
@@ -36,9 +30,15 @@ from adaptive_qs.strategy.solution import (
     IdentityFactor,
     SolverSettings,
 )
+from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
-from adaptive_qs.workload.file import WorkloadFile, all_ways_queries, load_query_workload
+from adaptive_qs.workload.file import (
+    WorkloadFile,
+    all_ways_queries,
+    load_query_workload,
+    workload_digest,
+)
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload, ways_of
 
@@ -107,11 +107,10 @@ def forecast(mechanism: Mechanism) -> Forecast:
         answers += part.num_queries
         for queries in {part.queries(index) for index in range(len(part))}:
             largest_set = max(largest_set, count_queries(queries))
-    memory = PROCESS_BYTES + TABLE_BYTES + kept * KEPT_BYTES
-    memory += largest * CELL_BYTES + largest_set * ANSWER_BYTES
     matrices = 8 * HELD_MATRICES * sum(strategies.values())
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
-    memory += matrices
+    cells = kept * KEPT_BYTES + largest * CELL_BYTES + largest_set * ANSWER_BYTES
+    memory = PROCESS_BYTES + TABLE_BYTES + matrices + cells
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
     return Forecast(memory, matrices, seconds, draws, largest_set)
@@ -149,7 +148,7 @@ class BatchPlan:
     """
 
     workload: QueryWorkload
-    target: BatchTarget
+    target: PrivacyTarget
     choice: MechanismChoice
     seconds: float
 
@@ -208,107 +207,33 @@ class BatchPlan:
         return math.sqrt(total_error / cost / self.queries)
 
 
-def plan_batch(
-    workload: QueryWorkload,
-    target: BatchTarget,
-    mechanism: str = "auto",
-    settings: SolverSettings | None = None,
-    bases: Bases | None = None,
-    jobs: int = 1,
-    progress: PhaseProgress | None = None,
-) -> BatchPlan:
-    """Choose what to measure.
-
-    Args:
-        workload: what is to be answered.
-        target: the privacy cost.
-        mechanism: a name of :data:`adaptive_qs.strategy.choose.MECHANISMS`.
-        settings: gap, iterations and memory of the solvers.
-        bases: for residualplanner+ only: strategies of some attributes.
-        jobs: threads that solve.
-        progress: told the phase "plan", and how many problems of how many are solved.
+def answers_limits(
+    domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
+) -> Limits:
+    """The limits of a batch by a ceiling such as "3GB" and the threads that solve.
 
     Raises:
-        InputError: an unknown mechanism, or one that cannot answer such queries.
-        ResourceExceeded: a subworkload is too large for the mechanism's solver.
+        InputError: a ceiling or a number of threads that is not positive.
     """
-    begun = time.perf_counter()
-
-    def tell(done: int, total: int) -> None:
-        if progress is not None:
-            progress("plan", done, total)
-
-    choice = choose_mechanism(workload, mechanism, settings, bases, jobs, tell)
-    return BatchPlan(workload, target, choice, time.perf_counter() - begun)
+    return Limits.of(domain, max_memory, plan_workers(jobs, "jobs"), CODE_BYTES, MAX_ROWS)
 
 
-# Memory and threads of a batch, divided in public before anything is read.
-#
-# A fixed part of the ceiling is set aside for rows, since their number is private and must not
-# steer the plan; a table that has more than fit there is refused before any budget is spent.
+def check_forecast(forecast: Forecast, limits: Limits) -> None:
+    """Refuse a plan that does not fit beside the rows.
 
-
-@dataclass(frozen=True)
-class BatchLimits:
-    """Ceilings that keep planning and answering inside their memory; public.
-
-    Attributes:
-        max_memory_bytes: the ceiling of the whole process.
-        jobs: threads that solve.
-        most_rows: most rows of the private table.
+    Raises:
+        ResourceExceeded: it does not.
     """
-
-    max_memory_bytes: int
-    jobs: int
-    most_rows: int
-
-    @classmethod
-    def of(
-        cls, domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
-    ) -> BatchLimits:
-        """The limits by a ceiling such as "3GB" and a number of threads; None takes the machine's.
-
-        Raises:
-            InputError: a ceiling or a number of threads that is not positive.
-        """
-        ceiling = memory_bytes(max_memory)
-        rows = int(ROWS_SHARE * ceiling) // (len(domain) * CODE_BYTES)
-        return cls(ceiling, plan_workers(jobs, "jobs"), min(max(rows, 1), MAX_ROWS))
-
-    @property
-    def solver_bytes(self) -> int:
-        """Most memory that one subworkload may take while others are solved beside it."""
-        return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.jobs
-
-    def check_rows(self, num_rows: int) -> None:
-        """Refuse a table that does not fit the memory set aside for rows.
-
-        Raises:
-            ResourceExceeded: it does not; the message does not tell how many rows came.
-        """
-        if num_rows > MAX_ROWS:
-            raise ResourceExceeded(
-                f"the table has more than {MAX_ROWS:,} rows, the most that can be measured: "
-                "give a part of it"
-            )
-        refuse_rows(num_rows, self.most_rows, self.max_memory_bytes, "the table")
-
-    def check_forecast(self, forecast: Forecast) -> None:
-        """Refuse a plan that does not fit beside the rows.
-
-        Raises:
-            ResourceExceeded: it does not.
-        """
-        left = self.max_memory_bytes * (1 - ROWS_SHARE)
-        if forecast.memory_bytes <= left:
-            return
-        mend = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
-        if 2 * forecast.strategy_bytes > forecast.memory_bytes:
-            mend = "use --mechanism residualplanner, or declare coarser bins"
-        raise ResourceExceeded(
-            f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
-            f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
-        )
+    left = limits.max_memory_bytes * (1 - ROWS_SHARE)
+    if forecast.memory_bytes <= left:
+        return
+    mend = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
+    if 2 * forecast.strategy_bytes > forecast.memory_bytes:
+        mend = "use --mechanism residualplanner, or declare coarser bins"
+    raise ResourceExceeded(
+        f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
+        f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
+    )
 
 
 # What a caller may give as a workload of queries.
@@ -358,52 +283,47 @@ def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
                 )
 
 
-# How a batch is planned for any domain and budget: all that its caller asked for, checked.
+# The work of a run that answers queries.
 
 DEFAULT_GAP = SolverSettings().gap
 
 
 @dataclass(frozen=True)
-class Planner:
-    """What to plan.
+class Batch:
+    """Queries on a domain with a budget; see :class:`~adaptive_qs.run.job.Work`.
 
     Attributes:
-        workload: what to answer.
+        workload: what to answer, on any domain.
+        domain: the attributes.
+        target: the budget, or what learning leaves of it.
+        limits: ceilings of memory and threads.
         mechanism: a name of ``adaptive_qs.strategy.choose.MECHANISMS``.
         gap: solvers stop where the squared error is proven to be this close to the least.
-        limits: ceilings of memory and threads.
         bases: for residualplanner+ only: strategies by column name.
         progress: called with the phase "plan", steps done and steps in all.
+
+    Raises:
+        InputError: the gap is not a positive number.
     """
 
     workload: QuerySource
-    mechanism: str
-    gap: float
-    limits: BatchLimits
-    bases: Mapping[str, Any] | None
-    progress: PhaseProgress | None
+    domain: Domain
+    target: PrivacyTarget
+    limits: Limits
+    mechanism: str = "auto"
+    gap: float = DEFAULT_GAP
+    bases: Mapping[str, Any] | None = None
+    progress: PhaseProgress | None = None
 
-    @classmethod
-    def of(
-        cls,
-        workload: QuerySource,
-        mechanism: str,
-        gap: float,
-        limits: BatchLimits,
-        bases: Mapping[str, Any] | None,
-        progress: PhaseProgress | None,
-    ) -> Self:
-        """Check the gap.
-
-        Raises:
-            InputError: it is not a positive number.
-        """
-        known = as_number(gap)
+    def __post_init__(self) -> None:
+        known = as_number(self.gap)
         if known is None or not 0 < known < math.inf:
-            raise InputError(f"gap is {shown(gap)}: give a positive number such as {DEFAULT_GAP:g}")
-        return cls(workload, mechanism, known, limits, bases, progress)
+            raise InputError(
+                f"gap is {shown(self.gap)}: give a positive number such as {DEFAULT_GAP:g}"
+            )
+        object.__setattr__(self, "gap", known)
 
-    def plan(self, domain: Domain, target: BatchTarget) -> BatchPlan:
+    def plan(self) -> BatchPlan:
         """Choose what to measure.
 
         Raises:
@@ -411,26 +331,54 @@ class Planner:
             ResourceExceeded: a subworkload is too large for the mechanism's solver.
         """
         settings = SolverSettings(gap=self.gap, max_bytes=self.limits.solver_bytes)
-        queries = resolve_queries(self.workload, domain)
-        factors = None if self.bases is None else _factors(self.bases, domain)
-        jobs = self.limits.jobs
-        return plan_batch(queries, target, self.mechanism, settings, factors, jobs, self.progress)
+        queries = resolve_queries(self.workload, self.domain)
+        factors = None if self.bases is None else _factors(self.bases, self.domain)
+        begun = time.perf_counter()
 
-    def measurable(self, domain: Domain, target: BatchTarget) -> BatchPlan:
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress("plan", done, total)
+
+        choice = choose_mechanism(
+            queries, self.mechanism, settings, factors, self.limits.workers, tell
+        )
+        return BatchPlan(queries, self.target, choice, time.perf_counter() - begun)
+
+    @cached_property
+    def measurable(self) -> BatchPlan:
         """The plan with the integer strategies that are measured, and their errors.
 
         Raises:
             InputError: as for :meth:`plan`, or the budget is too small for the measurements.
             ResourceExceeded: as for :meth:`plan`, or the noise is too large for exact integers.
         """
-        planned = self.plan(domain, target)
-        self.limits.check_forecast(planned.forecast)
-        bits = grid_bits(planned.mechanism, target.units, self.limits.most_rows)
+        planned, units = self.plan(), self.target.units
+        check_forecast(planned.forecast, self.limits)
+        bits = grid_bits(planned.mechanism, units, self.limits.most_rows)
         choice = replace(planned.choice, mechanism=planned.mechanism.on_grid(bits))
-        planned = replace(planned, choice=choice)
-        divide_units(planned.mechanism, target.units)
-        check_noise(planned.mechanism, target.units)
-        return planned
+        divide_units(choice.mechanism, units)
+        check_noise(choice.mechanism, units)
+        return replace(planned, choice=choice)
+
+    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+        """What there is to say about the budget of the whole run."""
+        std = target.cost**-0.5
+        return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
+
+    def doubts(self, rows: int) -> tuple[str, ...]:
+        """Nothing more: every answer has its error beside it."""
+        return ()
+
+    def words(self) -> dict[str, str]:
+        """What is measured and how."""
+        planned = self.measurable
+        return {
+            "command": "answer",
+            "workload": workload_digest(planned.workload),
+            "mechanism": f"{planned.choice.name}, {planned.mechanism.num_measurements} "
+            "measurements",
+            "gap": repr(self.gap),
+        }
 
 
 def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:

@@ -128,6 +128,8 @@ COLUMNS = pa.schema(
 """What every batch has; estimates, errors and bounds are in rows."""
 REPEATING = ("attributes", "standard_error")
 """Columns with few distinct values."""
+_Part = tuple[str, pa.Array, Array, Array]
+"""Name, texts, estimates and variances of answers of one attribute set."""
 
 
 def answer_batches(
@@ -150,25 +152,40 @@ def answer_batches(
     """
     half_width = interval_factor(confidence)
     texts = QueryTexts(schema, formulas)
-    gathered = _Gathered(half_width)
+    gathered: list[_Part] = []
+    rows = 0
     for answers in sets:
         name = texts.attributes(answers.clique)
         _check_finite(name, answers)
         words = texts.queries(answers.clique, answers.queries)
         start, total = 0, len(answers.estimates)
         while start < total:
-            stop = min(total, start + BATCH_ROWS - gathered.rows)
-            gathered.add(
-                name,
-                words(start, stop),
-                answers.estimates[start:stop],
-                answers.variances[start:stop],
-            )
+            stop = min(total, start + BATCH_ROWS - rows)
+            estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
+            gathered.append((name, words(start, stop), estimates, variances))
+            rows += stop - start
             start = stop
-            if gathered.rows == BATCH_ROWS:
-                yield gathered.batch()
-    if gathered.rows:
-        yield gathered.batch()
+            if rows == BATCH_ROWS:
+                yield _batch(gathered, half_width)
+                gathered, rows = [], 0
+    if gathered:
+        yield _batch(gathered, half_width)
+
+
+def _batch(gathered: list[_Part], half_width: float) -> pa.RecordBatch:
+    names, texts, estimates, variances = zip(*gathered)
+    answers = np.concatenate(estimates)
+    errors = np.sqrt(np.concatenate(variances))
+    margin = half_width * errors
+    place = {name: position for position, name in enumerate(dict.fromkeys(names))}
+    lengths = [len(part) for part in estimates]
+    codes = np.repeat([place[name] for name in names], lengths).astype(np.int32)
+    columns = [
+        pa.DictionaryArray.from_arrays(codes, pa.array(place, pa.string())),
+        pa.concat_arrays(texts),
+        *map(pa.array, (answers, errors, answers - margin, answers + margin)),
+    ]
+    return pa.record_batch(columns, schema=COLUMNS)
 
 
 def interval_factor(confidence: Any) -> float:
@@ -199,44 +216,3 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
             "for this mechanism, or too different in size: scale them alike or use mechanism "
             "gaussian"
         )
-
-
-class _Gathered:
-    """Parts of the next batch."""
-
-    def __init__(self, half_width: float) -> None:
-        self._half_width = half_width
-        self._clear()
-
-    def _clear(self) -> None:
-        self.rows = 0
-        self._names: list[str] = []
-        self._lengths: list[int] = []
-        self._texts: list[pa.Array] = []
-        self._estimates: list[Array] = []
-        self._variances: list[Array] = []
-
-    def add(self, name: str, texts: pa.Array, estimates: Array, variances: Array) -> None:
-        """Answers of one attribute set that come next."""
-        self.rows += len(estimates)
-        self._names.append(name)
-        self._lengths.append(len(estimates))
-        self._texts.append(texts)
-        self._estimates.append(estimates)
-        self._variances.append(variances)
-
-    def batch(self) -> pa.RecordBatch:
-        """All that was gathered."""
-        estimates = np.concatenate(self._estimates)
-        errors = np.sqrt(np.concatenate(self._variances))
-        margin = self._half_width * errors
-        distinct = list(dict.fromkeys(self._names))
-        place = {name: position for position, name in enumerate(distinct)}
-        codes = np.repeat([place[name] for name in self._names], self._lengths).astype(np.int32)
-        columns = [
-            pa.DictionaryArray.from_arrays(codes, pa.array(distinct, pa.string())),
-            pa.concat_arrays(self._texts),
-            *map(pa.array, (estimates, errors, estimates - margin, estimates + margin)),
-        ]
-        self._clear()
-        return pa.record_batch(columns, schema=COLUMNS)

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
+from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import (
-    DEFAULT_GAP,
-    BatchLimits,
-    Planner,
     QuerySource,
+    answers_limits,
     check_learnable,
     resolve_queries,
 )
@@ -28,9 +27,9 @@ from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.release.release import Release
-from adaptive_qs.run.budget import BatchTarget, PrivacyTarget
-from adaptive_qs.run.job import RunSettings, measure
-from adaptive_qs.run.limits import RunPlan, plan_run
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
@@ -62,7 +61,7 @@ class Synthesis:
     schema: Schema
     marginals: Workload
     target: PrivacyTarget
-    plan: RunPlan
+    plan: Limits
 
     name = "synthesize"
 
@@ -81,10 +80,10 @@ class Synthesis:
             ResourceExceeded: the workload does not fit the memory.
         """
         target = PrivacyTarget.of(rho=rho, discovery_share=discovery_share(schema))
-        preprocessing_cost(schema, target.cost)
+        preprocessing_cost(schema, target.budget)
         domain = schema.widest_domain()
         marginals = marginals_of(resolve_queries(queries, domain))
-        return cls(schema, marginals, target, plan_run(domain, marginals, max_memory, 1))
+        return cls(schema, marginals, target, tables_limits(domain, marginals, max_memory, 1))
 
     def at_ceiling(self) -> Self:
         """The same with the least memory that it can be planned for.
@@ -104,7 +103,7 @@ class Synthesis:
     @property
     def cost(self) -> Cost:
         """The budget."""
-        return self.target.cost
+        return self.target.budget
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
@@ -131,8 +130,10 @@ class Synthesis:
     def _release(self, source: Source, mechanisms: Mechanisms, folder: Path) -> Release:
         plan = self.plan
         if isinstance(source, CodedTable):
-            settings, clock = RunSettings(self.target), PhaseClock()
-            return measure(source, self.schema, self.marginals, settings, plan, mechanisms, clock)
+            marginals, target = self.marginals, self.target
+            work = Tables(marginals, marginals, "product", plan, target.rho)
+            clock = PhaseClock()
+            return measure(source, self.schema, marginals, target, work, mechanisms, clock)
         model = Synthesizer(
             rho=self.target.rho,
             workload=self._workload(folder),
@@ -143,8 +144,8 @@ class Synthesis:
         with _made_up(mechanisms):
             return model.fit(source, schema=self.schema).release_
 
-    def _planned(self, max_memory: int) -> RunPlan:
-        return plan_run(self.schema.widest_domain(), self.marginals, max_memory, 1)
+    def _planned(self, max_memory: int) -> Limits:
+        return tables_limits(self.schema.widest_domain(), self.marginals, max_memory, 1)
 
     def _workload(self, folder: Path) -> WorkloadSpec:
         """The marginals, as a file where their sizes are still to be learnt."""
@@ -170,9 +171,9 @@ class Batch:
 
     schema: Schema
     queries: QuerySource
-    target: BatchTarget
+    target: PrivacyTarget
     choice: str
-    limits: BatchLimits
+    limits: Limits
     planned: Mechanism | None
 
     name = "answer"
@@ -195,15 +196,14 @@ class Batch:
         """
         learns = bool(schema.private_columns)
         share = discovery_share(schema) if learns else None
-        target = BatchTarget.of(rho=rho, discovery_share=share)
+        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share)
         widest = schema.widest_domain()
         check_learnable(resolve_queries(queries, widest), schema)
-        limits = BatchLimits.of(widest, memory_bytes(max_memory), 1)
+        limits = answers_limits(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
         resolved = resolve_queries(queries, widest)
-        planner = Planner.of(resolved, choice, DEFAULT_GAP, limits, None, None)
-        planned = planner.measurable(widest, target).mechanism
+        planned = Work(resolved, widest, target, limits, choice).measurable.mechanism
         return cls(schema, resolved, target, choice, limits, planned)
 
     @property
@@ -226,7 +226,7 @@ class Batch:
                 self.queries,
                 rho=self.target.rho,
                 mechanism=self.choice,
-                jobs=self.limits.jobs,
+                jobs=self.limits.workers,
                 max_memory=self.limits.max_memory_bytes,
                 **_CONSENT,
             )

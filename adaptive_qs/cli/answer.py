@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,10 +33,10 @@ from adaptive_qs.cli.output import (
     emit_json,
     emit_rows,
     progress_bars,
-    warn,
 )
-from adaptive_qs.cli.synthesize import demo_files, peak_memory_mb
+from adaptive_qs.cli.synthesize import peak_memory_mb, private_inputs, warn_of
 from adaptive_qs.errors import InputError
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.formulas import check_formulas
 
 if TYPE_CHECKING:
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
 DEMO_OUT = Path("adult_answers.parquet")
 
 
+@options.takes_run(options.OF_ANSWERS)
 def answer(
     data: Annotated[
         Path | None,
         typer.Argument(metavar="DATA", help=f"Private table: {options.TABLE_HELP}"),
     ] = None,
+    *,
     schema: options.SchemaPath = None,
     workload: options.QueryFile = None,
     ways: options.QueryWays = None,
@@ -59,89 +62,47 @@ def answer(
     mechanism: options.Mechanism = "auto",
     gap: options.Gap = None,
     demo: options.DemoAnswer = False,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    cost: options.Cost = None,
-    learning_share: options.LearningShare = 0.1,
-    insecure_seed: options.InsecureSeed = None,
-    ledger: options.Ledger = None,
-    resume: options.Resume = False,
-    anchor: options.Anchor = None,
-    unreviewed_schema: options.UnreviewedSchema = False,
-    public_rows: options.PublicRows = None,
-    beyond_limits: options.BeyondLimits = False,
+    run: RunOptions,
     out: options.AnswersOut = None,
     confidence: options.Confidence = 0.95,
     formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
-    max_memory: options.MaxMemory = None,
-    jobs: options.Jobs = None,
 ) -> None:
     """Answer counting queries about a private table, each with a standard error and an interval.
 
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    replace = force
+    data, schema = private_inputs(data, schema, demo)
+    replacing = force or (demo and out is None)
     if demo:
-        if data is not None or schema is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
-        data, schema = demo_files()
-        replace = replace or out is None
         out = out or DEMO_OUT
-        epsilon = 1.0 if epsilon is None and rho is None and cost is None else epsilon
-    if data is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
-    if schema is None:
-        raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
-        )
+        run = run if run.budgeted else replace(run, epsilon=1.0)
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = options.query_spec(workload, ways, queries)
     check_formulas(formulas)
-    check_distinct(beside(out), [data, schema, workload, *companions(ledger, anchor)])
+    check_distinct(beside(out), [data, schema, workload, *companions(run.ledger, run.anchor)])
     from adaptive_qs.release.sidecar import of_interrupted_run
 
-    check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
+    mine = run.resume and of_interrupted_run(out, run.ledger, run.max_memory)
+    check_table(out, replacing or mine)
 
     from adaptive_qs.answering import api
     from adaptive_qs.answering.plan import DEFAULT_GAP
     from adaptive_qs.answering.table import interval_factor
-    from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
+    from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.table.schema import Schema
 
     interval_factor(confidence)
-    described = Schema.load(schema, max_memory)
-    if insecure_seed is not None:
-        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
-    if is_unreviewed(described) and unreviewed_schema:
-        warn(f"{schema}: {UNREVIEWED}")
+    described = Schema.load(schema, run.max_memory)
     wanted = DEFAULT_GAP if gap is None else gap
     with options.naming_queries(queries), readable(data) as table, progress_bars() as bars:
-        answers = api.answer(
-            table,
-            described,
-            spec,
-            epsilon=epsilon,
-            delta=delta,
-            rho=rho,
-            cost=cost,
-            mechanism=mechanism,
-            gap=wanted,
-            jobs=jobs,
-            max_memory=max_memory,
-            learning_share=learning_share,
-            insecure_seed=insecure_seed,
-            ledger=ledger,
-            resume=resume,
-            anchor=anchor,
-            unreviewed_schema=unreviewed_schema,
-            public_rows=public_rows,
-            beyond_limits=beyond_limits,
-            progress=bars,
-        )
+        clock = PhaseClock(bars)
+        job = api.answers_job(described, spec, run, mechanism, wanted, progress=clock)
+        warn_of(job, schema)
+        answers = api.answers_of(job, table, clock)
         tell_limits(answers.plan, mechanism, wanted)
         rows = answers.write(out, confidence, formulas, force=True)
     if as_json:
@@ -195,7 +156,9 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Ro
 # `plan`: what answering would cost and how good it would be, without data.
 
 
+@options.takes_run(options.OF_PLAN)
 def plan(
+    *,
     schema: options.SchemaPath = None,
     workload: options.QueryFile = None,
     ways: options.QueryWays = None,
@@ -203,15 +166,9 @@ def plan(
     mechanism: options.Mechanism = "auto",
     gap: options.Gap = None,
     demo: options.DemoPlan = False,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    cost: options.Cost = None,
-    learning_share: options.LearningShare = 0.1,
+    run: RunOptions,
     rows: options.PlanRows = None,
     as_json: options.Json = False,
-    max_memory: options.MaxMemory = None,
-    jobs: options.Jobs = None,
 ) -> None:
     """Tell the error, time and memory of answering a workload, without any data.
 
@@ -220,7 +177,9 @@ def plan(
     if demo:
         if schema is not None:
             raise InputError("--demo brings its own schema: leave out --schema")
-        schema = demo_schema()
+        from adaptive_qs.table.files import sample_dataset
+
+        schema = sample_dataset().schema
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
     spec = options.query_spec(workload, ways, queries)
@@ -233,29 +192,13 @@ def plan(
     from adaptive_qs.answering.plan import DEFAULT_GAP
 
     wanted = DEFAULT_GAP if gap is None else gap
+    asked = replace(run, public_rows=rows)
     with options.naming_queries(queries), progress_bars() as bars:
-        planned = api.plan(
-            schema,
-            spec,
-            epsilon=epsilon,
-            delta=delta,
-            rho=rho,
-            cost=cost,
-            mechanism=mechanism,
-            gap=wanted,
-            jobs=jobs,
-            max_memory=max_memory,
-            learning_share=learning_share,
-            public_rows=rows,
-            progress=bars,
-        )
+        planned = api.plan_answers(schema, spec, asked, mechanism, wanted, progress=bars)
     tell_limits(planned, mechanism, wanted)
     tell_largest(planned)
     cells = Cells.of(planned, rows)
-    tables = None
-    if any(budget is not None for budget in (epsilon, rho, cost)):
-        zcdp = rho if cost is None else cost / 2
-        tables = Tables.of(schema, planned, epsilon, delta, zcdp, learning_share, rows)
+    tables = Tables.of(schema, planned, asked) if run.budgeted else None
     if as_json:
         told = None if tables is None else tables.json()
         emit_json({**plan_json(planned), **cells.json(), "tables": told})
@@ -266,10 +209,3 @@ def plan(
         lines.append(tables.line())
     emit_rows(title(planned), lines)
     emit_columns(["epsilon", "privacy cost", rmse_words(planned)], epsilon_rows(planned))
-
-
-def demo_schema() -> Path:
-    """The schema of the shipped table."""
-    from adaptive_qs.table.files import sample_dataset
-
-    return sample_dataset().schema

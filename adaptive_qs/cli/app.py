@@ -1,40 +1,61 @@
-"""The commands by name. Whatever is slow to import is imported by the command that runs."""
+"""The commands by name. What is slow to import is imported by the command that runs."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 import adaptive_qs
-from adaptive_qs.cli.answer import answer, plan
-from adaptive_qs.cli.audit import audit
-from adaptive_qs.cli.evaluate import evaluate
-from adaptive_qs.cli.ledger import ledger_app
 from adaptive_qs.cli.output import emit
-from adaptive_qs.cli.schema import schema_app
-from adaptive_qs.cli.synthesize import sample, synthesize
+
+COMMANDS = {
+    "synthesize": "synthesize",
+    "sample": "synthesize",
+    "plan": "answer",
+    "answer": "answer",
+    "evaluate": "evaluate",
+    "audit": "audit",
+    "ledger": "ledger",
+    "schema": "schema",
+}
+"""The module of each; those that have commands of their own are Typer applications there."""
 
 
-class _Application(typer.Typer):
-    """Commands that are made of their signatures at the first call, not at each."""
+def app(args: Sequence[str] | None = None, **options: Any) -> Any:
+    """Run one command; whoever calls sees to the errors.
 
-    @cached_property
-    def _commands(self) -> Any:
-        return typer.main.get_command(self)
+    Args:
+        args: the command line, by default that of the process.
+        options: for click.
+    """
+    words = sys.argv[1:] if args is None else args
+    known = words and words[0] in COMMANDS
+    return commands(words[0] if known else None)(args=args, **options)
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Run one command; whoever calls sees to the errors."""
-        return self._commands(*arguments, **options)
 
-
-app = _Application(
-    help="Share a synthetic table, or answers with error bars, instead of a private table.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    epilog="Start with: python -m adaptive_qs synthesize --demo",
-)
+@cache
+def commands(only: str | None = None) -> Any:
+    """The program with all commands, or with one: the modules of the others stay unread."""
+    program = typer.Typer(
+        help="Share a synthetic table, or answers with error bars, instead of a private table.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog="Start with: python -m adaptive_qs synthesize --demo",
+    )
+    program.callback()(_program)
+    for name in COMMANDS if only is None else [only]:
+        module = import_module(f"adaptive_qs.cli.{COMMANDS[name]}")
+        group = getattr(module, f"{name}_app", None)
+        if group is None:
+            program.command()(getattr(module, name))
+        else:
+            program.add_typer(group, name=name)
+    return typer.main.get_command(program)
 
 
 def _show_version(asked: bool) -> None:
@@ -43,7 +64,6 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _program(
     version: Annotated[
         bool,
@@ -53,13 +73,3 @@ def _program(
     ] = False,
 ) -> None:
     """Options of the program itself."""
-
-
-app.command()(synthesize)
-app.command()(sample)
-app.command()(plan)
-app.command()(answer)
-app.command()(evaluate)
-app.command()(audit)
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(schema_app, name="schema")

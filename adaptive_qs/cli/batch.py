@@ -13,7 +13,8 @@ from adaptive_qs.pages.words import first_of
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.loop.forecast import UnconnectedForecast
-    from adaptive_qs.run.budget import BatchTarget
+    from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.run.request import RunOptions
 
 
 ROUNDING = 1e-6
@@ -106,7 +107,7 @@ def mechanism_line(plan: BatchPlan) -> Row:
     return ("mechanism", f"{plan.choice.name}: {words}")
 
 
-def privacy_line(target: BatchTarget) -> Row:
+def privacy_line(target: PrivacyTarget) -> Row:
     """What it costs, in three measures."""
     from adaptive_qs.privacy.events import zcdp_name
 
@@ -348,16 +349,7 @@ class Tables:
     least_rows: dict[str, int | None] | None
 
     @classmethod
-    def of(
-        cls,
-        schema: Path,
-        plan: BatchPlan,
-        epsilon: float | None,
-        delta: float | None,
-        rho: float | None,
-        learning_share: float,
-        rows: int | None,
-    ) -> Self:
+    def of(cls, schema: Path, plan: BatchPlan, asked: RunOptions) -> Self:
         """Forecast a run of `synthesize`.
 
         Raises:
@@ -366,15 +358,16 @@ class Tables:
         from adaptive_qs.audit.jobs import marginals_of
         from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
         from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
-        from adaptive_qs.privacy.budget import float_below
         from adaptive_qs.run.budget import PrivacyTarget
         from adaptive_qs.table.schema import Schema
 
-        described = Schema.load(schema)
-        target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(described))
-        learning = preprocessing_cost(described, target.cost, learning_share)
+        described, rows = Schema.load(schema), asked.public_rows
+        rho = asked.rho if asked.cost is None else asked.cost / 2
+        share = discovery_share(described)
+        target = PrivacyTarget.of(asked.epsilon, asked.delta, rho, share)
+        learning = preprocessing_cost(described, target.budget, asked.learning_share)
         workload = marginals_of(plan.workload)
-        forecast = UnconnectedForecast(workload, float_below((target.cost - learning).rho))
+        forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
         combined = any(len(clique) > 1 for clique in workload.cliques)
         std = total_std(workload.domain, forecast.rho, rows or 0, combined)
         possible = forecast.possible

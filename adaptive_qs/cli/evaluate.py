@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,180 +26,11 @@ from adaptive_qs.cli.synthesize import peak_memory_mb
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.evaluation import Promised
     from adaptive_qs.evaluation.results import UtilitySettings
-    from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.evaluation.tables import TablePair
-    from adaptive_qs.evaluation.verdict import Findings
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.coded import CodedTable
     from adaptive_qs.table.schema import Schema
-    from adaptive_qs.workload.workload import QueryWorkload, Workload
-
-
-# What `evaluate` is given: checked before anything is compared.
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files that were named; None for those that were not.
-
-    Attributes:
-        true: the private table.
-        synthetic: the table that stands for it.
-        schema: of both.
-        workload: what matters.
-        control: rows that were held out.
-        release: behind the synthetic table.
-        report: to be written.
-    """
-
-    true: Path
-    synthetic: Path
-    schema: Path
-    workload: Path | None
-    control: Path | None
-    release: Path | None
-    report: Path | None
-
-    def check(self, force: bool) -> None:
-        """Refuse files that are in each other's way, before anything is read.
-
-        Args:
-            force: whether a report that exists is replaced.
-
-        Raises:
-            InputError: the control table is one of the others, or two tables are to come from
-                standard input; the report is an input, exists
-                already or cannot be written.
-        """
-        check_read_once([self.true, self.synthetic, self.control])
-        if self.report is not None:
-            inputs = [self.true, *beside(self.synthetic), self.schema]
-            check_distinct([self.report], [*inputs, self.workload, self.control, self.release])
-            check_file(self.report, force)
-        for name, other in (("TRUE", self.true), ("SYNTHETIC", self.synthetic)):
-            with suppress(OSError):  # a file that is missing is named where it is read
-                if self.control is not None and self.control.samefile(other):
-                    raise InputError(
-                        f"{self.control}: is also {name}: give rows that were held out as --control"
-                    )
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What is to be compared.
-
-    Attributes:
-        schema: of all tables.
-        workload: the marginals that matter.
-        queries: that matter, where they are others than the cells of these.
-        rules: to check.
-        promised: of the release behind the synthetic table.
-        released: that the true table looks like a released one; None where it does not.
-    """
-
-    schema: Schema
-    workload: Workload
-    queries: QueryWorkload | None
-    rules: list[Rule]
-    promised: Promised
-    released: str | None
-
-
-def read_question(
-    files: Files,
-    spec: Path | Sequence[int] | None,
-    rules: Sequence[str] | None,
-    max_memory: str | None = None,
-) -> Question:
-    """Read all files but the tables.
-
-    Args:
-        files: that were named.
-        spec: a workload file, or the numbers of attributes of the marginals that matter;
-            None for the default.
-        rules: as they were written.
-        max_memory: ceiling of the process's memory while a release is read.
-
-    Raises:
-        InputError: a file or a rule cannot be read, or does not fit the schema; the tables are
-            swapped.
-    """
-    from adaptive_qs.evaluation.evaluation import find_promise
-    from adaptive_qs.evaluation.queries import resolve_compared
-    from adaptive_qs.evaluation.rules import parse_rule
-    from adaptive_qs.table.schema import Schema
-
-    released = _released(files)
-    schema = Schema.load(files.schema, max_memory)
-    workload, queries = resolve_compared(spec, schema.domain())
-    return Question(
-        schema,
-        workload,
-        queries,
-        [parse_rule(text, schema) for text in rules or ()],
-        find_promise(files.release, files.synthetic, schema, max_memory),
-        released,
-    )
-
-
-def _released(files: Files) -> str | None:
-    """That a privacy statement lies beside the true table, which is for released ones.
-
-    Raises:
-        InputError: and none is known of the synthetic one, so that they seem to be swapped.
-    """
-    from adaptive_qs.release.sidecar import manifest_path
-
-    statement = manifest_path(files.true)
-    if not exists(statement):
-        return None
-    if files.release is None and not exists(manifest_path(files.synthetic)):
-        raise InputError(
-            f"{files.true}: is a released table, {statement.name} lies beside it, and nothing says "
-            f"so of {files.synthetic}: swap them, the private table comes first"
-        )
-    return (
-        f"the table that was given as the true one is a released one: {statement.name} lies beside "
-        "it, so that errors are those between two releases"
-    )
-
-
-def read_tables(
-    files: Files, schema: Schema, clock: PhaseClock
-) -> tuple[TablePair, CodedTable | None]:
-    """The two tables, and the control table if there is one.
-
-    Raises:
-        DataError: one cannot be read, has no rows, or does not fit the schema.
-    """
-    from adaptive_qs.evaluation.tables import TablePair, read_compared
-
-    clock.start("read")
-    with readable(files.true) as true, readable(files.synthetic) as synthetic:
-        pair = TablePair.of(true, synthetic, schema, clock)
-    if files.control is None:
-        return pair, None
-    with readable(files.control) as control:
-        return pair, read_compared(control, schema, "control", clock)
-
-
-def model_settings(
-    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
-) -> UtilitySettings | None:
-    """What was asked of the models; None for no models.
-
-    Raises:
-        InputError: the options contradict each other, or a number is out of its range.
-    """
-    from adaptive_qs.evaluation.results import UtilitySettings
-
-    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
-    if no_models and target is not None:
-        raise InputError("both --no-models and --target were given: give one of them")
-    return None if no_models or (target is None and report is None) else settings
-
 
 # The options that `evaluate` has to itself.
 
@@ -227,7 +56,7 @@ Report = Annotated[
     option(
         "--report",
         "FILE",
-        "Also write one self-contained HTML page, for the owner alone; trains models, too.",
+        "Also write one self-contained HTML page, for the owner only; trains models, too.",
         _OUTPUT,
     ),
 ]
@@ -273,9 +102,6 @@ Release = Annotated[
 ]
 
 
-# `evaluate TRUE SYNTHETIC`: an owner-only comparison.
-
-
 def evaluate(
     true: Annotated[
         Path, typer.Argument(metavar="TRUE", help=f"The private table: {options.TABLE_HELP}")
@@ -310,91 +136,128 @@ def evaluate(
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     spec = options.workload_spec(workload, ways)
-    files = Files(true, synthetic, schema, workload, control, release, report)
-    files.check(force)
-    settings = model_settings(target, no_models, repeats, seed, report)
+    check_read_once([true, synthetic, control])
+    if report is not None:
+        inputs = [true, *beside(synthetic), schema, workload, control, release]
+        check_distinct([report], inputs)
+        check_file(report, force)
+    _check_control(control, true, synthetic)
+    settings = _model_settings(target, no_models, repeats, seed, report)
 
+    from adaptive_qs.evaluation.evaluation import compare, evaluation_json, find_promise
+    from adaptive_qs.evaluation.queries import resolve_compared
+    from adaptive_qs.evaluation.rules import parse_rule
+    from adaptive_qs.evaluation.tables import OWNER_ONLY
+    from adaptive_qs.evaluation.verdict import findings, verdict
     from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.table.schema import Schema
 
     threads = plan_workers(workers)
-    question = read_question(files, spec, rule, max_memory)
+    released = _released(true, synthetic, release)
+    described = Schema.load(schema, max_memory)
+    marginals, queries = resolve_compared(spec, described.domain())
+    rules = [parse_rule(text, described) for text in rule or ()]
+    promised = find_promise(release, synthetic, described, max_memory)
+    said = [released, promised.limitation if report or control else None]
     with progress_bars() as bars:
         clock = PhaseClock(bars)
-        found = _compare(files, question, settings, seed, threads, clock)
+        pair, held_out = _read_tables(true, synthetic, control, described, clock)
+        result = compare(
+            pair,
+            described,
+            marginals,
+            rules,
+            workers=threads,
+            progress=clock,
+            utility=settings,
+            control=held_out,
+            promise=promised.promise,
+            seed=seed,
+            queries=queries,
+            limitations=[text for text in said if text is not None],
+        )
+        found = findings(result, threads, clock.steps("verdict"))
         if report is not None:
+            from adaptive_qs.evaluation.report import report_page
+            from adaptive_qs.table.files import atomic_writer
+
             clock.start("write")
-            _write_report(found, question, files, report)
+            names = shown(Path(true.name)), shown(Path(synthetic.name))
+            page = report_page(found, described, names, promised.release)
+            with atomic_writer(report) as file:
+                file.write(page.encode())
         seconds = clock.stop()
-    _emit(found, question, report, seconds, as_json)
-
-
-def _compare(
-    files: Files,
-    question: Question,
-    settings: UtilitySettings | None,
-    seed: int,
-    workers: int,
-    clock: PhaseClock,
-) -> Findings:
-    """Read the tables, measure everything, and find what it means."""
-    from adaptive_qs.evaluation.evaluation import compare
-    from adaptive_qs.evaluation.verdict import findings
-
-    promised = question.promised
-    pair, held_out = read_tables(files, question.schema, clock)
-    result = compare(
-        pair,
-        question.schema,
-        question.workload,
-        question.rules,
-        workers=workers,
-        progress=clock,
-        utility=settings,
-        control=held_out,
-        promise=promised.promise,
-        seed=seed,
-        queries=question.queries,
-    )
-    needed = files.report is not None or files.control is not None
-    said = [question.released, promised.limitation if needed else None]
-    limitations = (*result.limitations, *(text for text in said if text is not None))
-    return findings(replace(result, limitations=limitations), workers, clock.steps("verdict"))
-
-
-def _write_report(found: Findings, question: Question, files: Files, report: Path) -> None:
-    from adaptive_qs.evaluation.report import report_page
-    from adaptive_qs.table.files import atomic_writer
-
-    names = shown(Path(files.true.name)), shown(Path(files.synthetic.name))
-    page = report_page(found, question.schema, names, question.promised.release)
-    with atomic_writer(report) as file:
-        file.write(page.encode())
-
-
-def _emit(
-    found: Findings,
-    question: Question,
-    report: Path | None,
-    seconds: Mapping[str, float],
-    as_json: bool,
-) -> None:
-    """Print the result, for a program or for people."""
-    from adaptive_qs.evaluation.evaluation import evaluation_json
-    from adaptive_qs.evaluation.tables import OWNER_ONLY
-    from adaptive_qs.evaluation.verdict import verdict
-
-    judged = verdict(found, question.promised.statement)
+    judged = verdict(found, promised.statement)
     if as_json:
         emit_json(
             {
-                **evaluation_json(found.evaluation, judged.brief),
+                **evaluation_json(result, judged.brief),
                 "report": None if report is None else str(report),
                 "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
                 "peak_memory_mb": peak_memory_mb(),
             }
         )
         return
-    if not sys.stdout.isatty():  # whoever reads stderr alone must see it, too
+    if not sys.stdout.isatty():  # who reads only stderr must see it, too
         warn(OWNER_ONLY)
     emit(OWNER_ONLY)
-    show(found, judged, question.promised.promise, seconds, report)
+    show(found, judged, promised.promise, seconds, report)
+
+
+def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
+    """Refuse a control table that is one of the others, before anything is read."""
+    for name, other in (("TRUE", true), ("SYNTHETIC", synthetic)):
+        with suppress(OSError):  # a file that is missing is named where it is read
+            if control is not None and control.samefile(other):
+                raise InputError(
+                    f"{control}: is also {name}: give rows that were held out as --control"
+                )
+
+
+def _model_settings(
+    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
+) -> UtilitySettings | None:
+    """What was asked of the models; None for no models."""
+    from adaptive_qs.evaluation.results import UtilitySettings
+
+    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
+    if no_models and target is not None:
+        raise InputError("both --no-models and --target were given: give one of them")
+    return None if no_models or (target is None and report is None) else settings
+
+
+def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
+    """That a privacy statement lies beside the true table, which is for released ones.
+
+    Raises:
+        InputError: and none is known of the synthetic one, so that they seem to be swapped.
+    """
+    from adaptive_qs.release.sidecar import manifest_path
+
+    statement = manifest_path(true)
+    if not exists(statement):
+        return None
+    if release is None and not exists(manifest_path(synthetic)):
+        raise InputError(
+            f"{true}: is a released table, {statement.name} lies beside it, and nothing says "
+            f"so of {synthetic}: swap them, the private table comes first"
+        )
+    return (
+        f"the table that was given as the true one is a released one: {statement.name} lies beside "
+        "it, so that errors are those between two releases"
+    )
+
+
+def _read_tables(
+    true: Path, synthetic: Path, control: Path | None, schema: Schema, clock: PhaseClock
+) -> tuple[TablePair, CodedTable | None]:
+    """The two tables, and the control table if there is one."""
+    from adaptive_qs.evaluation.tables import TablePair, read_compared
+
+    clock.start("read")
+    with readable(true) as first, readable(synthetic) as second:
+        pair = TablePair.of(first, second, schema, clock)
+    if control is None:
+        return pair, None
+    with readable(control) as third:
+        return pair, read_compared(third, schema, "control", clock)

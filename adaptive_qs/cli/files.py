@@ -54,13 +54,13 @@ def check_file(path: Path, force: bool) -> None:
     check_new(path, force, "--force")
 
 
-def companions(ledger: Path | None, anchor: str | None = None) -> list[Path]:
+def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:
     """A ledger, the files beside it that belong to it, and its anchor."""
     if ledger is None:
         return []
     from adaptive_qs.ledger.files import own_files
 
-    return own_files(ledger) + ([] if anchor is None else [Path(anchor)])
+    return own_files(Path(ledger)) + ([] if anchor is None else [Path(anchor)])
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:

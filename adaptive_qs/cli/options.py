@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.workload import FAMILIES
 
@@ -324,6 +327,64 @@ Jobs = Annotated[
     int | None,
     option("--jobs", "N", "Threads that solve; they share the memory.", _MACHINE, "all cores"),
 ]
+
+
+RUN: Mapping[str, tuple[Any, Any]] = {
+    "epsilon": (Epsilon, None),
+    "delta": (Delta, None),
+    "rho": (Rho, None),
+    "cost": (Cost, None),
+    "learning_share": (LearningShare, 0.1),
+    "insecure_seed": (InsecureSeed, None),
+    "ledger": (Ledger, None),
+    "resume": (Resume, False),
+    "anchor": (Anchor, None),
+    "unreviewed_schema": (UnreviewedSchema, False),
+    "public_rows": (PublicRows, None),
+    "beyond_limits": (BeyondLimits, False),
+    "max_memory": (MaxMemory, None),
+    "workers": (Workers, None),
+    "jobs": (Jobs, None),
+}
+"""The options of a run and their defaults; ``jobs`` are the ``workers`` of a batch of answers."""
+OF_TABLES = tuple(name for name in RUN if name not in ("cost", "jobs"))
+OF_ANSWERS = tuple(name for name in RUN if name != "workers")
+OF_PLAN = ("epsilon", "delta", "rho", "cost", "learning_share", "max_memory", "jobs")
+_LAST = ("max_memory", "workers", "jobs")
+
+
+def takes_run(names: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options of a run, which reach it as one ``RunOptions``.
+
+    Those of the budget stand in the place of its parameter ``run``, those of the machine last.
+
+    Args:
+        names: of :data:`RUN`.
+    """
+
+    def of(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def call(**given: Any) -> None:
+            run = {name: given.pop(name) for name in names}
+            if "jobs" in run:
+                run["workers"] = run.pop("jobs")
+            command(run=RunOptions(**run), **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = list(signature.parameters.values())
+        place = list(signature.parameters).index("run")
+        options = {
+            name: inspect.Parameter(name, own[place].kind, default=default, annotation=kind)
+            for name, (kind, default) in RUN.items()
+            if name in names
+        }
+        last = [options.pop(name) for name in _LAST if name in options]
+        parameters = [*own[:place], *options.values(), *own[place + 1 :], *last]
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {each.name: each.annotation for each in parameters}
+        return call
+
+    return of
 
 
 def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[int] | None:

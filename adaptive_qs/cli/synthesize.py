@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,10 +26,12 @@ from adaptive_qs.cli.ledger import closing_json, closing_lines
 from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.formulas import check_formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
+    from adaptive_qs.run.job import Job
     from adaptive_qs.run.session import Closing
 
 
@@ -174,27 +176,19 @@ def _measured(release: Release) -> str:
 DEMO_OUT = Path("adult_synthetic.csv")
 
 
+@options.takes_run(options.OF_TABLES)
 def synthesize(
     data: Annotated[
         Path | None,
         typer.Argument(metavar="DATA", help=f"Private table: {options.TABLE_HELP}"),
     ] = None,
+    *,
     schema: options.SchemaPath = None,
     workload: options.WorkloadPath = None,
     ways: options.Ways = None,
     reference: options.Reference = "product",
-    learning_share: options.LearningShare = 0.1,
     demo: options.Demo = False,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    insecure_seed: options.InsecureSeed = None,
-    ledger: options.Ledger = None,
-    resume: options.Resume = False,
-    anchor: options.Anchor = None,
-    unreviewed_schema: options.UnreviewedSchema = False,
-    public_rows: options.PublicRows = None,
-    beyond_limits: options.BeyondLimits = False,
+    run: RunOptions,
     out: options.Out = None,
     release: options.ReleaseOut = None,
     rows: options.Rows = None,
@@ -202,8 +196,6 @@ def synthesize(
     formulas: options.FormulasKind = "escape-learnt",
     force: options.Force = False,
     as_json: options.Json = False,
-    max_memory: options.MaxMemory = None,
-    workers: options.Workers = None,
 ) -> None:
     """Turn a private table into a synthetic one.
 
@@ -211,75 +203,51 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    replace = force
+    data, schema = private_inputs(data, schema, demo)
+    replacing = force or (demo and out is None)
     if demo:
-        if data is not None or schema is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
-        data, schema = demo_files()
-        replace = replace or out is None
         out = out or DEMO_OUT
-        epsilon = 1.0 if epsilon is None and rho is None else epsilon
-    if data is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
-    if schema is None:
-        raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
-        )
+        run = run if run.budgeted else replace(run, epsilon=1.0)
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = options.workload_spec(workload, ways)
     kind = check_formulas(formulas)
-    check_distinct([*beside(out), release], [data, schema, workload, *companions(ledger, anchor)])
+    check_distinct(
+        [*beside(out), release], [data, schema, workload, *companions(run.ledger, run.anchor)]
+    )
     from adaptive_qs.release.sidecar import of_interrupted_run
 
+    def mine(path: Path) -> bool:
+        return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
+
     if out is not None:
-        check_table(out, replace or (resume and of_interrupted_run(out, ledger, max_memory)))
+        check_table(out, replacing or mine(out))
     if release is not None:
-        check_file(release, force or (resume and of_interrupted_run(release, ledger, max_memory)))
+        check_file(release, force or mine(release))
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.run.job import SPENT_IN_VAIN, Job
-    from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
+    from adaptive_qs.run.tables import SPENT_IN_VAIN, tables_job
+    from adaptive_qs.run.tables import synthesize as spend
+    from adaptive_qs.table.schema import Schema
 
-    sampling_seed = chosen_seed(insecure_seed if seed is None else seed)
-    described = Schema.load(schema, max_memory)
-    job = Job.of(
-        described,
-        spec,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        reference=reference,
-        learning_share=learning_share,
-        max_memory=max_memory,
-        workers=workers,
-        insecure_seed=insecure_seed,
-        ledger=ledger,
-        resume=resume,
-        anchor=anchor,
-        unreviewed_schema=unreviewed_schema,
-        public_rows=public_rows,
-        beyond_limits=beyond_limits,
-    )
+    sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
+    job = tables_job(Schema.load(schema, run.max_memory), spec, reference, run)
+    limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)
-        job.plan.check_rows(rows, "the synthetic table (--rows)")
-    for doubt in job.doubts:
-        warn(doubt)
-    if insecure_seed is not None:
-        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
-    if is_unreviewed(described):
-        warn(f"{schema}: {UNREVIEWED}")
+        limits.check_rows(rows, "the synthetic table (--rows)")
+    warn_of(job, schema)
 
     def tell() -> None:
-        if public_rows is None and not resume and (told := job.forecast.note()) is not None:
+        if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
             note(told)
 
+    job = replace(job, before=tell)
     with readable(data) as table, progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
-            released = job.run(table, clock, tell)
+            released = spend(job, table, clock)
             with paid(lambda: job.session.note) as receipt:
                 if release is not None:
                     clock.start("write")
@@ -288,7 +256,7 @@ def synthesize(
                 made = released.num_rows
                 if out is not None:
                     clock.start("fit")
-                    synthetic = released.sample_table(rows, sampling_seed, job.plan.workers, clock)
+                    synthetic = released.sample_table(rows, sampling_seed, limits.workers, clock)
                     made = synthetic.num_rows
                     clock.start("write")
                     write_stamped(synthetic, out, released, sampling_seed, kind)
@@ -301,6 +269,37 @@ def synthesize(
         emit_json(outcome.json())
     else:
         emit_rows("Done.", outcome.lines())
+
+
+def private_inputs(data: Path | None, schema: Path | None, demo: bool) -> tuple[Path, Path]:
+    """The private table and its schema, as given or as shipped.
+
+    Raises:
+        InputError: one of them is missing, or given beside ``--demo``.
+    """
+    if demo:
+        if data is not None or schema is not None:
+            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+        return demo_files()
+    if data is None:
+        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+    if schema is None:
+        raise InputError(
+            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+        )
+    return data, schema
+
+
+def warn_of(job: Job[Any], schema: Path) -> None:
+    """Say on stderr what there is to say about a run before anything is spent."""
+    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
+
+    for doubt in job.doubts:
+        warn(doubt)
+    if job.options.insecure:
+        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
+    if is_unreviewed(job.schema):
+        warn(f"{schema}: {UNREVIEWED}")
 
 
 def demo_files() -> tuple[Path, Path]:
@@ -339,7 +338,7 @@ def sample(
 
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import Release, check_rows, chosen_seed
-    from adaptive_qs.run.limits import check_sample_rows
+    from adaptive_qs.run.tables import check_sample_rows
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
     if rows is not None:

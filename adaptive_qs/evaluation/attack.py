@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numba as nb
 import numpy as np
@@ -28,6 +28,7 @@ from adaptive_qs.table.coded import CodedTable
 # Advantage of an attack, with an interval that holds for all attacks together.
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 
 def judge(
@@ -50,25 +51,19 @@ def judge(
         attacks: how many are judged together.
         confidence: of all intervals together.
     """
-    (m_choose, m_test), (n_choose, n_test) = _halves(members), _halves(non_members)
-    threshold = best_threshold(m_choose, n_choose)
+    halves = len(members) // 2, len(non_members) // 2
+    threshold = best_threshold(members[: halves[0]], non_members[: halves[1]])
+    tested = members[halves[0] :], non_members[halves[1] :]
+    accused = [binomtest(int((scores >= threshold).sum()), len(scores)) for scores in tested]
     level = 1 - (1 - confidence) / (2 * attacks)
-    rates = []
-    for scores in (m_test, n_test):
-        accused = binomtest(int((scores >= threshold).sum()), len(scores))
-        interval = accused.proportion_ci(level, method="exact")
-        rates.append((accused.statistic, float(interval.low), float(interval.high)))
-    (tpr, tpr_low, tpr_high), (fpr, fpr_low, fpr_high) = rates
+    true, false = (rate.proportion_ci(level, method="exact") for rate in accused)
+    truth = np.repeat([1, 0], [len(scores) for scores in tested])
     return AttackScore(
         attack=attack,
-        advantage=float(tpr - fpr),
-        lower=tpr_low - fpr_high,
-        upper=tpr_high - fpr_low,
-        auc=float(
-            roc_auc_score(
-                np.repeat([1, 0], [len(m_test), len(n_test)]), np.concatenate([m_test, n_test])
-            )
-        ),
+        advantage=float(accused[0].statistic - accused[1].statistic),
+        lower=float(true.low) - float(false.high),
+        upper=float(true.high) - float(false.low),
+        auc=float(roc_auc_score(truth, np.concatenate(tested))),
     )
 
 
@@ -93,45 +88,9 @@ def resolution(targets: int, attacks: int, confidence: float) -> float:
     return float(interval.high - interval.low)
 
 
-def _halves(scores: Array) -> tuple[Array, Array]:
-    half = len(scores) // 2
-    return scores[:half], scores[half:]
-
-
 # The advantage that a privacy promise leaves to any membership attack.
 #
-# The game: rows are drawn independently; the table D holds n of them; the target is one row of D or
-# one fresh row, and the attacker, who may know all other rows, sees the release M(D) and the
-# target.
-#
-# **One target.** Let x, z be independent draws and C the other n - 1 rows. The true positive rate
-# is P(A(M(C + x), x) = 1). The target of the false positive rate is a fresh row, and since x and z
-# may change places, it is P(A(M(C + z), x) = 1). For every C, x and z the two probabilities are of
-# one event under M(C + x) and M(C + z), so they differ by at most the total variation distance of
-# the two; the mean over C, x and z differs by no more.
-#
-# **Many targets.** The true positive rate over many members of one table is the mean of their
-# indicators. Its expectation is the mean of the probabilities above, one for each member, however
-# they depend on each other. Reference rows, and targets on which a threshold is chosen, are among
-# what the attacker may know. So the expected advantage obeys the bound of one target.
-#
-# **Caveat.** That is an expectation over tables and noise, and the measured interval is about the
-# one release at hand. A point estimate above the bound does not refute the promise; a lower end
-# well above it is a strong sign that something is wrong.
-#
-# **The distance.** C + x and C + z differ by the removal of one row and the addition of one. With
-# ρ-zCDP for each of these steps the Kullback-Leibler divergence between the ends is at most 4ρ
-# (groups: Bun and Steinke 2016, Proposition 1.9, as the order falls to 1). Hence
-#
-# - total variation <= √(4ρ / 2), by Pinsker;
-# - total variation <= √(1 - exp(-4ρ)), by Bretagnolle and Huber 1979, which stays below 1;
-# - total variation <= (e^ε - 1 + 2δ) / (e^ε + 1) for each (ε, δ) that holds in both directions
-#   (Kairouz, Oh, Viswanath 2015): P(S) <= e^ε Q(S) + δ and 1 - Q(S) <= e^ε (1 - P(S)) + δ give it
-#   when added. It is taken for the best ε of the curve of 4ρ-zCDP, and twice for the best ε of one
-#   step, by the triangle inequality.
-#
-# From (ε, δ) for one step follow (2ε, (1 + e^ε)δ) for both, and the triangle inequality. The
-# smallest of all is the bound.
+# Proof: docs/proofs.md, section 10.
 
 _LOG_EPSILONS = (-12.0, 6.0)
 """Range of ln ε that is searched; every ε gives a valid bound."""
@@ -147,7 +106,13 @@ def advantage_bound(promise: Promise) -> float | None:
     if promise.rho is not None:
         bounds.append(replacement_distance(promise.rho))
     if promise.epsilon is not None:
-        bounds.append(_replacement_of_pair(promise.epsilon, promise.delta or 0.0))
+        epsilon, delta = promise.epsilon, promise.delta or 0.0
+        if not 0 <= epsilon < math.inf:
+            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
+        if not 0 <= delta <= 1:
+            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
+        group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
+        bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
     return min(bounds) if len(bounds) > 1 else None
 
 
@@ -191,21 +156,10 @@ def _least_on_curve(rho: float) -> float:
     return float(found.fun)
 
 
-def _replacement_of_pair(epsilon: float, delta: float) -> float:
-    if not 0 <= epsilon < math.inf:
-        raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
-    if not 0 <= delta <= 1:
-        raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
-    group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
-    return min(1.0, pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta))
-
-
 # Codes of several tables side by side, as whole numbers that mean the same in each.
 
 MAX_KEYS = 2**22
 """More cells are numbered by those that are occupied."""
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,25 +283,23 @@ def closeness_scores(
     most = rows_compared(len(stack.columns))
     dtype = np.min_scalar_type(max(stack.sizes))
     codes = np.stack([column.astype(dtype) for column in stack.columns])
-    start = np.cumsum((0, *stack.rows[:2]))
-    targets = codes[:, start[2] :]
-    blocks = [targets[:, i : i + _BLOCK] for i in range(0, targets.shape[1], _BLOCK)]
-    log_densities: list[NDArray[np.float64]] = []
-    for i, rows in enumerate(stack.rows[:2]):
-        compared = np.ascontiguousarray(codes[:, start[i] : start[i] + min(rows, most)])
+    synthetic, reference, targets = np.split(codes, np.cumsum(stack.rows[:2]), axis=1)
+    tables = [np.ascontiguousarray(rows[:, :most]) for rows in (synthetic, reference)]
+    blocks = range(0, targets.shape[1], _BLOCK)
 
-        def density(block: NDArray, compared: NDArray = compared) -> NDArray[np.float64]:
-            total = logsumexp(log_kernel, axis=1, b=_differences(block, compared))
-            return np.asarray(total - math.log(compared.shape[1]))
+    def log_density(table: NDArray, start: int) -> NDArray:
+        block = targets[:, start : start + _BLOCK]
+        total = logsumexp(log_kernel, axis=1, b=_differences(block, table))
+        return np.asarray(total - math.log(table.shape[1]))
 
-        found = []
-        with ThreadPoolExecutor(workers) as pool:
-            for part in pool.map(density, blocks):
-                found.append(part)
-                if progress is not None:
-                    progress(i * len(blocks) + len(found), 2 * len(blocks))
-        log_densities.append(np.concatenate(found))
-    return log_densities[0] - log_densities[1]
+    found: list[NDArray] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for part in pool.map(log_density, *zip(*product(tables, blocks))):
+            found.append(part)
+            if progress is not None:
+                progress(len(found), 2 * len(blocks))
+    log_densities = np.concatenate(found).reshape(2, -1)
+    return np.asarray(log_densities[0] - log_densities[1])
 
 
 @nb.njit(nogil=True, cache=True)
@@ -456,9 +408,9 @@ def measure_membership(
     """Attack a released table and set the advantage beside the bound of its promise; owner only.
 
     The attacker sees the synthetic table and half of the control rows, as a sample of the
-    population. He is to tell rows of the true table (members) from the other half of the control
-    rows (non-members), equally many. ``attack.interval`` says how attacks are judged and
-    ``attack.bound`` what the promise implies and why.
+    population, and is to tell rows of the true table (members) from the other half of the control
+    rows (non-members), equally many. :func:`judge` says how attacks are judged, and
+    :func:`advantage_bound` what the promise implies.
 
     Args:
         true: the private rows that the synthetic table was made from.
@@ -500,10 +452,14 @@ def measure_membership(
     )
     marginals = len(attribute_sets(len(stack.columns), seed))
     steps = marginals + density_steps(2 * targets)
+
+    def after(before: int) -> StepProgress | None:
+        return None if progress is None else lambda done, _: progress(before + done, steps)
+
     found = {
-        MARGINALS: marginal_scores(stack, seed, workers, _shifted(progress, 0, steps)),
+        MARGINALS: marginal_scores(stack, seed, workers, after(0)),
         CLASSIFIER: classifier_scores(stack, true.domain.attributes, seed),
-        CLOSENESS: closeness_scores(stack, workers, _shifted(progress, marginals, steps)),
+        CLOSENESS: closeness_scores(stack, workers, after(marginals)),
     }
     judged = [
         judge(name, *stack.split_targets(found[name]), len(ATTACKS), confidence) for name in ATTACKS
@@ -541,7 +497,7 @@ def _limitations(
     if least > COARSE or (bound is not None and least > bound):
         said.append(
             f"with {targets:,} rows of either kind no advantage below about {least:.2f} can be "
-            "told from none"
+            "distinguished from none"
         )
     if targets == MAX_TARGETS:
         said.append(f"{targets:,} rows of either kind were attacked, to save time")
@@ -552,10 +508,3 @@ def _limitations(
             "with so many columns more take long"
         )
     return tuple(said)
-
-
-def _shifted(progress: StepProgress | None, before: int, total: int) -> StepProgress | None:
-    """The progress of a part that comes after so many steps."""
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)

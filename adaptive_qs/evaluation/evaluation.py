@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from adaptive_qs.arguments import natural_number
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.marginals import (
     OrderedError,
@@ -28,6 +28,7 @@ from adaptive_qs.evaluation.marginals import (
 )
 from adaptive_qs.evaluation.pairs import (
     Association,
+    Matrix,
     PairCounts,
     UnseenPairs,
     association_of,
@@ -52,7 +53,13 @@ from adaptive_qs.evaluation.rules import (
     parse_rule,
     row_checks,
 )
-from adaptive_qs.evaluation.tables import OWNER_ONLY, JointCodes, TablePair, read_compared
+from adaptive_qs.evaluation.tables import (
+    OWNER_ONLY,
+    JointCodes,
+    TablePair,
+    check_control,
+    read_compared,
+)
 from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.sidecar import manifest_path, read_sidecar
@@ -62,12 +69,6 @@ from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import QueryWorkload, Workload
 
-if TYPE_CHECKING:
-    from adaptive_qs.evaluation.tables import Overlap
-
-
-# What a reader of the measures has to know.
-
 FEW_ROWS = 1_000
 """Tables of fewer rows differ much by chance."""
 CROWDED = 0.2
@@ -75,70 +76,8 @@ CROWDED = 0.2
 falls short: independent columns then show one."""
 UNEQUAL = 2.0
 """Ratio of the numbers of rows from which differences of association are hard to compare."""
-
-
-def limitations_of(
-    counts: PairCounts, variation: Iterable[TotalVariation], checks: RowChecks
-) -> tuple[str, ...]:
-    """What was left out of the measures, and what makes them uncertain, in public words."""
-    limitations = []
-    if checks.same:
-        limitations.append(
-            "the synthetic rows are the true rows, each as often: the true table was compared with "
-            "itself, or with a copy"
-        )
-    for part in variation:
-        if part.compared < part.marginals:
-            limitations.append(
-                f"total variation of {part.ways}-way marginals: {part.compared:,} of "
-                f"{part.marginals:,} compared, drawn evenly; the worst one may be another"
-            )
-    for table, margins in zip(("true", "synthetic"), counts.margins):
-        names = [
-            attribute.name
-            for attribute, margin in zip(counts.joint.pair.domain.attributes, margins)
-            if np.count_nonzero(margin) == 1
-        ]
-        if names:
-            limitations.append(
-                f"one value only in the {table} table, so associated with nothing: "
-                + ", ".join(names)
-            )
-    rows = (counts.joint.pair.true.num_rows, counts.joint.pair.synthetic.num_rows)
-    if crowded := _crowded(counts, rows):
-        (i, j), number = crowded
-        columns = counts.joint.pair.domain.names
-        limitations.append(
-            f"mutual information may be too large for {number:,} of {len(counts.sums[0]):,} pairs, "
-            f"{columns[i]} x {columns[j]} most: a table has fewer than {1 / CROWDED:g} rows for "
-            "each occupied cell, so that even independent columns show some; look at Cramér's V"
-        )
-    if min(rows) < FEW_ROWS:
-        limitations.append(
-            f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
-        )
-    if max(rows) > UNEQUAL * min(rows):
-        limitations.append(
-            "one table has more than twice the rows of the other: compare associations, repeated "
-            "rows and maxima with care"
-        )
-    return tuple(limitations)
-
-
-def _crowded(counts: PairCounts, rows: tuple[int, int]) -> tuple[Clique, int] | None:
-    """The pair with most occupied cells for its rows, and how many have too many; None if none."""
-    shares = {
-        pair: max(sums[pair].occupied / number for sums, number in zip(counts.sums, rows))
-        for pair in counts.sums[0]
-    }
-    number = sum(share > CROWDED for share in shares.values())
-    return (max(shares, key=lambda pair: shares[pair]), number) if number else None
-
-
-# Everything that is known of a synthetic table, in one value.
-
 MOST_WAYS = 3
-"""Total variation is told of all marginals of 1 to so many attributes."""
+"""Total variation is computed of all marginals of 1 to so many attributes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +124,7 @@ def compare(
     pair: TablePair,
     schema: Schema,
     workload: Workload,
-    rules: Iterable[str | Rule] = (),
+    rules: str | Rule | Iterable[str | Rule] = (),
     *,
     workers: int = 1,
     progress: PhaseProgress | None = None,
@@ -194,24 +133,19 @@ def compare(
     promise: Promise | None = None,
     seed: int = 0,
     queries: QueryWorkload | None = None,
+    limitations: Iterable[str] = (),
 ) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
     Args:
         pair: the tables.
-        schema: of both.
-        workload: the marginals that matter.
-        rules: that the owner knows to hold; see :func:`parse_rule`.
-        workers: threads; results do not depend on it.
-        progress: told about the phases "evaluate", "queries", "pairs", "models" and
-            "attack".
+        schema, workload, rules, workers, control, seed: as for :func:`evaluate`; the workload of
+            marginals.
+        progress: called with the phases "evaluate", "queries", "pairs", "models" and "attack".
         utility: how to train models on both tables; None for no models.
-        control: rows of the same population that the synthetic table was not made from, for the
-            membership attack, and to test models on; None for no attack, and models tested on
-            true rows.
         promise: that the release made, for the bound beside the attack.
-        seed: of the attack.
         queries: of the workload, where they are others than the cells of its marginals.
+        limitations: known beforehand, for the reader.
 
     Raises:
         DataError: the tables, the workload and the schema have different columns, or a table has
@@ -224,99 +158,114 @@ def compare(
     if queries is not None:
         check_domain(pair, queries.domain)
         check_queries(queries)
-    declared = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in rules]
-    overlap = None if control is None else _overlap(pair.true, control, seed)
-    domain = pair.domain
+    declared = _parsed(rules, schema)
+    overlap = None if control is None else check_control(pair.true, control, seed)
+
+    def steps(phase: str) -> StepProgress | None:
+        return None if progress is None else partial(progress, phase)
+
     joint = JointCodes(pair)
-    ways = range(1, min(MOST_WAYS, len(domain)) + 1)
-    cliques = [clique for k in ways for clique in drawn_cliques(domain, k)]
-    found = marginal_distances(
-        joint, [*workload.cliques, *cliques], workers, _steps(progress, "evaluate")
-    )
-    asked = None
-    if queries is not None:
-        asked = query_error(joint, queries, workers, _steps(progress, "queries"))
-    counts = count_pairs(joint, workers, _steps(progress, "pairs"))
+    ways = range(1, min(MOST_WAYS, len(pair.domain)) + 1)
+    cliques = [clique for k in ways for clique in drawn_cliques(pair.domain, k)]
+    found = marginal_distances(joint, [*workload.cliques, *cliques], workers, steps("evaluate"))
+    asked = None if queries is None else query_error(joint, queries, workers, steps("queries"))
+    counts = count_pairs(joint, workers, steps("pairs"))
     checks = check_rules(joint, declared, "declared")
     checks += found_rules(counts, schema, [check.rule for check in checks])
-    variation = tuple(total_variation(domain, k, found) for k in ways)
-    whole_rows = row_checks(joint)
-    limitations = list(limitations_of(counts, variation, whole_rows))
-    num_values = {column.name: column.num_values for column in schema.columns}
-    models = None
+    variation = tuple(total_variation(pair.domain, k, found) for k in ways)
+    rows = row_checks(joint)
+    said = list(limitations_of(counts, variation, rows))
+    models = membership = None
     if utility is not None:
-        models, trouble = _utility(
-            pair, utility, control, overlap, workers, _steps(progress, "models")
+        from adaptive_qs.evaluation.models import measure_utility  # slow to import
+
+        try:
+            models = measure_utility(
+                pair.true, pair.synthetic, utility, workers, steps("models"), control, overlap
+            )
+        except InputError as error:
+            if utility.target is not None:
+                raise
+            said.append(f"no models: {error}")
+    if control is not None:
+        from adaptive_qs.evaluation.attack import measure_membership  # slow to import
+
+        membership = measure_membership(
+            pair.true,
+            pair.synthetic,
+            control,
+            promise,
+            seed,
+            workers,
+            steps("attack"),
+            overlap=overlap,
         )
-        limitations += trouble
     return Evaluation(
         pair,
         workload_distance(workload, found),
         variation,
         association_of(counts),
-        ordered_errors(pair, num_values),
-        whole_rows,
+        ordered_errors(pair, {column.name: column.num_values for column in schema.columns}),
+        rows,
         checks,
         models,
-        None
-        if control is None
-        else _membership(
-            pair, control, overlap, promise, seed, workers, _steps(progress, "attack")
-        ),
-        tuple(limitations),
+        membership,
+        (*said, *limitations),
         unseen_pairs(counts),
         asked,
     )
 
 
-def _utility(
-    pair: TablePair,
-    settings: UtilitySettings,
-    held_out: CodedTable | None,
-    overlap: Overlap | None,
-    workers: int,
-    progress: StepProgress | None,
-) -> tuple[Utility | None, list[str]]:
-    """The models' scores, or why there are none for a target that nobody named."""
-    from adaptive_qs.evaluation.models import measure_utility  # slow to import
+def _parsed(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
+    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
+    return [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
 
-    try:
-        found = measure_utility(
-            pair.true, pair.synthetic, settings, workers, progress, held_out, overlap
+
+# What was left out of the measures, and what makes them uncertain.
+
+
+def limitations_of(
+    counts: PairCounts, variation: Iterable[TotalVariation], checks: RowChecks
+) -> Iterator[str]:
+    """What was left out of the measures, and what makes them uncertain, in public words."""
+    pair, names = counts.joint.pair, counts.joint.pair.domain.names
+    rows = (pair.true.num_rows, pair.synthetic.num_rows)
+    if checks.same:
+        yield (
+            "the synthetic rows are the true rows, each as often: the true table was compared with "
+            "itself, or with a copy"
         )
-        return found, []
-    except InputError as error:
-        if settings.target is not None:
-            raise
-        return None, [f"no models: {error}"]
-
-
-def _membership(
-    pair: TablePair,
-    control: CodedTable,
-    overlap: Overlap | None,
-    promise: Promise | None,
-    seed: int,
-    workers: int,
-    progress: StepProgress | None,
-) -> Membership:
-    from adaptive_qs.evaluation.attack import measure_membership  # slow to import
-
-    return measure_membership(
-        pair.true, pair.synthetic, control, promise, seed, workers, progress, overlap=overlap
-    )
-
-
-def _overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    from adaptive_qs.evaluation.tables import check_control  # slow to import
-
-    return check_control(true, control, seed)
-
-
-def _steps(progress: PhaseProgress | None, phase: str) -> StepProgress | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(phase, done, total)
+    for part in variation:
+        if part.compared < part.marginals:
+            yield (
+                f"total variation of {part.ways}-way marginals: {part.compared:,} of "
+                f"{part.marginals:,} compared, drawn evenly; the worst one may be another"
+            )
+    for table, margins in zip(("true", "synthetic"), counts.margins):
+        constant = [n for n, margin in zip(names, margins) if np.count_nonzero(margin) == 1]
+        if constant:
+            yield (
+                f"one value only in the {table} table, so associated with nothing: "
+                + ", ".join(constant)
+            )
+    shares = {
+        pair: max(sums[pair].occupied / number for sums, number in zip(counts.sums, rows))
+        for pair in counts.sums[0]
+    }
+    if crowded := sum(share > CROWDED for share in shares.values()):
+        i, j = max(shares, key=lambda pair: shares[pair])
+        yield (
+            f"mutual information may be too large for {crowded:,} of {len(shares):,} pairs, "
+            f"{names[i]} x {names[j]} most: a table has fewer than {1 / CROWDED:g} rows for "
+            "each occupied cell, so that even independent columns show some; look at Cramér's V"
+        )
+    if min(rows) < FEW_ROWS:
+        yield f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
+    if max(rows) > UNEQUAL * min(rows):
+        yield (
+            "one table has more than twice the rows of the other: compare associations, repeated "
+            "rows and maxima with care"
+        )
 
 
 # An evaluation as plain JSON values, under fixed names.
@@ -349,37 +298,33 @@ def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str,
         "query_parts": [] if asked is None else [asdict(part) for part in asked.parts],
         "per_clique": [asdict(clique) for clique in distance.per_clique],
         "total_variation": [asdict(part) for part in evaluation.total_variation],
-        "association": _association(evaluation.association),
+        "association": {
+            "names": evaluation.association.names,
+            "cramers_v": _matrices(evaluation.association.cramers_v),
+            "mutual_information": _matrices(evaluation.association.mutual_information),
+        },
         "ordered": [asdict(error) for error in evaluation.ordered],
         "rows": asdict(evaluation.rows),
         "rules": [asdict(check) for check in evaluation.rules],
-        "unseen": None if evaluation.unseen is None else asdict(evaluation.unseen),
-        "utility": None if evaluation.utility is None else asdict(evaluation.utility),
-        "membership": None if evaluation.membership is None else asdict(evaluation.membership),
+        **{
+            name: None if (part := getattr(evaluation, name)) is None else asdict(part)
+            for name in ("unseen", "utility", "membership")
+        },
         "limitations": list(evaluation.limitations),
     }
     plain: dict[str, Any] = _finite(content)
     return plain
 
 
-def _association(association: Association) -> dict[str, Any]:
-    content: dict[str, Any] = {"names": list(association.names)}
-    for name, matrices, difference in (
-        ("cramers_v", association.cramers_v, association.cramers_v_difference),
-        (
-            "mutual_information",
-            association.mutual_information,
-            association.mutual_information_difference,
-        ),
-    ):
-        mean, largest = mean_and_largest(difference)
-        content[name] = {
-            "mean_difference": mean,
-            "max_difference": largest,
-            "true": matrices[0].tolist(),
-            "synthetic": matrices[1].tolist(),
-        }
-    return content
+def _matrices(matrices: tuple[Matrix, Matrix]) -> dict[str, Any]:
+    true, synthetic = matrices
+    mean, largest = mean_and_largest(synthetic - true)
+    return {
+        "mean_difference": mean,
+        "max_difference": largest,
+        "true": true.tolist(),
+        "synthetic": synthetic.tolist(),
+    }
 
 
 def _finite(value: Any) -> Any:
@@ -447,48 +392,38 @@ def find_promise(
                 f"{label}: was made with another schema: name the release that the synthetic "
                 "table comes from, and give it as --schema, too"
             )
-        name = label if isinstance(release, Bundle) else Path(release).name
-        return _promised(bundle, bundle.manifest, name)
+        return _promised(bundle, label if isinstance(release, Bundle) else Path(release).name)
     beside = None if synthetic is None else manifest_path(synthetic)
     if beside is None or not exists(beside):
-        return Promised(
-            None,
-            None,
-            "the privacy promise is not known: no --release was given, and no statement lies "
-            "beside the synthetic table",
-        )
+        reason = "no --release was given, and no statement lies beside the synthetic table"
+        return Promised(None, None, f"the privacy promise is not known: {reason}")
     try:
         content = read_sidecar(beside, max_memory)
         known = {key: value for key, value in content.items() if key in Manifest.model_fields}
         statement = Manifest.model_validate(known)
     except (InputError, AttributeError, ValidationError):
-        return Promised(
-            None,
-            None,
-            f"the privacy promise is not known: {beside.name} is damaged, or of another version",
-        )
+        reason = f"{beside.name} is damaged, or of another version"
+        return Promised(None, None, f"the privacy promise is not known: {reason}")
     if statement.schema_fingerprint != schema.fingerprint:
-        return Promised(
-            None,
-            None,
-            f"the privacy promise is not known: {beside.name} is of a release with another schema",
-        )
-    return _promised(statement, statement, beside.name)
+        reason = f"{beside.name} is of a release with another schema"
+        return Promised(None, None, f"the privacy promise is not known: {reason}")
+    return _promised(statement, beside.name)
 
 
-def _promised(release: Bundle | Statement, statement: Statement, source: str) -> Promised:
+def _promised(release: Bundle | Statement, source: str) -> Promised:
+    statement = release.manifest if isinstance(release, Bundle) else release
+    limitation = promise = None
     if statement.insecure:
         limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
-        return Promised(release, None, limitation)
-    if statement.drafted:
+    elif statement.drafted:
         limitation = (
             f"no bound: {source} says that the schema was taken from the data, and the privacy "
             "promise does not cover what it tells"
         )
-        return Promised(release, None, limitation)
-    rho = None if statement.delta_spent else statement.rho_spent
-    promise = Promise(rho, statement.epsilon, statement.delta, source)
-    return Promised(release, promise, None)
+    else:
+        rho = None if statement.delta_spent else statement.rho_spent
+        promise = Promise(rho, statement.epsilon, statement.delta, source)
+    return Promised(release, promise, limitation)
 
 
 # Comparing a synthetic table with the true one, for callers of Python.
@@ -554,9 +489,12 @@ def evaluate(
     promised = find_promise(
         release, synthetic if isinstance(synthetic, str | Path) else None, described
     )
-    checked = _rules(rules, described)
+    checked = _parsed(rules, described)
+    unknown = None if control is None else promised.limitation
     pair = TablePair.of(true, synthetic, described, progress)
-    result = compare(
+    if control is not None:
+        control = read_compared(control, described, "control", progress)
+    return compare(
         pair,
         described,
         marginals,
@@ -564,17 +502,9 @@ def evaluate(
         workers=threads,
         progress=progress,
         utility=settings,
-        control=None if control is None else read_compared(control, described, "control", progress),
+        control=control,
         promise=promised.promise,
         seed=natural_number("seed", seed),
         queries=queries,
+        limitations=() if unknown is None else (unknown,),
     )
-    if control is None or promised.limitation is None:
-        return result
-    return replace(result, limitations=(*result.limitations, promised.limitation))
-
-
-def _rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
-    """The rules, checked before a table is read."""
-    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
-    return [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,11 +72,6 @@ def marginal_distances(
     return dict(zip(distinct, in_batches(distances, distinct, workers, progress)))
 
 
-def root_mean_square(distance: Distance, cells: int) -> float:
-    """Root mean squared error of the cells of a marginal."""
-    return math.sqrt(distance.squares / cells)
-
-
 @njit(cache=True, nogil=True)
 def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
     """Σ|d| and Σd², with d = a/N_a − b/N_b computed as whole multiples of 1/(N_a·N_b).
@@ -99,9 +95,7 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
     return total, squares
 
 
-# How far a synthetic table is from the true one. Only this package sees the truth unprotected.
-#
-# Everything here is for the owner of the data: it is computed from private rows without noise.
+# The error of a workload, and total variation over all marginals; for the owner of the data only.
 
 MAX_COMPARED = 6_000
 """Most marginals of one number of attributes whose total variation is computed: all pairs of 110
@@ -221,19 +215,12 @@ def check_domain(pair: TablePair, domain: Domain) -> None:
 
 def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
     """The errors of a workload, whose distances have been found already."""
-    domain = workload.domain
-    return WorkloadDistance(
-        tuple(
-            CliqueError(
-                domain.clique_names(clique),
-                found[clique].l1,
-                root_mean_square(found[clique], domain.size(clique)),
-                domain.size(clique),
-                weight,
-            )
-            for clique, weight in workload.weights.items()
-        )
-    )
+    domain, errors = workload.domain, []
+    for clique, weight in workload.weights.items():
+        (l1, squares), cells = found[clique], domain.size(clique)
+        names = domain.clique_names(clique)
+        errors.append(CliqueError(names, l1, math.sqrt(squares / cells), cells, weight))
+    return WorkloadDistance(tuple(errors))
 
 
 def total_variation(domain: Domain, ways: int, found: Distances) -> TotalVariation:
@@ -267,14 +254,18 @@ def drawn_cliques(domain: Domain, ways: int) -> Sequence[Clique]:
 
 def _combination(position: int, attributes: int, ways: int) -> Clique:
     """The set at a position among all of its size, in lexicographic order."""
-    chosen = []
-    candidate = 0
+    chosen: list[int] = []
     for left in range(ways, 0, -1):
-        while position >= (with_it := math.comb(attributes - candidate - 1, left - 1)):
-            position -= with_it
-            candidate += 1
-        chosen.append(candidate)
-        candidate += 1
+        start = chosen[-1] + 1 if chosen else 0
+        rest = attributes - start
+
+        def before(skipped: int, rest: int = rest, left: int = left) -> int:
+            """Sets whose first attribute is among the first of the rest."""
+            return math.comb(rest, left) - math.comb(rest - skipped, left)
+
+        skipped = bisect_right(range(rest), position, key=before) - 1
+        position -= before(skipped)
+        chosen.append(start + skipped)
     return tuple(chosen)
 
 

@@ -15,8 +15,6 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation.tables import JointCodes, in_batches
 from adaptive_qs.machine import StepProgress
 
-# Every pair of attributes counted once: what association, rules and unseen pairs are told from.
-
 Matrix = NDArray[np.float64]
 
 
@@ -46,7 +44,7 @@ class PairCounts:
         sums: of every pair, of both tables.
         unseen: by pair, synthetic rows whose two values never occur together in the true table.
         row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
-        row_alone: which true rows have two values that no other true row has together.
+        row_unique: which true rows have two values that no other true row has together.
     """
 
     joint: JointCodes
@@ -54,7 +52,7 @@ class PairCounts:
     sums: tuple[dict[Clique, PairSums], dict[Clique, PairSums]]
     unseen: dict[Clique, int]
     row_unseen: NDArray[np.bool_]
-    row_alone: NDArray[np.bool_]
+    row_unique: NDArray[np.bool_]
 
 
 def count_pairs(
@@ -72,7 +70,7 @@ def count_pairs(
     margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
     pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
     row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
-    row_alone = np.zeros(split, dtype=np.bool_)
+    row_unique = np.zeros(split, dtype=np.bool_)
     nobody = np.zeros(0, dtype=np.bool_)
 
     def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
@@ -84,20 +82,22 @@ def count_pairs(
                 scratch = np.zeros((2, bound), dtype=np.int64)
             unseen = _count(cells, split, scratch, row_unseen)
             true, synthetic = (
-                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, alone))
-                for own, codes, of, counts, alone in zip(
-                    (cells[:split], cells[split:]), parts, margins, scratch, (row_alone, nobody)
+                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
+                for own, codes, of, counts, unique in zip(
+                    (cells[:split], cells[split:]), parts, margins, scratch, (row_unique, nobody)
                 )
             )
             found.append((true, synthetic, unseen))
         return found
 
-    results = in_batches(count, pairs, workers, progress)
-    true = {pair: result[0] for pair, result in zip(pairs, results)}
-    synthetic = {pair: result[1] for pair, result in zip(pairs, results)}
-    unseen = {pair: result[2] for pair, result in zip(pairs, results)}
+    found = dict(zip(pairs, in_batches(count, pairs, workers, progress)))
     return PairCounts(
-        joint, (margins[0], margins[1]), (true, synthetic), unseen, row_unseen, row_alone
+        joint,
+        (margins[0], margins[1]),
+        ({pair: f[0] for pair, f in found.items()}, {pair: f[1] for pair, f in found.items()}),
+        {pair: f[2] for pair, f in found.items()},
+        row_unseen,
+        row_unique,
     )
 
 
@@ -116,8 +116,8 @@ def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ignore[no-untyped-def]
-    """The sums over occupied cells, whose counts are 0 afterwards; marks rows alone in a cell.
+def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
+    """The sums over occupied cells, whose counts are 0 afterwards; marks the only rows in a cell.
 
     By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
     h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
@@ -139,8 +139,8 @@ def _sum(cells, first, second, of_first, of_second, counts, alone):  # type: ign
         occupied += 1
         if count > 1:
             logs += count * np.log(float(count))
-        elif alone.size:
-            alone[row] = True
+        elif unique.size:
+            unique[row] = True
     influence = 0.0
     for k in range(occupied):
         i, j = first[found[k]], second[found[k]]
@@ -173,7 +173,7 @@ def miller_entropy(counts: NDArray[np.int64]) -> float:
 # The plug-in mutual information of N rows has the same fault: it is about (r−1)(c−1)/(2N) too large
 # where cells are well filled. So entropies are corrected as Miller (1955) did: (K−1)/(2N) is added
 # to the entropy of K occurring values. What is left of the bias is small where N is large beside
-# the occupied cells, and upwards where it is not: ``limits`` names pairs with fewer than five rows
+# the occupied cells, and upwards where it is not: limitations name pairs with fewer than five rows
 # for each occupied cell. It depends on the number of rows, so tables of very different length are
 # compared less well.
 #
@@ -222,26 +222,16 @@ def association_of(counts: PairCounts) -> Association:
     """The association matrices of two tables whose pairs have been counted."""
     rows = (counts.joint.true_rows, counts.joint.rows - counts.joint.true_rows)
     names = counts.joint.pair.domain.names
-    found: dict[str, list[Matrix]] = {"v": [], "information": [], "influence": []}
-    for number, margins, sums in zip(rows, counts.margins, counts.sums):
+    matrices = np.empty((3, 2, len(names), len(names)))
+    matrices[:] = np.eye(len(names))
+    for table, (number, margins, sums) in enumerate(zip(rows, counts.margins, counts.sums)):
         values = [int(np.count_nonzero(margin)) for margin in margins]
         entropies = [miller_entropy(margin) for margin in margins]
-        for matrices in found.values():
-            matrices.append(np.eye(len(names)))
         for (i, j), pair in sums.items():
             v = cramers_v(pair, number, values[i], values[j])
             information = _shared(pair, number, entropies[i], entropies[j])
-            for matrices, value in zip(found.values(), (v, information, pair.influence)):
-                matrices[-1][i, j] = matrices[-1][j, i] = value
-    v_true, v_synthetic = found["v"]
-    information_true, information_synthetic = found["information"]
-    influence_true, influence_synthetic = found["influence"]
-    return Association(
-        names,
-        (v_true, v_synthetic),
-        (information_true, information_synthetic),
-        (influence_true, influence_synthetic),
-    )
+            matrices[:, table, i, j] = matrices[:, table, j, i] = v, information, pair.influence
+    return Association(names, *((true, synthetic) for true, synthetic in matrices))
 
 
 def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
@@ -313,6 +303,6 @@ def unseen_pairs(counts: PairCounts) -> UnseenPairs:
     worst = sorted(counts.unseen.items(), key=lambda item: (-item[1], item[0]))[:WORST]
     return UnseenPairs(
         float(counts.row_unseen.mean()),
-        float(counts.row_alone.mean()),
+        float(counts.row_unique.mean()),
         tuple(UnseenPair((names[i], names[j]), n / rows) for (i, j), n in worst if n),
     )

@@ -24,8 +24,6 @@ from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_worklo
 from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
-# Errors of queries by part of the workload.
-
 
 @dataclass(frozen=True)
 class PartError:
@@ -208,18 +206,12 @@ def _applied(matrices: Sequence[Array], table: Array) -> Array:
     return table
 
 
-Counts = NDArray[np.int64]
+# The queries of a workload, and their error.
 
 
 class Squares(NamedTuple):
-    """Weighted sums of squared errors of queries, in shares of the rows.
-
-    Attributes:
-        error: of the synthetic table.
-        fresh: expected of another sample of as many rows from the same population.
-        independent: expected of as many rows with the true single columns, drawn independently.
-        deviation: standard deviation of what a fresh sample's is.
-    """
+    """Weighted sums of squared errors of queries in shares of the rows: of the synthetic table,
+    expected of a fresh sample and of independent columns, and the deviation of the second."""
 
     error: float
     fresh: float
@@ -312,12 +304,11 @@ def query_error(
 
 
 def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
-    sums = (
-        math.fsum(weight * square for weight, square in zip(part.weights.tolist(), squares))
+    weights = part.weights.tolist()
+    rmse, fresh, independent, deviation = (
+        math.fsum(weight * square for weight, square in zip(weights, squares)) / part.num_queries
         for squares in zip(*found)
     )
-    *squares, deviation = (total / part.num_queries for total in sums)
-    rmse, fresh, independent = map(math.sqrt, squares)
     asked = part.axis.values() if part.joint is None else part.joint
     return PartError(
         tuple(dict.fromkeys(family_of(queries) for queries in asked)),
@@ -325,9 +316,9 @@ def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
         len(part),
         part.num_queries,
         bool((part.weights != 1).any()),
-        rmse,
-        fresh,
-        independent,
+        math.sqrt(rmse),
+        math.sqrt(fresh),
+        math.sqrt(independent),
         deviation,
     )
 
@@ -359,7 +350,11 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
     """
     clique, queries = _clique(part, index), part.queries(index)
     n, m = joint.true_rows, joint.rows - joint.true_rows
-    true, synthetic = _counts(joint, clique)
+    cells, bound = joint.cells(clique)
+    true, synthetic = (
+        np.bincount(part, minlength=bound).reshape(joint.pair.domain.shape(clique))
+        for part in np.split(cells, [n])
+    )
     # Whole multiples of 1/(n m): equal tables differ by 0 exactly.
     difference = (true * m - synthetic * n) / (float(n) * float(m))
     p = true / n
@@ -375,16 +370,6 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
         squared_error(queries, p - product) + spread(product) / m,
         (1 / n + 1 / m) * deviation_of_squares(queries, p),
     )
-
-
-def _counts(joint: JointCodes, clique: Clique) -> tuple[Counts, Counts]:
-    """Both marginals of a set of at most ``MAX_DENSE_CELLS`` cells."""
-    cells, bound = joint.cells(clique)
-    true, synthetic = (
-        np.bincount(part, minlength=bound).reshape(joint.pair.domain.shape(clique))
-        for part in np.split(cells, [joint.true_rows])
-    )
-    return true, synthetic
 
 
 def _sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:

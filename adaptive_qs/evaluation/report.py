@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.pairs import Association
 from adaptive_qs.evaluation.results import (
     AttackScore,
     Membership,
-    ModelScores,
     Spread,
     Utility,
     kept_part,
 )
-from adaptive_qs.evaluation.scale import DEFINITIONS
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.evaluation.verdict import (
     ColumnPair,
@@ -83,20 +82,13 @@ def association_maps(
 ) -> list[HeatMap]:
     """True, synthetic, and the difference, for some attributes."""
     true, made = matrices
-    difference = made - true
+    difference, names = made - true, association.names
     off = ~np.eye(len(true), dtype=bool)
     top = max(LEAST_TOP, float(np.nanmax(np.abs(difference), where=off, initial=0)))
     return [
-        _heat(f"{measure}, true table", true, association.names, chosen, 1.0),
-        _heat(f"{measure}, synthetic table", made, association.names, chosen, 1.0),
-        _heat(
-            f"{measure}, synthetic less true",
-            difference,
-            association.names,
-            chosen,
-            top,
-            signed=True,
-        ),
+        _heat(f"{measure}, true table", true, names, chosen, 1.0),
+        _heat(f"{measure}, synthetic table", made, names, chosen, 1.0),
+        _heat(f"{measure}, synthetic less true", difference, names, chosen, top, signed=True),
     ]
 
 
@@ -127,33 +119,20 @@ def _heat(
     signed: bool = False,
 ) -> HeatMap:
     cell_of = diverging_cell if signed else sequential_cell
-    return HeatMap(
-        caption,
-        tuple(i + 1 for i in chosen),
-        tuple(names[i] for i in chosen),
-        tuple(
-            tuple(Cell("") if i == j else cell_of(float(matrix[i, j]), top) for j in chosen)
-            for i in chosen
-        ),
-    )
+    rows = [
+        tuple(Cell("") if i == j else cell_of(float(matrix[i, j]), top) for j in chosen)
+        for i in chosen
+    ]
+    numbers, shown = tuple(i + 1 for i in chosen), tuple(names[i] for i in chosen)
+    return HeatMap(caption, numbers, shown, tuple(rows))
 
 
 # Models and the attack as marks on a line.
 
 
-@dataclass(frozen=True)
-class ScoreRow:
-    """One model by one measure.
-
-    Attributes:
-        model: its name.
-        measure: of its predictions.
-        real: trained on true rows.
-        synthetic: trained on synthetic rows.
-        chance: of a guess; None where it is not known.
-        kept: part of the gain over chance that is left; None where there is none to keep.
-        line: the same as a picture.
-    """
+class ScoreRow(NamedTuple):
+    """One model by one measure: trained on true and on synthetic rows, a guess, the part of the
+    gain over chance that is left, and the same as a picture."""
 
     model: str
     measure: str
@@ -166,7 +145,24 @@ class ScoreRow:
 
 def score_rows(utility: Utility) -> list[ScoreRow]:
     """Every model by every measure."""
-    return [_row(model, measure) for model in utility.models for measure in model.real]
+    rows = []
+    for model in utility.models:
+        for measure, real in model.real.items():
+            made, chance = model.synthetic[measure], model.chance.get(measure)
+            marks = [] if chance is None else [Mark("chance", chance.mean)]
+            for kind, found in (("a", real), ("b", made)):
+                low, high = found.mean - found.std, found.mean + found.std
+                marks.append(Mark(kind, found.mean, low, high))
+            label = (
+                f"{measure} of {model.model}: true {significant(real.mean)}, "
+                f"synthetic {significant(made.mean)}"
+            )
+            if chance is not None:
+                label += f", chance {significant(chance.mean)}"
+            kept = kept_part(real.mean, made.mean, None if chance is None else chance.mean)
+            line = Line(0.0, 1.0, tuple(marks), label)
+            rows.append(ScoreRow(model.model, measure, real, made, chance, kept, line))
+    return rows
 
 
 def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
@@ -189,37 +185,12 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
     return lines
 
 
-def _row(model: ModelScores, measure: str) -> ScoreRow:
-    real, synthetic = model.real[measure], model.synthetic[measure]  # type: ignore[index]
-    chance = model.chance.get(measure)  # type: ignore[call-overload]
-    marks = [] if chance is None else [Mark("chance", chance.mean)]
-    for kind, spread in (("a", real), ("b", synthetic)):
-        marks.append(Mark(kind, spread.mean, spread.mean - spread.std, spread.mean + spread.std))
-    label = (
-        f"{measure} of {model.model}: true {significant(real.mean)}, "
-        f"synthetic {significant(synthetic.mean)}"
-    )
-    if chance is not None:
-        label += f", chance {significant(chance.mean)}"
-    kept = kept_part(real.mean, synthetic.mean, None if chance is None else chance.mean)
-    return ScoreRow(
-        model.model, measure, real, synthetic, chance, kept, Line(0.0, 1.0, tuple(marks), label)
-    )
-
-
 # What the owner's report shows of the release behind a table.
 
 
-@dataclass(frozen=True)
-class ReleaseView:
-    """Budget and rounds.
-
-    Attributes:
-        statement: what was promised and spent.
-        parts: of the budget.
-        rounds: that measured combinations; None where only the statement is known.
-        unconnected: columns of which no combination was measured.
-    """
+class ReleaseView(NamedTuple):
+    """What was promised and spent, by parts, the rounds that measured combinations (None where only
+    the statement is known), and the columns of which none was measured."""
 
     statement: Statement
     parts: list[BudgetPart]
@@ -237,6 +208,8 @@ def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
     return ReleaseView(manifest, budget_parts(manifest), release.rounds, manifest.unconnected)
 
 
+# The page.
+
 COLUMNS_SHOWN = 24
 CLIQUES_SHOWN = 25
 IMPORTANCES_SHOWN = 20
@@ -250,7 +223,7 @@ def report_page(
     names: tuple[str, str],
     release: Bundle | Statement | None,
 ) -> str:
-    """One HTML file for the owner of the data alone; the same input gives the same text.
+    """One HTML file for the owner of the data only; the same input gives the same text.
 
     Args:
         found: the evaluation of the two tables, and what its numbers mean.
@@ -258,22 +231,21 @@ def report_page(
         names: of the true and of the synthetic table, as they are shown.
         release: what the synthetic table came from, or the statement beside it, if known.
     """
-    evaluation, scale, columns, fates = found.evaluation, found.scale, found.columns, found.fates
+    evaluation, scale, columns = found.evaluation, found.scale, found.columns
     view = release_view(release)
     judged = verdict(found, view.statement if view else None)
     following = next_sentence(found, judged, view.unconnected if view else ())
     association = evaluation.association
-    chosen = most_different(fates.told)
+    chosen = most_different(found.associations.difference)
     domain = evaluation.pair.domain
     cliques = evaluation.workload.per_clique
     errors = pair_errors(domain, cliques)
     in_map = most_different(errors)
-    joint = any(len(c.attributes) > 1 for c in cliques)
     widest = max(len(c.attributes) for c in cliques)
     caption = (
         "L1 error of every pair"
         if widest == 2
-        else ("Mean L1 error of the workload's marginals that hold both columns")
+        else "Mean L1 error of the workload's marginals that hold both columns"
     )
     return render(
         "report.html",
@@ -284,7 +256,7 @@ def report_page(
         schema=schema,
         sentences=[*judged.sentences, following],
         scale=scale,
-        fates=fates,
+        changes=found.associations,
         release=view,
         no_promise=why_no_promise(view.statement if view else None),
         columns=columns,
@@ -294,7 +266,9 @@ def report_page(
         information=association_maps(
             association, association.mutual_information, "Mutual information", chosen
         ),
-        error_map=error_map(domain, errors, in_map, caption) if joint and len(in_map) > 1 else None,
+        error_map=error_map(domain, errors, in_map, caption)
+        if widest > 1 and len(in_map) > 1
+        else None,
         worst=sorted(cliques, key=lambda c: (-c.l1, c.attributes))[:LONG_TABLE],
         ordered=sorted(evaluation.ordered, key=lambda o: -o.range_max)[:LONG_TABLE],
         scores=score_rows(evaluation.utility) if evaluation.utility else [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,14 +136,13 @@ class UtilitySettings:
 
     def __post_init__(self) -> None:
         self._check("repeats", 1, MAX_REPEATS)
-        self._check("max_rows", 100, None)
+        self._check("max_rows", 100)
         self._check("seed", 0, SEEDS - self.repeats)
 
-    def _check(self, name: str, least: int, most: int | None) -> None:
-        value = getattr(self, name)
-        number = as_integer(value)
-        if number is None or number < least or (most is not None and number > most):
-            needed = f"at least {least}" if most is None else f"{least} to {most:,}"
+    def _check(self, name: str, least: int, most: float = math.inf) -> None:
+        number = as_integer(value := getattr(self, name))
+        if number is None or not least <= number <= most:
+            needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
             raise InputError(f"{name} is {shown(value)}: give {needed}")
         object.__setattr__(self, name, number)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -51,6 +51,11 @@ class RowChecks:
     repeated: float
     true_repeated: float
     same: bool = False
+
+    @property
+    def expected(self) -> float:
+        """Matches that chance explains."""
+        return max(self.expected_if_independent, self.expected_if_redrawn)
 
 
 def row_checks(joint: JointCodes) -> RowChecks:
@@ -171,18 +176,21 @@ class Values(NamedTuple):
     known: NDArray[np.bool_]
 
 
-def kind_of(column: ColumnBase) -> Hashable:
+def _kind(column: ColumnBase) -> Hashable:
     """Columns of the same kind hold values that can be compared; None where none can."""
-    if isinstance(column, IntegerColumn | NumericColumn) or _lists_integers(column):
-        return "numbers"
-    if isinstance(column, MomentColumn):
-        return "moments"
-    if isinstance(column, CategoricalColumn):
-        return column.values
-    return "booleans" if isinstance(column, BooleanColumn) else None
+    match column:
+        case IntegerColumn() | NumericColumn():
+            return "numbers"
+        case MomentColumn():
+            return "moments"
+        case CategoricalColumn():
+            return "numbers" if _lists_integers(column) else column.values
+        case BooleanColumn():
+            return "booleans"
+    return None
 
 
-def scale_of(column: ColumnBase) -> Hashable:
+def _scale(column: ColumnBase) -> Hashable:
     """Columns on the same scale give the same value the same code; None where there is no order."""
     match column:
         case IntegerColumn():
@@ -196,79 +204,42 @@ def scale_of(column: ColumnBase) -> Hashable:
     return None
 
 
-def has_order(column: ColumnBase) -> bool:
-    """Whether one value of the column can be smaller than another."""
-    ordered: bool = getattr(column, "ordered", False)
-    return ordered or _lists_integers(column)
-
-
-def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = False) -> Values:
-    """The values that codes stand for.
-
-    Numbers are themselves, dates and times seconds since 1970, and labels and booleans their place
-    in the list.
-
-    Args:
-        column: as declared.
-        codes: of some rows.
-        by_day: tell dates in whole days.
-    """
-    known = codes < column.num_values
-    if column.catch_all_code is not None:
-        known &= codes != column.catch_all_code
-    inside = np.where(known, codes, 0).astype(np.int64)
-    low, high = _ends(column, inside)
-    if by_day:
-        low, high = low // DAY, high // DAY
-    return Values(low, high, known)
-
-
-def by_day(first: ColumnBase, second: ColumnBase) -> bool:
-    """Whether both hold whole days, so that one day is a value and no span of time."""
-    return isinstance(first, DateColumn) and isinstance(second, DateColumn)
-
-
 def _lists_integers(column: ColumnBase) -> bool:
     return isinstance(column, CategoricalColumn) and type(column.values[0]) is int
 
 
-@singledispatch
+def _values(column: ColumnBase, codes: NDArray[np.integer]) -> Values:
+    """The values that codes stand for: numbers are themselves, dates and times seconds since 1970,
+    and labels and booleans their place in the list."""
+    known = codes < column.num_values
+    if column.catch_all_code is not None:
+        known &= codes != column.catch_all_code
+    low, high = _ends(column, np.where(known, codes, 0).astype(np.int64))
+    return Values(low, high, known)
+
+
 def _ends(column: ColumnBase, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Smallest and largest value of every code; by default its place."""
+    match column:
+        case CategoricalColumn() if _lists_integers(column):
+            listed = np.array(column.values, dtype=np.int64)[codes]
+            return listed, listed
+        case IntegerColumn(starts=None):
+            return codes + column.min, codes + column.min
+        case IntegerColumn():
+            starts = np.array(column.starts, dtype=np.int64)
+            return starts[codes], np.append(starts[1:] - 1, column.max)[codes]
+        case NumericColumn():
+            if column.grid is not None and column.decimals is not None:
+                first, last = np.array(column.grid)[:, codes] / 10**column.decimals
+                return first, last
+            edges = np.array(column.bin_edges)
+            return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
+        case MomentColumn():
+            periods, (first, last) = codes + column.period(column.min), column.span
+            low = np.maximum(starts_of(periods, column.granularity), first)
+            return low, np.minimum(starts_of(periods + 1, column.granularity) - 1, last)
     return codes, codes
-
-
-@_ends.register
-def _(column: CategoricalColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if not _lists_integers(column):
-        return codes, codes
-    values = np.array(column.values, dtype=np.int64)[codes]
-    return values, values
-
-
-@_ends.register
-def _(column: IntegerColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if column.starts is None:
-        return codes + column.min, codes + column.min
-    starts = np.array(column.starts, dtype=np.int64)
-    return starts[codes], np.append(starts[1:] - 1, column.max)[codes]
-
-
-@_ends.register
-def _(column: NumericColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    edges = np.array(column.bin_edges)
-    if column.grid is not None and column.decimals is not None:
-        first, last = np.array(column.grid)
-        return first[codes] / 10**column.decimals, last[codes] / 10**column.decimals
-    return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
-
-
-@_ends.register
-def _(column: MomentColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    periods = codes + column.period(column.min)
-    first, last = column.span
-    low = np.maximum(starts_of(periods, column.granularity), first)
-    return low, np.minimum(starts_of(periods + 1, column.granularity) - 1, last)
 
 
 # Rules that compare two columns, such as "start <= end".
@@ -303,20 +274,21 @@ class Comparison:
 
     def shares(self, joint: JointCodes) -> tuple[float, float, float]:
         """Rows that break it: of the true table, of the synthetic, and of independent columns."""
-        true, synthetic = joint.pair.true, joint.pair.synthetic
-        broken = (
-            float(np.mean(self._broken(*self._values(t.columns[self.left], t.columns[self.right]))))
-            for t in (true, synthetic)
+        pair, sides = joint.pair, (self.left, self.right)
+        true, synthetic = (
+            float(np.mean(self._broken(*self._values([t.columns[i] for i in sides]))))
+            for t in (pair.true, pair.synthetic)
         )
-        seen = (np.unique(true.columns[i], return_counts=True) for i in (self.left, self.right))
-        (a_codes, a_counts), (b_codes, b_counts) = seen
-        a, b = self._values(a_codes, b_codes)
-        parts = a_counts / true.num_rows, b_counts / true.num_rows
-        return (*broken, self._expected(a, parts[0], b, parts[1]))  # type: ignore[return-value]
+        codes, counts = zip(*(np.unique(pair.true.columns[i], return_counts=True) for i in sides))
+        parts = [count / pair.true.num_rows for count in counts]
+        return true, synthetic, self._expected(*self._values(codes), *parts)
 
-    def _values(self, left: NDArray, right: NDArray) -> tuple[Values, Values]:
-        days = by_day(*self.columns)
-        return values_of(self.columns[0], left, days), values_of(self.columns[1], right, days)
+    def _values(self, codes: Sequence[NDArray]) -> tuple[Values, Values]:
+        """Of both columns; two dates are compared in whole days, so that a day is no span."""
+        left, right = map(_values, self.columns, codes)
+        if all(isinstance(column, DateColumn) for column in self.columns):
+            left, right = (Values(v.low // DAY, v.high // DAY, v.known) for v in (left, right))
+        return left, right
 
     def _broken(self, a: Values, b: Values) -> NDArray[np.bool_]:
         if self.operator in _SWAPPED:
@@ -332,7 +304,7 @@ class Comparison:
                 broken = (a.low == a.high) & (b.low == b.high) & (a.low == b.low)
         return broken & a.known & b.known
 
-    def _expected(self, a: Values, of_a: NDArray, b: Values, of_b: NDArray) -> float:
+    def _expected(self, a: Values, b: Values, of_a: NDArray, of_b: NDArray) -> float:
         """Chance that independent draws break it, from the shares of the codes that occur."""
         of_a, of_b = of_a * a.known, of_b * b.known
         if self.operator in _SWAPPED:
@@ -397,73 +369,54 @@ def parse_rule(text: str, schema: Schema) -> Rule:
         InputError: it is no rule, can be read in several ways, names a column that is not in the
             schema, or compares columns whose values cannot be compared.
     """
-    readings = set(_comparisons(text, schema)) | set(_determinations(text, schema))
+    written = list(_readings(text, schema))
+    readings = {r for r in written if all(name in schema.names for name in (*r[0], r[2]))}
     if len(readings) > 1:
         raise InputError(f"rule {text!r} can be read in several ways: rename a column")
     if not readings:
-        raise InputError(f"rule {text!r}{_complaint(text, schema)}")
+        unknown = (n for left, _, right in written for n in (*left, right) if n not in schema.names)
+        if (name := next(unknown, None)) is None:
+            raise InputError(f"rule {text!r} is no rule: {FORM}")
+        raise InputError(f"rule {text!r}: column {name!r} is not in the schema: check the spelling")
     left, operator, right = readings.pop()
     if right in left:
         raise InputError(f"rule {text!r} names one column twice: give two columns")
-    place = schema.names.index
-    if operator in OPERATORS:
-        rule = Comparison(
-            place(left[0]), place(right), operator, (schema.column(left[0]), schema.column(right))
-        )
-        _check_kinds(text, rule)
-        return rule
-    return Determination(tuple(place(name) for name in left), place(right), (*left, right))
+    places = [schema.names.index(name) for name in (*left, right)]
+    if operator == VERBS[0]:
+        return Determination(tuple(places[:-1]), places[-1], (*left, right))
+    columns = (schema.column(left[0]), schema.column(right))
+    _check_kinds(text, operator, columns)
+    return Comparison(places[0], places[1], operator, columns)
 
 
 Reading = tuple[tuple[str, ...], str, str]
 
 
-def _comparisons(text: str, schema: Schema) -> Iterable[Reading]:
-    for operator in OPERATORS:
-        for left, right in _splits(text, operator):
-            if left in schema.names and right in schema.names:
-                yield (left,), operator, right
-
-
-def _determinations(text: str, schema: Schema) -> Iterable[Reading]:
-    for verb in VERBS:
-        for left, right in _splits(text, verb):
-            names = _listed(left, schema)
-            if right in schema.names and all(name in schema.names for name in names):
-                yield names, VERBS[0], right
-
-
-def _listed(text: str, schema: Schema) -> tuple[str, ...]:
-    """The names in a list; a name may have a comma itself."""
-    if text in schema.names:
-        return (text,)
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-
-
-def _splits(text: str, separator: str) -> Iterable[tuple[str, str]]:
-    parts = text.split(separator)
-    for k in range(1, len(parts)):
-        yield separator.join(parts[:k]).strip(), separator.join(parts[k:]).strip()
-
-
-def _complaint(text: str, schema: Schema) -> str:
+def _readings(text: str, schema: Schema) -> Iterator[Reading]:
+    """Every way to split the text at a verb or an operator; names may hold either, and commas."""
     for separator in (*VERBS, *OPERATORS):
-        for left, right in _splits(text, separator):
-            for name in (*(_listed(left, schema) if separator in VERBS else (left,)), right):
-                if name not in schema.names:
-                    return f": column {name!r} is not in the schema: check the spelling"
-    return f" is no rule: {FORM}"
+        parts = text.split(separator)
+        for k in range(1, len(parts)):
+            left, right = (separator.join(side).strip() for side in (parts[:k], parts[k:]))
+            if separator in OPERATORS:
+                yield (left,), separator, right
+            elif left in schema.names:
+                yield (left,), VERBS[0], right
+            else:
+                names = dict.fromkeys(name.strip() for name in left.split(","))
+                yield tuple(names), VERBS[0], right
 
 
-def _check_kinds(text: str, rule: Comparison) -> None:
-    left, right = rule.columns
-    if kind_of(left) is None or kind_of(left) != kind_of(right):
+def _check_kinds(text: str, operator: str, columns: tuple[ColumnBase, ColumnBase]) -> None:
+    kind, other = map(_kind, columns)
+    if kind is None or kind != other:
         raise InputError(
             f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
             "dates or times, or of the same categories"
         )
-    for column in rule.columns:
-        if rule.operator not in ("==", "!=") and not has_order(column):
+    for column in columns:
+        ordered = getattr(column, "ordered", False) or _lists_integers(column)
+        if operator not in ("==", "!=") and not ordered:
             raise InputError(
                 f'rule {text!r}: {column.name!r} has no order: declare "ordered": true, or use == '
                 "or !="
@@ -473,7 +426,7 @@ def _check_kinds(text: str, rule: Comparison) -> None:
 # Rules that hold in every true row, and would not if the columns were independent.
 
 MOST_FOUND = 20
-"""Rules that are told, the least likely to hold by chance first."""
+"""Rules that are reported, the least likely to hold by chance first."""
 MOST_TRIED = 3 * MOST_FOUND
 """Dependencies and comparisons, each, that are looked at closely."""
 LEAST_BROKEN = 0.01
@@ -528,45 +481,33 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
         return []
     scales: dict[Hashable, list[int]] = defaultdict(list)
     for i, column in enumerate(schema.columns):
-        if (scale := scale_of(column)) is not None:
+        if (scale := _scale(column)) is not None:
             scales[scale].append(i)
-    found = []
-    for members in scales.values():
-        for i, j in _undecided(joint, schema, members):
-            found += list(_strictest(joint, schema, i, j))
-    found.sort(key=lambda entry: -entry[0])
-    return [rule for _, rule in found[:MOST_TRIED]]
-
-
-def _undecided(joint: JointCodes, schema: Schema, members: list[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of columns of one scale whose first rows do not contradict all comparisons."""
-    rows = slice(0, GLANCE)
-    codes = np.stack([joint.pair.true.columns[i][rows] for i in members])
-    known = codes < np.array([schema.columns[i].num_values for i in members])[:, None]
-    for k, i in enumerate(members[:-1], start=1):
-        told = known[k - 1] & known[k:]
-        above = (codes[k - 1] > codes[k:]) & told
-        below = (codes[k - 1] < codes[k:]) & told
-        for n in np.flatnonzero(~(above.any(axis=1) & below.any(axis=1))):
-            yield i, members[k + int(n)]
+    pairs = (pair for members in scales.values() for pair in combinations(members, 2))
+    found = [found for pair in pairs if (found := _strictest(joint, schema, *pair)) is not None]
+    return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
 
 
 def _strictest(
     joint: JointCodes, schema: Schema, i: int, j: int
-) -> Iterator[tuple[float, Comparison]]:
-    """On one scale, codes are ordered as values are, and only missing ones come after them."""
-    first, second = schema.columns[i], schema.columns[j]
-    a, b = joint.pair.true.columns[i], joint.pair.true.columns[j]
-    known = (a < first.num_values) & (b < second.num_values)
-    x, y = a[known], b[known]
-    above, below = bool((x > y).any()), bool((x < y).any())
-    if above and below:
-        return
+) -> tuple[float, Comparison] | None:
+    """On one scale, codes are ordered as values are, and only missing ones come after them.
+
+    A glance at the first rows rules most pairs out.
+    """
+    columns = schema.columns[i], schema.columns[j]
+    for rows in (slice(GLANCE), slice(None)):
+        x, y = (joint.pair.true.columns[k][rows] for k in (i, j))
+        known = (x < columns[0].num_values) & (y < columns[1].num_values)
+        above, below = bool((known & (x > y)).any()), bool((known & (x < y)).any())
+        if above and below:
+            return None
     loose, strict = (">=", ">") if above else ("<=", "<")
-    operators = [strict, loose] if not (x == y).any() else [loose] if above or below else ["=="]
+    equal = bool((known & (x == y)).any())
+    operators = [strict, loose] if not equal else [loose] if above or below else ["=="]
     for operator in operators:
-        rule = Comparison(i, j, operator, (first, second))
+        rule = Comparison(i, j, operator, columns)
         broken, _, expected = rule.shares(joint)
         if not broken and expected >= max(LEAST_BROKEN, LEAST_CHANCES / joint.true_rows):
-            yield expected, rule
-            return
+            return expected, rule
+    return None

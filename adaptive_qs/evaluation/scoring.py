@@ -26,6 +26,9 @@ from adaptive_qs.evaluation.results import Measure, Spread
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.coded import CodedTable
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
 # Coded rows as features of scikit-learn models.
 
 MAX_ITERATIONS = 1_000
@@ -38,7 +41,7 @@ MAX_CATEGORIES = 255
 
 def feature_matrix(
     table: CodedTable, attributes: tuple[int, ...], rows: NDArray[np.int64] | slice = slice(None)
-) -> NDArray[np.float64]:
+) -> Array:
     """Codes of these attributes, shape (rows, attributes)."""
     return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
 
@@ -48,17 +51,13 @@ def logistic_regression(attributes: tuple[Attribute, ...]) -> Pipeline:
 
     Levels that were not seen in training count as rare ones.
     """
-    ordered, unordered = _kinds(attributes)
+    levels = OneHotEncoder(
+        max_categories=MAX_LEVELS, handle_unknown="infrequent_if_exist", dtype=float
+    )
     encoder = ColumnTransformer(
         [
-            ("ordered", StandardScaler(), ordered),
-            (
-                "unordered",
-                OneHotEncoder(
-                    max_categories=MAX_LEVELS, handle_unknown="infrequent_if_exist", dtype=float
-                ),
-                unordered,
-            ),
+            ("ordered", StandardScaler(), _positions(attributes, ordered=True)),
+            ("unordered", levels, _positions(attributes, ordered=False)),
         ],
         sparse_threshold=1.0,
     )
@@ -71,19 +70,14 @@ def gradient_boosting(attributes: tuple[Attribute, ...], seed: int) -> Pipeline:
     Few small trees with a penalty: without one, steps for rare classes of a target with many
     overshoot. No early stopping, so that small and large tables are treated alike.
     """
-    ordered, unordered = _kinds(attributes)
+    levels = OrdinalEncoder(
+        max_categories=MAX_CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan
+    )
+    unordered = _positions(attributes, ordered=False)
     encoder = ColumnTransformer(
         [
-            (
-                "unordered",
-                OrdinalEncoder(
-                    max_categories=MAX_CATEGORIES,
-                    handle_unknown="use_encoded_value",
-                    unknown_value=np.nan,
-                ),
-                unordered,
-            ),
-            ("ordered", "passthrough", ordered),
+            ("unordered", levels, unordered),
+            ("ordered", "passthrough", _positions(attributes, ordered=True)),
         ]
     )
     model = HistGradientBoostingClassifier(
@@ -98,18 +92,11 @@ def gradient_boosting(attributes: tuple[Attribute, ...], seed: int) -> Pipeline:
     return make_pipeline(encoder, model)
 
 
-def _kinds(attributes: tuple[Attribute, ...]) -> tuple[list[int], list[int]]:
-    """Positions of the ordered and of the unordered attributes."""
-    kinds: tuple[list[int], list[int]] = ([], [])
-    for i, attribute in enumerate(attributes):
-        kinds[not attribute.ordered].append(i)
-    return kinds
+def _positions(attributes: tuple[Attribute, ...], ordered: bool) -> list[int]:
+    return [i for i, attribute in enumerate(attributes) if attribute.ordered == ordered]
 
 
 # Tasks on threads that do not multiply: each task computes on one thread of its own.
-#
-# scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
-# one thread for each task also makes results the same for any number of workers.
 
 Result = TypeVar("Result")
 
@@ -117,7 +104,10 @@ Result = TypeVar("Result")
 def run_tasks(
     tasks: Sequence[Callable[[], Result]], workers: int, progress: StepProgress | None = None
 ) -> list[Result]:
-    """Results of all tasks, in order.
+    """Results of all tasks, in order, each computed on one thread.
+
+    scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
+    this also makes results the same for any number of workers.
 
     Args:
         tasks: what to do; they must not depend on each other.
@@ -157,9 +147,10 @@ def quiet() -> Iterator[list[str]]:
         sentences.append("logistic regression did not converge in one or more of the repeats")
 
 
-# Scores of predictions on rows with known classes.
+# Scores of predictions on rows with known classes, and of the columns that a model relies on.
 
-Array = NDArray[np.float64]
+IMPORTANCE_ROWS = 2_000
+"""Test rows that importances are taken from."""
 
 
 def class_probabilities(model: Any, features: Array, classes: int) -> Array:
@@ -169,27 +160,23 @@ def class_probabilities(model: Any, features: Array, classes: int) -> Array:
     return probabilities
 
 
-def scores(probabilities: Array, labels: NDArray[np.int64]) -> dict[Measure, float]:
+def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
     """Every measure, over the classes that occur among the labels; the most probable class wins.
 
     Args:
         probabilities: shape (rows, classes).
         labels: shape (rows,): true classes.
     """
-    present = np.unique(labels)
     guess = probabilities.argmax(axis=1)
+    options = {"labels": np.unique(labels), "average": "macro", "zero_division": 0}
     return {
-        "macro F1": float(
-            f1_score(labels, guess, labels=present, average="macro", zero_division=0)
-        ),
+        "macro F1": float(f1_score(labels, guess, **options)),
         "AUROC": auroc(probabilities, labels),
-        "balanced accuracy": float(
-            recall_score(labels, guess, labels=present, average="macro", zero_division=0)
-        ),
+        "balanced accuracy": float(recall_score(labels, guess, **options)),
     }
 
 
-def auroc(probabilities: Array, labels: NDArray[np.int64]) -> float:
+def auroc(probabilities: Array, labels: Codes) -> float:
     """Mean over the classes that occur, each against the rest; 0.5 where only one occurs.
 
     Hand and Till (2001) call this the one-versus-rest average; with two classes it is the usual
@@ -207,21 +194,13 @@ def spread(values: list[float]) -> Spread:
     return Spread(float(np.mean(values)), std, len(values))
 
 
-# Which columns a model relies on, and whether two models rely on the same.
-
-IMPORTANCE_ROWS = 2_000
-"""Test rows that importances are taken from."""
-
-
-def importances(
-    model: Any, features: Array, labels: NDArray[np.int64], classes: int, seed: int
-) -> Array:
+def importances(model: Any, features: Array, labels: Codes, classes: int, seed: int) -> Array:
     """AUROC that is lost when a column is shuffled, shape (columns,). Breiman 2001.
 
     The same seed shuffles the same way, so that models are compared on the same rows.
     """
 
-    def score(fitted: Any, shuffled: Array, truth: NDArray[np.int64]) -> float:
+    def score(fitted: Any, shuffled: Array, truth: Codes) -> float:
         return auroc(class_probabilities(fitted, shuffled, classes), truth)
 
     some = slice(0, IMPORTANCE_ROWS)

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.stats import fisher_exact
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
@@ -22,8 +21,6 @@ from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
-
-# The two tables that are compared.
 
 Margins = tuple[NDArray[np.int64], ...]
 """The rows of every code, one array for each attribute."""
@@ -74,7 +71,11 @@ class TablePair:
     @cached_property
     def margins(self) -> tuple[Margins, Margins]:
         """The rows of every code of every attribute, of the true and of the synthetic table."""
-        return _margins(self.true), _margins(self.synthetic)
+        true, synthetic = (
+            tuple(np.bincount(codes, minlength=n) for codes, n in zip(t.columns, t.domain.sizes))
+            for t in (self.true, self.synthetic)
+        )
+        return true, synthetic
 
 
 def read_compared(
@@ -86,7 +87,7 @@ def read_compared(
         table: a path, a data frame or a coded table.
         schema: of it.
         role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
-        progress: told about the phase "read".
+        progress: called with the phase "read".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
@@ -109,12 +110,6 @@ def read_compared(
 
 _OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
 """Refusals of fractions and of numbers out of range, which tables of other tools may have."""
-
-
-def _margins(table: CodedTable) -> Margins:
-    return tuple(
-        np.bincount(codes, minlength=n) for codes, n in zip(table.columns, table.domain.sizes)
-    )
 
 
 # Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
@@ -170,7 +165,7 @@ class JointCodes:
         return cells, size
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
-        """The same with the occupied cells alone, in the order of their codes."""
+        """The same for the occupied cells only, in the order of their codes."""
         return ranked(
             row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
         )
@@ -297,6 +292,8 @@ def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
     probability, and Fisher's exact one-sided test is wrong with probability 0.001 at most. Rows
     that occur often by themselves do so in both.
     """
+    from scipy.stats import fisher_exact  # slow to import
+
     rng = np.random.default_rng(seed)
     order = rng.permutation(true.num_rows)
     drawn = min(control.num_rows, true.num_rows // 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.pairs import miller_entropy
 from adaptive_qs.evaluation.scoring import (
+    Codes,
     auroc,
     class_probabilities,
     feature_matrix,
@@ -19,8 +21,6 @@ from adaptive_qs.evaluation.scoring import (
 )
 from adaptive_qs.table.coded import CodedTable
 
-# Which column the models predict, and its classes.
-
 MAX_CLASSES = 20
 MAX_ORDERED_CLASSES = 10
 """Ordered targets with more codes are grouped."""
@@ -28,8 +28,6 @@ GROUPS = 4
 """Classes that they are grouped into at most."""
 MIN_CLASS_ROWS = 10
 """True rows that a class needs to be kept: some to train on and some to test on."""
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +106,7 @@ def _quantile_classes(counts: Codes) -> Codes:
     """A class for each code, cut where the cumulative count passes each quantile."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
-    last = int(np.flatnonzero(counts)[-1])
-    before_last = int(np.flatnonzero(counts)[-2])
+    before_last, last = np.flatnonzero(counts)[-2:].tolist()
     cuts = {min(int(np.searchsorted(below, share)), last) for share in shares}
     cuts = {before_last if cut == last else cut for cut in cuts}
     classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
@@ -130,26 +127,26 @@ def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
     The uncertainty coefficient I / H, with the mutual information I of the plug-in estimate less
     Miller and Madow's bias.
     """
-    labels, rows = _some(true, target)
+    labels, rows = _shuffled(true, target, TARGET_ROWS)
     entropy = miller_entropy(np.bincount(labels))
-    told = []
+    shares = []
     for i in _others(true, target):
         other = np.unique(true.columns[i][rows], return_inverse=True)[1]
         joint = miller_entropy(np.bincount(other * target.classes + labels))
         information = entropy + miller_entropy(np.bincount(other)) - joint
-        told.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
-    return np.array(told)
+        shares.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
+    return np.array(shares)
 
 
 def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
-    """Columns of which one alone (nearly) determines the target, in their order.
+    """Columns each of which by itself (nearly) determines the target, in their order.
 
     On one half of the rows the most frequent class of each value is learnt; on the other half it
     is guessed, the most frequent class of all for a value not seen before. Goodman and Kruskal's
     lambda, the part of the errors that knowing the column takes away, must reach 0.9. A column in
     which no value occurs twice determines nothing in this sense.
     """
-    labels, rows = _some(true, target)
+    labels, rows = _shuffled(true, target, TARGET_ROWS)
     half = len(rows) // 2
     usual = int(np.bincount(labels[:half], minlength=target.classes).argmax())
     errors = np.count_nonzero(labels[half:] != usual)
@@ -165,15 +162,15 @@ def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _some(true: CodedTable, target: Target) -> tuple[Codes, Codes]:
+def _shuffled(true: CodedTable, target: Target, most: int) -> tuple[Codes, Codes]:
     """Classes of rows that have one, in an order of chance, and the numbers of these rows."""
     labels = target.labels(true)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:TARGET_ROWS]
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:most]
     return labels[rows], rows
 
 
-def _others(true: CodedTable, target: Target) -> list[int]:
-    return [i for i in range(len(true.domain)) if i != target.attribute]
+def _others(true: CodedTable, target: Target) -> tuple[int, ...]:
+    return tuple(i for i in range(len(true.domain)) if i != target.attribute)
 
 
 # A column that models can sensibly predict.
@@ -197,12 +194,12 @@ def propose_target(true: CodedTable) -> Target:
     """The last column if it can serve, else the one that the others tell most about.
 
     A column can serve if it makes a target without grouping, its second most frequent class has
-    10 % of the rows, no other column alone (nearly) determines it, and boosted trees that learnt
-    from true rows predict other true rows better than a coin does, but not (nearly) perfectly, as
-    they do a function of several columns: that is taken, and said, only where no other column that
-    was tried can serve. Of several columns the one is taken of whose entropy the other columns tell
-    most on average, to three decimals; ties go to fewer classes, then to the later column. At most
-    the last 50 columns are looked at, and a model is trained for at most ten.
+    10 % of the rows, no other column by itself (nearly) determines it, and boosted trees that
+    learnt from true rows predict other true rows better than a coin does, but not (nearly)
+    perfectly, as they do a function of several columns: that is taken, and said, only where no
+    other column that was tried can serve. Of several columns the one is taken of whose entropy the
+    other columns tell most on average, to three decimals; ties go to fewer classes, then to the
+    later column. At most the last 50 columns are looked at, and ten models are trained.
 
     Raises:
         DataError: no column can serve.
@@ -210,18 +207,13 @@ def propose_target(true: CodedTable) -> Target:
     ranked = []
     last = len(true.domain) - 1
     for position in range(last, max(-1, last - MAX_CANDIDATES), -1):
-        target = _balanced_target(true, position)
-        if target is not None:
-            told = round(float(told_by_others(true, target).mean()), 3)
-            ranked.append(((position == last, told, -target.classes, position), target))
-    tried = 0
+        if target := _balanced_target(true, position):
+            share = round(float(told_by_others(true, target).mean()), 3)
+            ranked.append(((position == last, share, -target.classes, position), target))
+    ranked.sort(key=lambda item: item[0], reverse=True)
+    serving = (target for _, target in ranked if not determining(true, target))
     perfect: Target | None = None
-    for _, target in sorted(ranked, key=lambda item: item[0], reverse=True):
-        if determining(true, target):
-            continue
-        if tried == MAX_TRIED:
-            break
-        tried += 1
+    for target in islice(serving, MAX_TRIED):
         area, least = _true_rows_reach(true, target)
         if least <= area < NEARLY_PERFECT:
             return target
@@ -235,7 +227,7 @@ def propose_target(true: CodedTable) -> Target:
         return replace(perfect, limitations=(*perfect.limitations, said))
     raise DataError(
         "no target can be predicted: it takes a column of 2 to 20 classes, the second of them with "
-        f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column alone "
+        f"{SECOND_CLASS:.0%} of the rows, that true rows predict and no other column by itself "
         "determines; name one with the target option"
     )
 
@@ -246,11 +238,10 @@ def _balanced_target(true: CodedTable, position: int) -> Target | None:
         target = target_of(true, true.domain.names[position])
     except DataError:
         return None
-    kept = target.class_of >= 0
-    if np.count_nonzero(kept) != target.classes:
-        return None
-    counts = np.bincount(target.labels(true)[target.labels(true) >= 0])
-    return target if np.sort(counts)[-2] >= SECOND_CLASS * true.num_rows else None
+    labels = target.labels(true)
+    counts = np.sort(np.bincount(labels[labels >= 0]))
+    ungrouped = np.count_nonzero(target.class_of >= 0) == target.classes
+    return target if ungrouped and counts[-2] >= SECOND_CLASS * true.num_rows else None
 
 
 def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:
@@ -262,12 +253,10 @@ def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:
     (Mann and Whitney 1947); that of a mean over classes is at most the square of the mean standard
     deviation.
     """
-    labels = target.labels(true)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[: 2 * ROWS]
-    half = len(rows) // 2
-    others = tuple(i for i in range(len(true.domain)) if i != target.attribute)
+    labels, rows = _shuffled(true, target, 2 * ROWS)
+    half, others = len(rows) // 2, _others(true, target)
     model = gradient_boosting(tuple(true.domain.attributes[i] for i in others), seed=0)
-    features, labels = feature_matrix(true, others, rows), labels[rows]
+    features = feature_matrix(true, others, rows)
     present, counts = np.unique(labels[half:], return_counts=True)
     if min(len(present), len(np.unique(labels[:half]))) < 2:
         return 0.5, 1.0

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.learn.gather import Counts, Gathered, Texts, gather
-from adaptive_qs.learn.ranges import learn_ranges
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -22,6 +20,9 @@ from adaptive_qs.table.columns.private import (
 )
 from adaptive_qs.table.encode import CheckRows
 from adaptive_qs.table.schema import AnyColumn, Schema
+
+if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
+    from adaptive_qs.learn.gather import Counts, Gathered, Texts
 
 # How much of a run's budget learning bins and values gets, and which column how much of it.
 
@@ -122,6 +123,8 @@ def gather_private(
         DataError: the table does not fit the schema, or is coded.
         ResourceExceeded: the private columns do not fit ``most_bytes``.
     """
+    from adaptive_qs.learn.gather import Gathered, gather
+
     if not schema.private_columns:
         return Gathered()
     column_costs(schema, cost)
@@ -146,6 +149,8 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     """
     if not schema.private_columns:
         return schema
+    from adaptive_qs.learn.ranges import learn_ranges
+
     costs = column_costs(schema, cost)
     ranges = [
         c for c in schema.columns if isinstance(c, PrivateIntegerColumn | PrivateNumericColumn)
@@ -164,23 +169,6 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
         columns=tuple(learnt.get(c.name, c) for c in schema.columns),
         ignore=schema.ignore,
     )
-
-
-def resolve_private(
-    source: Any,
-    schema: Schema,
-    mechanisms: Mechanisms,
-    cost: Cost,
-    *,
-    most_bytes: int = MOST_BYTES,
-    progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None,
-) -> Schema:
-    """:func:`gather_private` and :func:`learn_schema` in a row, with their arguments and errors."""
-    gathered = gather_private(
-        source, schema, cost, most_bytes=most_bytes, progress=progress, check_rows=check_rows
-    )
-    return learn_schema(schema, gathered, mechanisms, cost)
 
 
 def _learn_values(

@@ -24,6 +24,7 @@ from adaptive_qs.loop.loop import (
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.workload import Workload
 
 # What is known of a run beforehand: which columns it will likely leave unconnected, and how well
@@ -255,8 +256,6 @@ MEASURED_CELL_BYTES = 72
 """Estimate, component, target, weights and their copies for one cell of a measured clique."""
 WATCHED_CELL_BYTES = 12
 """Mean, difference and one temporary for one cell of a watched marginal."""
-CODE_BYTES = 8
-"""One private value: its code and the counter's copy."""
 SYNTHETIC_CODE_BYTES = 16
 """One synthetic value: the chains, their proposals, the table and its copy."""
 

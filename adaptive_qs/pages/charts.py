@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def diverging_class(value: float, top: float) -> str:
 def _part(value: float, top: float) -> float:
     """value/top within 0 and 1; 0 where that is no number."""
     part = value / top if top > 0 else 0.0
-    return min(max(part, 0.0), 1.0) if part == part else 0.0
+    return 0.0 if math.isnan(part) else min(max(part, 0.0), 1.0)
 
 
 def contrast(first: str, second: str) -> float:
@@ -148,11 +149,12 @@ class BarChart:
 
     def area(self, series: int = 0) -> str:
         """Bars without gaps, filled: the path of an SVG that is a unit wide for each bar."""
-        return f"M0 {HEIGHT}{self._steps(series)}V{HEIGHT}Z"
+        return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
 
     def steps(self, series: int = 1) -> str:
         """The upper edge of the bars."""
-        return self._steps(series).replace("V", "M0 ", 1)
+        edge = (f"{self._y(bar.values[series])}H{k + 1}" for k, bar in enumerate(self.bars))
+        return "M0 " + "V".join(edge)
 
     def whiskers(self) -> str:
         """The intervals, as vertical lines in the middle of the bars."""
@@ -161,9 +163,6 @@ class BarChart:
             for k, bar in enumerate(self.bars)
             if bar.low is not None and bar.high is not None
         )
-
-    def _steps(self, series: int) -> str:
-        return "".join(f"V{self._y(bar.values[series])}H{k + 1}" for k, bar in enumerate(self.bars))
 
     def _y(self, value: float) -> str:
         part = min(max(value / self.top, 0.0), 1.0)
@@ -197,17 +196,17 @@ class HeatMap:
 
 def sequential_cell(value: float | None, top: float) -> Cell:
     """A cell from 0 to ``top``; None is not known."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return Cell("–")
     return Cell(_two_decimals(value), sequential_class(value, top))
 
 
 def diverging_cell(value: float | None, top: float) -> Cell:
     """A cell from -``top`` to ``top``, with its sign."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return Cell("–")
     text = _two_decimals(abs(value))
-    sign = "" if not text.strip(".0") else "−" if value < 0 else "+"
+    sign = "" if text == "0" else "−" if value < 0 else "+"
     return Cell(sign + text, diverging_class(value, top))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial, wraps
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -68,60 +68,66 @@ MINUS = "−"
 PER_CENT = "\u00a0%"
 
 
-def significant(value: float | None, digits: int = 3) -> str:
+def _readable(form: Callable[..., str]) -> Callable[..., str]:
+    """The same with one kind of minus, and a word for what is no finite number."""
+
+    @wraps(form)
+    def shown(value: float | None, *digits: int, **named: int) -> str:
+        if value is None or not math.isfinite(value):
+            return UNKNOWN
+        return form(value, *digits, **named).replace("-", MINUS)
+
+    return shown
+
+
+@_readable
+def significant(value: float, digits: int = 3) -> str:
     """A number with so many significant digits, thousands apart: "0.0661", "1,230"."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
     if not -5 <= size <= 14:
-        return f"{value:.{digits - 1}e}".replace("-", MINUS)
-    return f"{value:,.{max(digits - 1 - size, 0)}f}".replace("-", MINUS)
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(digits - 1 - size, 0)}f}"
+
+
+@_readable
+def signed(value: float, digits: int = 2) -> str:
+    """A difference with its sign and so many decimals: "+0.12"."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else f"{0:.{digits}f}"
+
+
+@_readable
+def decimals(value: float, digits: int = 3) -> str:
+    """A number between -1 and 1 with so many decimals: "0.007", "under 0.001"."""
+    text = f"{value:.{digits}f}"
+    if float(text):
+        return text
+    return f"under {10**-digits:.{digits}f}" if value > 0 else f"{0:.{digits}f}"
+
+
+@_readable
+def share(value: float, digits: int = 3) -> str:
+    """A part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
+    percent = 100 * value
+    if 0 < abs(percent) < 0.001:
+        return f"under 0.001{PER_CENT}"
+    if 99.95 <= abs(percent) < 100:
+        return f"{percent:,.2f}{PER_CENT}"
+    size = math.floor(math.log10(abs(percent))) if percent else digits - 1
+    return f"{percent:,.{min(max(digits - 1 - size, 0), 4)}f}{PER_CENT}"
+
+
+@_readable
+def count(value: float) -> str:
+    """A number of things: "48,842"."""
+    return f"{round(value):,}"
 
 
 def plain(value: float | None) -> str:
     """A parameter, with no more digits than it was given: "1", "1e-09"."""
     return UNKNOWN if value is None else f"{value:.6g}"
-
-
-def signed(value: float | None, digits: int = 2) -> str:
-    """A difference with its sign and so many decimals: "+0.12"."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    text = f"{value:+.{digits}f}"
-    return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
-
-
-def decimals(value: float | None, digits: int = 3) -> str:
-    """A number between -1 and 1 with so many decimals: "0.007", "under 0.001"."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    text = f"{value:.{digits}f}"
-    if value > 0 and not float(text):
-        return f"under {10**-digits:.{digits}f}"
-    return f"{0:.{digits}f}" if not float(text) else text.replace("-", MINUS)
-
-
-def share(value: float | None, digits: int = 3) -> str:
-    """A part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    percent = 100 * value
-    if 0 < abs(percent) < 0.001:
-        return f"under 0.001{PER_CENT}"
-    if 99.95 <= abs(percent) < 100:
-        return f"{percent:,.2f}{PER_CENT}".replace("-", MINUS)
-    size = math.floor(math.log10(abs(percent))) if percent else digits - 1
-    decimals = min(max(digits - 1 - size, 0), 4)
-    return f"{percent:,.{decimals}f}{PER_CENT}".replace("-", MINUS)
-
-
-def count(value: float | None) -> str:
-    """A number of things: "48,842"."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    return f"{round(value):,}".replace("-", MINUS)
 
 
 def grouped(text: str) -> str:
@@ -150,19 +156,9 @@ def _environment(packages: tuple[str, ...]) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {
-        "plain": plain,
-        "significant": significant,
-        "signed": signed,
-        "decimals": decimals,
-        "share": share,
-        "count": count,
-        "counted": counted,
-        "short": short,
-        "joints": joints,
-        "combination": combination,
-        "listed": listed,
-    }
+    filters: list[Callable[..., Any]] = [plain, significant, signed, decimals, share, count]
+    filters += [counted, short, joints, combination, listed]
+    environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "shades": (*charts.sequential(), *charts.diverging()),
         "as_count": count,

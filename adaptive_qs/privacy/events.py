@@ -53,9 +53,14 @@ def label_of(purpose: Purpose, columns: Sequence[str]) -> str:
     return _WORDS[purpose] + about
 
 
-_FEWEST = {Purpose.BINS: 1, Purpose.VALUES: 1, Purpose.RESIDUAL: 1}
-_MOST = {Purpose.ROWS: 0, Purpose.BINS: 1, Purpose.VALUES: 1, Purpose.SELECTION: 0}
-"""Columns that a charge of such a purpose is about; any number of them otherwise."""
+_COLUMNS = {
+    Purpose.ROWS: range(1),
+    Purpose.BINS: range(1, 2),
+    Purpose.VALUES: range(1, 2),
+    Purpose.SELECTION: range(1),
+    Purpose.RESIDUAL: range(1, 2**16),
+}
+"""How many columns a charge of such a purpose is about; any number of them otherwise."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,8 @@ class _Charge:
         names = self.columns
         if not isinstance(names, tuple) or not all(isinstance(n, str) and n for n in names):
             raise InputError("the columns of an event are not a tuple of names: give their names")
-        number = len(names)
-        if not _FEWEST.get(self.purpose, 0) <= number <= _MOST.get(self.purpose, number):
-            raise InputError(f"an event about {self.purpose} cannot be about {number} columns")
+        if self.purpose in _COLUMNS and len(names) not in _COLUMNS[self.purpose]:
+            raise InputError(f"an event about {self.purpose} cannot be about {len(names)} columns")
 
     @property
     def label(self) -> str:

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
-from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import MemoryAllowance
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.release.bundle import Bundle
@@ -135,4 +134,6 @@ def of_interrupted_run(
         place = read_place(release, max_memory)
     except (InputError, ResourceExceeded):
         return False
+    from adaptive_qs.ledger.book import LedgerBook
+
     return place is not None and LedgerBook(ledger).is_open(place.ledger, place.run)

@@ -12,78 +12,15 @@ from adaptive_qs.privacy.accounting import epsilon_of, gaussian_epsilon_of, gaus
 from adaptive_qs.privacy.budget import chosen_delta, delta_left, float_below, positive_number
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 
-# The privacy that a caller asks for.
-
 MIN_RHO, MAX_RHO = 1e-12, 1e12
-"""Budgets outside lead to noise that no exact sampler can draw."""
+"""Budgets of tables outside lead to noise that no exact sampler can draw."""
+MIN_COST, MAX_COST = 1e-10, 1e6
+"""Likewise of answers, as costs β."""
+MAX_EPSILON = 1e9
+"""Above it every cost is above ``MAX_COST``."""
 
-
-@dataclass(frozen=True)
-class PrivacyTarget:
-    """A zCDP budget and the (ε, δ) that it implies.
-
-    Attributes:
-        rho: the budget ρ.
-        epsilon: ε at this δ.
-        delta: δ.
-        discovery_delta: the share of δ for discovering values; the rest converts ρ to ε.
-    """
-
-    rho: float
-    epsilon: float
-    delta: float
-    discovery_delta: Fraction = Fraction(0)
-
-    @property
-    def cost(self) -> Cost:
-        """The budget in whole units, rounded down."""
-        return Cost.within(self.rho, self.discovery_delta)
-
-    @classmethod
-    def of(
-        cls,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        discovery_share: Fraction | int = 0,
-    ) -> Self:
-        """The target given either as (epsilon, delta) or as rho.
-
-        With rho, delta only says at which δ the implied ε is reported.
-
-        Args:
-            epsilon: ε of the whole run.
-            delta: δ of the whole run, by default 1e-9.
-            rho: the budget ρ instead of ``epsilon``.
-            discovery_share: part of δ set aside for discovering values.
-
-        Raises:
-            InputError: both or neither of epsilon and rho, or a value out of range.
-        """
-        if (epsilon is None) == (rho is None):
-            came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
-            raise InputError(f"{came} given: give one of them")
-        delta = chosen_delta(delta)
-        discovery = Fraction(delta) * discovery_share
-        left = delta_left(delta, discovery)
-        if epsilon is not None:
-            epsilon = positive_number("epsilon", epsilon)
-            target = cls(rho_of(epsilon, left), epsilon, delta, discovery)
-        else:
-            rho = positive_number("rho", rho)
-            target = cls(rho, epsilon_of(rho, left), delta, discovery)
-        if not MIN_RHO <= target.rho <= MAX_RHO:
-            raise InputError(
-                f"the budget is rho {target.rho:.3g} (zCDP): give one from {MIN_RHO:g}, below "
-                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none"
-            )
-        return target
-
-
-# The privacy of a batch release, as its cost β = μ² = 2ρ.
-#
-# All noise of a batch is Gaussian, so the budget is that of exact Gaussian DP: β is the largest μ²
-# whose curve δ(ε) meets the (ε, δ) asked for, 8-15 % more than through zCDP.
+# Where all noise is Gaussian, the budget is that of exact Gaussian DP: its cost β = μ² = 2ρ is the
+# largest μ² whose curve δ(ε) meets the (ε, δ) asked for, 8-15 % more than through zCDP.
 #
 # The noise is discrete, and this is why its curve is that of Gaussian DP all the same. Divide each
 # answer by its σ, which is at least F = ``FINE_NOISE``. All answers together then are a point z of
@@ -109,28 +46,27 @@ class PrivacyTarget:
 
 SLACK = 2.0**-20
 """Share of δ set aside for the noise being discrete."""
-MIN_COST, MAX_COST = 1e-10, 1e6
-MAX_EPSILON = 1e9
-"""Above it every cost is above ``MAX_COST``."""
 
 
 @dataclass(frozen=True)
-class BatchTarget:
-    """A privacy cost and what it implies.
+class PrivacyTarget:
+    """A budget and the (ε, δ) that it implies.
 
     Attributes:
-        cost: β = μ², the privacy cost of He et al.; exact Gaussian DP with μ = √β.
-        epsilon: ε implied at this δ.
+        rho: the budget in zCDP.
+        epsilon: ε of the whole run at this δ.
         delta: δ.
-        discovery_share: where bins or values are learnt first, the part of δ set aside for values;
-            (ε, δ) is then that of zCDP. None where all noise is that of the batch.
-        kept: part of the whole cost that learning leaves to the batch; ``cost`` is that part.
+        discovery_share: part of δ for discovering values; the rest converts ρ to ε.
+        gaussian: whether (ε, δ) is that of exact Gaussian DP, as all noise is Gaussian; of zCDP
+            otherwise.
+        kept: part of the whole budget that learning leaves; ``rho`` is that part.
     """
 
-    cost: float
+    rho: float
     epsilon: float
     delta: float
-    discovery_share: Fraction | None = None
+    discovery_share: Fraction = Fraction(0)
+    gaussian: bool = False
     kept: float = 1.0
 
     @classmethod
@@ -139,20 +75,48 @@ class BatchTarget:
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
+        discovery_share: Fraction | int = 0,
+    ) -> Self:
+        """The budget of tables, given either as (epsilon, delta) or as rho.
+
+        With rho, delta only says at which δ the implied ε is reported.
+
+        Args:
+            epsilon: ε of the whole run.
+            delta: δ of the whole run, by default 1e-9.
+            rho: the budget ρ instead of ``epsilon``.
+            discovery_share: part of δ set aside for discovering values.
+
+        Raises:
+            InputError: both or neither of epsilon and rho, or a value out of range.
+        """
+        if (epsilon is None) == (rho is None):
+            came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
+            raise InputError(f"{came} given: give one of them")
+        target = cls._of(epsilon, delta, rho, Fraction(discovery_share), gaussian=False)
+        if not MIN_RHO <= target.rho <= MAX_RHO:
+            raise InputError(
+                f"the budget is rho {target.rho:.3g} (zCDP): give one from {MIN_RHO:g}, below "
+                f"which there is nothing but noise, to {MAX_RHO:g}, above which there is none"
+            )
+        return target._with_epsilon(epsilon)
+
+    @classmethod
+    def of_answers(
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
         cost: float | None = None,
         discovery_share: Fraction | None = None,
     ) -> Self:
-        """The target given as (epsilon, delta), as rho, or as the privacy cost β itself.
-
-        With rho or cost, delta only says at which δ the implied ε is reported.
+        """The budget of answers, given as (epsilon, delta), as rho, or as the privacy cost itself.
 
         Args:
-            epsilon: ε of the whole batch.
-            delta: δ of the whole batch, by default 1e-9.
-            rho: the budget ρ instead of ``epsilon``.
-            cost: β = 2ρ instead of ``epsilon``.
+            epsilon, delta, rho: as for :meth:`of`.
+            cost: the privacy cost β = 2ρ of He et al., instead of ``epsilon``.
             discovery_share: where bins or values are learnt first, the part of δ set aside for
-                values; the budget is then that of zCDP.
+                values; the budget is then that of zCDP. None where all noise is Gaussian.
 
         Raises:
             InputError: not exactly one of epsilon, rho and cost, or a value out of range.
@@ -162,70 +126,85 @@ class BatchTarget:
         if len(named) != 1:
             came = " and ".join(named) + " were" if named else "neither epsilon, rho nor cost was"
             raise InputError(f"{came} given: give exactly one of them")
-        delta = chosen_delta(delta)
-        left = delta_left(delta, Fraction(delta) * (discovery_share or 0))
-        if epsilon is not None:
-            epsilon = positive_number("epsilon", epsilon)
-            beta = _cost_of(epsilon, delta, left, discovery_share is None)
-        else:
-            beta = (
-                2 * positive_number("rho", rho) if cost is None else positive_number("cost", cost)
-            )
-        if not MIN_COST <= beta <= MAX_COST:
+        if cost is not None:
+            rho = positive_number("cost", cost) / 2
+        share = discovery_share or Fraction(0)
+        target = cls._of(epsilon, delta, rho, share, gaussian=discovery_share is None)
+        if not MIN_COST <= target.cost <= MAX_COST:
             (name,) = named
-            means = "" if name == "cost" else f", which is a privacy cost of {beta:.3g}"
-            less = beta < MIN_COST
-            limit = MIN_COST if less else MAX_COST
-            do, side, leaves = "lower", "above", "no noise"
-            if less:
-                do, side, leaves = "raise", "below", "nothing but noise"
+            means = "" if name == "cost" else f", which is a privacy cost of {target.cost:.3g}"
+            do, limit, side, leaves = "lower", MAX_COST, "above", "no noise"
+            if target.cost < MIN_COST:
+                do, limit, side, leaves = "raise", MIN_COST, "below", "nothing but noise"
             raise InputError(
                 f"{name} is {float(given[name] or 0):.6g}{means}: {do} it, "
                 f"as a cost {side} {limit:g} leaves {leaves}"
             )
-        if epsilon is None and discovery_share is not None:
-            epsilon = epsilon_of(beta / 2, left)
-        elif epsilon is None:
-            epsilon = gaussian_epsilon_of(
-                math.nextafter(math.sqrt(beta), math.inf), delta * (1 - SLACK)
-            )
-        return cls(beta, epsilon, delta, discovery_share)
+        return target._with_epsilon(epsilon)
+
+    @classmethod
+    def _of(
+        cls,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        discovery_share: Fraction,
+        gaussian: bool,
+    ) -> Self:
+        """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
+        target = cls(0.0, 0.0, chosen_delta(delta), discovery_share, gaussian)
+        left = target._converting
+        if epsilon is None:
+            return replace(target, rho=positive_number("rho", rho))
+        epsilon = positive_number("epsilon", epsilon)
+        if not gaussian:
+            return replace(target, rho=rho_of(epsilon, left))
+        if epsilon > MAX_EPSILON:
+            return replace(target, rho=math.inf)
+        beta = math.nextafter(gaussian_mu_of(epsilon, left) ** 2, 0.0)
+        return replace(target, rho=beta / 2)
 
     @property
-    def rho(self) -> float:
-        """The same cost in zCDP, ρ = β/2."""
-        return self.cost / 2
+    def _converting(self) -> float:
+        """The part of δ that turns ρ into ε."""
+        if self.gaussian:
+            return self.delta * (1 - SLACK)
+        return delta_left(self.delta, Fraction(self.delta) * self.discovery_share)
+
+    def _with_epsilon(self, asked: float | None) -> Self:
+        """The same with the ε asked for, or the one that ρ implies."""
+        if asked is None and self.gaussian:
+            mu = math.nextafter(math.sqrt(self.cost), math.inf)
+            return replace(self, epsilon=gaussian_epsilon_of(mu, self._converting))
+        implied = epsilon_of(self.rho, self._converting) if asked is None else float(asked)
+        return replace(self, epsilon=implied)
+
+    @property
+    def cost(self) -> float:
+        """β = μ² = 2ρ, the privacy cost of He et al.; exact Gaussian DP with μ = √β."""
+        return 2 * self.rho
 
     @property
     def budget(self) -> Cost:
-        """The cost and the share of δ in whole units, rounded down."""
-        discovery = Fraction(self.delta) * (self.discovery_share or 0)
-        return Cost.within(Fraction(self.cost) / 2, discovery)
+        """The budget and the share of δ in whole units, rounded down."""
+        return Cost.within(self.rho, Fraction(self.delta) * self.discovery_share)
+
+    @property
+    def units(self) -> int:
+        """The budget in units of 2**-60 ρ, rounded down."""
+        return math.floor(Fraction(self.rho) * UNITS_PER_RHO)
 
     def left_of(self, remaining: Cost) -> Self:
-        """The same promise, of which only this much is left for the batch."""
-        cost = min(self.cost, float_below(2 * remaining.rho))
-        return replace(self, cost=cost, kept=cost / self.cost)
+        """The same promise, of which only this much is left."""
+        rho = min(self.rho, float_below(remaining.rho))
+        return replace(self, rho=rho, kept=rho / self.rho)
 
     def at(self, epsilon: float) -> Self:
-        """The same at another ε.
+        """The same budget of answers at another ε.
 
         Raises:
             InputError: the ε is out of range.
         """
-        target = self.of(epsilon, self.delta, discovery_share=self.discovery_share)
-        return replace(target, cost=self.kept * target.cost, kept=self.kept)
-
-    @property
-    def units(self) -> int:
-        """The cost in units of 2**-60 ρ, rounded down."""
-        return math.floor(Fraction(self.cost) / 2 * UNITS_PER_RHO)
-
-
-def _cost_of(epsilon: float, delta: float, left: float, gaussian: bool) -> float:
-    """β that implies (ε, δ); ``left`` is the part of δ that zCDP has."""
-    if epsilon > MAX_EPSILON:
-        return math.inf
-    if not gaussian:
-        return 2 * rho_of(epsilon, left)
-    return math.nextafter(gaussian_mu_of(epsilon, delta * (1 - SLACK)) ** 2, 0.0)
+        share = None if self.gaussian else self.discovery_share
+        target = self.of_answers(epsilon, self.delta, discovery_share=share)
+        return replace(target, rho=self.kept * target.rho, kept=self.kept)

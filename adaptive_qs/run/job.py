@@ -1,223 +1,136 @@
-"""The main job, step by step: everything is checked before any budget is spent."""
+"""A run of either job, step by step: everything is checked before any budget is spent."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from adaptive_qs.arguments import shown
-from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.learn.gather import Gathered
-from adaptive_qs.learn.schema import (
-    DEFAULT_SHARE,
-    discovery_share,
-    gather_private,
-    learn_schema,
-    preprocessing_cost,
-)
-from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
-from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
-from adaptive_qs.machine import MEASURED, ROWS_SHARE, PhaseClock, reach
-from adaptive_qs.privacy.budget import (
-    GuardRail,
-    check_rails,
-    checked_public_rows,
-    float_below,
-    guard_rails,
-)
+from adaptive_qs.domain import Domain
+from adaptive_qs.learn.schema import gather_private, learn_schema, preprocessing_cost
+from adaptive_qs.machine import PhaseClock
+from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.release.release import Release
+from adaptive_qs.release.statement import package_version
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import RunPlan, plan_run
-from adaptive_qs.run.request import request_of
+from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.request import RunOptions
 from adaptive_qs.run.session import Session
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table, table_bytes, unchanged
-from adaptive_qs.table.schema import Schema, check_reviewed
-from adaptive_qs.workload.file import WorkloadSpec, resolve_workload
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 
-LOOP_STEPS = 1_000
-"""Steps in which the loop reports its progress: thousandths of the budget."""
-
-SPENT_IN_VAIN = SpentNote(
-    "part of the budget was spent before anything could be released: count all of it as spent"
-)
+Begin = Callable[[], Mechanisms]
+"""Reserves the budget; what is returned charges, then draws."""
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """How a run spends its budget; public.
+class Work(Protocol):
+    """What a run measures, planned for as many codes as private columns can get.
 
-    Attributes:
-        target: the budget.
-        reference: "product" or "uniform"; see :class:`LoopSettings`.
-        insecure_seed: makes the noise reproducible and the release not private.
+    It is all in which synthetic tables and answers differ.
     """
-
-    target: PrivacyTarget
-    reference: str = "product"
-    insecure_seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.reference, str) and self.reference in ("product", "uniform")):
-            raise InputError(f"reference is {shown(self.reference)}: give 'product' or 'uniform'")
-        self.entropy()
 
     @property
-    def fill(self) -> Literal["product", "uniform"]:
-        """The reference, checked."""
-        return "uniform" if self.reference == "uniform" else "product"
+    def limits(self) -> Limits:
+        """Ceilings of memory and threads."""
 
-    def entropy(self) -> EntropySource:
-        """Where the noise comes from.
+    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+        """What there is to say about a budget, with about so many rows as far as is public."""
 
-        Raises:
-            InputError: the seed is not a non-negative integer.
-        """
-        return SystemEntropy() if self.insecure_seed is None else InsecureSeed(self.insecure_seed)
+    def doubts(self, rows: int) -> tuple[str, ...]:
+        """What there is to say about what it can buy, with about so many rows."""
 
-
-def measure(
-    table: CodedTable,
-    schema: Schema,
-    workload: Workload,
-    settings: RunSettings,
-    plan: RunPlan,
-    mechanisms: Mechanisms,
-    clock: PhaseClock,
-) -> Release:
-    """Spend the budget on a table; the only step that costs privacy.
-
-    Args:
-        table: the private rows.
-        schema: their public description.
-        workload: the marginals that matter.
-        settings: how to spend the budget.
-        plan: ceilings of memory and threads.
-        mechanisms: charges, then draws; what its ledger has left of the budget is spent.
-        clock: told about the phase "loop".
-
-    Raises:
-        ResourceExceeded: the table has more rows than were planned for; nothing is spent.
-    """
-    plan.check_rows(table.num_rows)
-    clock.start("loop")
-    target = settings.target
-    loop = LoopSettings(settings.fill, measured_cells=plan.measured_cells)
-
-    def on_round(_: Round, part: float) -> None:
-        clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
-
-    counter = MarginalCounter(table)
-    ledger = mechanisms.ledger
-    rho = min(target.rho, float_below((ledger.limit - ledger.spent).rho))
-    result = run_loop(counter, workload, mechanisms, rho, loop, plan.workers, on_round)
-    reach(MEASURED)
-    return Release.of_run(
-        result,
-        schema,
-        workload,
-        mechanisms,
-        loop,
-        (target.rho, target.epsilon, target.delta),
-        plan.watched_cells,
-        plan.most_rows,
-    )
+    def words(self) -> dict[str, str]:
+        """What is measured and how, by which a ledger recognises the run."""
 
 
-# A run with everything checked that can be checked before the private table is read.
+W = TypeVar("W", bound=Work)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a run will do.
+class Job(Generic[W]):
+    """A run with everything checked that can be checked before the private table is read.
 
     Attributes:
         schema: the public description of the columns.
-        workload: which marginals matter.
-        settings: how to spend the budget.
-        plan: ceilings of memory and threads, for as many codes as private columns can get.
-        session: the budget, in memory or in a ledger.
+        options: as its user gave them.
+        target: the budget.
         learning: the part of it for the bins and values that the schema leaves open.
+        work: what is measured.
         doubts: what there is to say about the budget and what it can buy, from public numbers.
-        forecast: which columns it will likely leave unconnected.
+        session: the budget, in memory or in a ledger.
+        before: called once nothing stands against the run any more, before anything is spent.
     """
 
     schema: Schema
-    workload: WorkloadSpec
-    settings: RunSettings
-    plan: RunPlan
-    session: Session
+    options: RunOptions
+    target: PrivacyTarget
     learning: Cost
+    work: W
     doubts: tuple[str, ...]
-    forecast: UnconnectedForecast
+    session: Session
+    before: Callable[[], None] | None = None
 
     @classmethod
     def of(
         cls,
         schema: Schema,
-        workload: WorkloadSpec = None,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        reference: str = "product",
-        learning_share: float = DEFAULT_SHARE,
-        max_memory: int | str | None = None,
-        workers: int | None = None,
-        insecure_seed: int | None = None,
-        ledger: str | Path | None = None,
-        resume: bool = False,
-        anchor: str | Path | None = None,
-        unreviewed_schema: bool = False,
-        public_rows: int | None = None,
-        beyond_limits: bool = False,
+        options: RunOptions,
+        target: PrivacyTarget,
+        plan: Callable[[Domain, PrivacyTarget], W],
     ) -> Self:
-        """Check the parameters; see :class:`~adaptive_qs.synthesizer.Synthesizer`.
+        """Check the parameters.
+
+        Args:
+            schema: the public description of the columns.
+            options: of the run.
+            target: the budget.
+            plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
             InputError: a parameter or the workload is wrong, the schema is unreviewed, or the
                 budget is beyond a limit of :mod:`adaptive_qs.privacy.budget`.
-            ResourceExceeded: the plan exceeds ``max_memory``.
+            ResourceExceeded: the plan exceeds the memory.
             LedgerError: the ledger cannot be used.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
-        check_reviewed(schema, unreviewed_schema)
-        public_rows = checked_public_rows(public_rows)
-        target = PrivacyTarget.of(epsilon, delta, rho, discovery_share(schema))
-        settings = RunSettings(target, reference, insecure_seed)
-        learning = preprocessing_cost(schema, target.cost, learning_share)
-        domain = schema.widest_domain()
-        marginals = resolve_workload(workload, domain)
-        plan = plan_run(domain, marginals, max_memory, workers)
-        forecast = UnconnectedForecast(
-            marginals,
-            float_below((target.cost - learning).rho),
-            LoopSettings(settings.fill, measured_cells=plan.measured_cells),
-        )
-        rails = budget_rails(target, forecast, public_rows)
-        doubts = check_rails(rails, beyond_limits or resume)
-        if public_rows is not None and not resume:
-            doubts += forecast.doubts(public_rows)
-        session = Session(ledger, resume, target.cost, anchor)
-        return cls(schema, workload, settings, plan, session, learning, doubts, forecast)
+        check_reviewed(schema, options.unreviewed_schema)
+        rows = checked_public_rows(options.public_rows)
+        entropy_of(options)
+        learning = preprocessing_cost(schema, target.budget, options.learning_share)
+        work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
+        rails = work.rails(target, rows)
+        doubts = check_rails(rails, options.beyond_limits or options.resume)
+        if rows is not None and not options.resume:
+            doubts += work.doubts(rows)
+        session = Session(options.ledger, options.resume, target.budget, options.anchor)
+        return cls(schema, options, target, learning, work, doubts, session)
 
-    def run(
-        self, source: Any, clock: PhaseClock, before: Callable[[], None] | None = None
-    ) -> Release:
-        """Spend the budget on a table; inside ``session.working``.
-
-        Bad cells are refused before anything is reserved.
+    def warn(self, insecure: str, stacklevel: int) -> None:
+        """Warn of the doubts, of a noise seed and of an unreviewed schema.
 
         Args:
-            source: the private table.
-            clock: told about the phases.
-            before: called once nothing stands against it any more, before anything is spent.
+            insecure: what a seed makes not private, with its verb.
+            stacklevel: where; 1 is the caller.
+        """
+        warn_all(self.doubts, stacklevel + 1)
+        if self.options.insecure:
+            warnings.warn(
+                "insecure_seed: whoever knows the seed can remove the noise: "
+                f"{insecure} NOT PRIVATE",
+                stacklevel=stacklevel + 1,
+            )
+        if is_unreviewed(self.schema):
+            warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
+
+    def read(self, source: Any, clock: PhaseClock) -> tuple[Schema, CodedTable, Begin]:
+        """The table in codes, its schema, and how spending begins; inside ``session.working``.
+
+        What the schema leaves open is learnt, which begins to spend. Bad cells are refused before
+        anything is reserved.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -225,55 +138,59 @@ class Job:
             LedgerError: the ledger cannot be written, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
+        limits, schema, begin = self.work.limits, self.schema, self._begin
         with unchanged(source):
             self.session.recognise(table_bytes(source))
-            if not self.schema.private_columns:
-                schema = self.schema
-                table = self._read(source, schema, clock)
-                mechanisms = self._begin(before)
-            else:
-                gathered = self._gather(source, clock)
-                mechanisms = self._begin(before)
-                schema = learn_schema(self.schema, gathered, mechanisms, self.learning)
-                table = self._read(source, schema, clock)
-        workload = resolve_workload(self.workload, schema.domain())
-        release = measure(table, schema, workload, self.settings, self.plan, mechanisms, clock)
-        self.session.publish(release.digests())
-        return release
+            if schema.private_columns:
+                gathered = gather_private(
+                    source,
+                    schema,
+                    self.learning,
+                    most_bytes=limits.rows_bytes,
+                    progress=clock.steps("learn"),
+                    check_rows=limits.check_rows,
+                )
+                mechanisms = self._begin()
+                schema = learn_schema(schema, gathered, mechanisms, self.learning)
+                begin = _begun(mechanisms)
+            table = read_table(source, schema, clock.steps("read"), limits.check_rows)
+        return schema, table, begin
 
-    def _read(self, source: Any, schema: Schema, clock: PhaseClock) -> CodedTable:
-        return read_table(source, schema, clock.steps("read"), self.plan.check_rows)
+    def _request(self) -> dict[str, str]:
+        """Everything public that decides what is released, by the names that its user knows.
 
-    def _begin(self, before: Callable[[], None] | None) -> Mechanisms:
-        insecure = self.settings.insecure_seed is not None
-        budget = self.session.begin(request_of(self), insecure)
-        mechanisms = audited(budget) or Mechanisms(budget, self.settings.entropy())
-        if before is not None:
-            before()
+        A ledger recognises the run by these words when it is resumed.
+        """
+        from adaptive_qs.ledger.entries import cost_text
+
+        target, seed = self.target, self.options.insecure_seed
+        budget = f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}"
+        return {
+            "version": package_version(),
+            "schema": self.schema.fingerprint,
+            "budget": budget,
+            "learning share": cost_text(self.learning),
+            "noise seed": "none" if seed is None else str(seed),
+            **self.work.words(),
+        }
+
+    def _begin(self) -> Mechanisms:
+        budget = self.session.begin(self._request, self.options.insecure)
+        mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
+        if self.before is not None:
+            self.before()
         return mechanisms
 
-    def _gather(self, source: Any, clock: PhaseClock) -> Gathered:
-        return gather_private(
-            source,
-            self.schema,
-            self.learning,
-            most_bytes=int(ROWS_SHARE * self.plan.max_memory_bytes),
-            progress=clock.steps("learn"),
-            check_rows=self.plan.check_rows,
-        )
+
+def _begun(mechanisms: Mechanisms) -> Begin:
+    return lambda: mechanisms
 
 
-def budget_rails(
-    target: PrivacyTarget, forecast: UnconnectedForecast, rows: int | None
-) -> tuple[GuardRail, ...]:
-    """What there is to say about the budget of a run.
+def entropy_of(options: RunOptions) -> EntropySource:
+    """Where the noise of a run comes from.
 
-    Args:
-        target: what the owner asks for.
-        forecast: of the loop, which has the part that learning leaves.
-        rows: about how many rows there are, as far as is public.
+    Raises:
+        InputError: its seed is not a non-negative integer.
     """
-    workload = forecast.workload
-    combined = any(len(clique) > 1 for clique in workload.cliques)
-    std = total_std(workload.domain, forecast.rho, rows or 0, combined)
-    return guard_rails(target.epsilon, target.delta, std, rows, "the number of rows")
+    seed = options.insecure_seed
+    return SystemEntropy() if seed is None else InsecureSeed(seed)

@@ -1,31 +1,48 @@
-"""What a run is asked to do, in the words by which a ledger recognises it when it is resumed."""
+"""What a run may be told: one set of options for the command line and for callers of Python."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from adaptive_qs.ledger.entries import cost_text
-from adaptive_qs.release.statement import package_version
-from adaptive_qs.workload.file import resolve_workload, workload_digest
-
-if TYPE_CHECKING:
-    from adaptive_qs.run.job import Job
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
 
 
-def request_of(job: Job) -> dict[str, str]:
-    """Everything public that decides what a run releases, by the names that its user knows."""
-    plan, settings = job.plan, job.settings
-    target = settings.target
-    workload = resolve_workload(job.workload, job.schema.widest_domain())
-    return {
-        "command": "synthesize",
-        "version": package_version(),
-        "schema": job.schema.fingerprint,
-        "workload": workload_digest(workload),
-        "budget": f"{cost_text(target.cost)}, epsilon {target.epsilon!r}, delta {target.delta!r}",
-        "learning share": cost_text(job.learning),
-        "reference": settings.reference,
-        "noise seed": "none" if settings.insecure_seed is None else str(settings.insecure_seed),
-        "memory ceiling": f"{plan.measured_cells} measured cells, {plan.watched_cells} watched, "
-        f"{plan.most_rows} rows",
-    }
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run may be told whatever the columns are, by the names that users know.
+
+    They mean what they mean for :class:`~adaptive_qs.synthesizer.Synthesizer` and
+    :func:`~adaptive_qs.answering.api.answer`, whose ``jobs`` are the ``workers`` here.
+    """
+
+    learning_share: float
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    cost: float | None = None
+    max_memory: int | str | None = None
+    workers: int | None = None
+    insecure_seed: int | None = None
+    ledger: str | Path | None = None
+    resume: bool = False
+    anchor: str | Path | None = None
+    unreviewed_schema: bool = False
+    public_rows: int | None = None
+    beyond_limits: bool = False
+
+    @classmethod
+    def among(cls, parameters: Mapping[str, Any]) -> Self:
+        """Those of some parameters that are options of a run."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in parameters.items() if name in names})
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether a budget is given."""
+        return any(value is not None for value in (self.epsilon, self.rho, self.cost))
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise comes from a seed."""
+        return self.insecure_seed is not None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
-from adaptive_qs.ledger.book import LedgerBook, remaining_of
-from adaptive_qs.ledger.entries import parse_body
-from adaptive_qs.ledger.files import Mark, keyed_hash
-from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.machine import DELIVERED, reach
 from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Cost
+
+if TYPE_CHECKING:  # a run without a ledger does not read the modules of one
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.run import LedgerRun
 
 IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
@@ -68,7 +69,11 @@ class Session:
             raise InputError("resume was asked for without a ledger: name the ledger of the run")
         if path is None and anchor is not None:
             raise InputError("an anchor was given without a ledger: name the ledger that it is of")
-        self._book = None if path is None else LedgerBook(path, anchor)
+        self._book: LedgerBook | None = None
+        if path is not None:
+            from adaptive_qs.ledger.book import LedgerBook
+
+            self._book = LedgerBook(path, anchor)
         self._resume = resume
         self._inputs = ""
         self._cost = cost
@@ -95,13 +100,15 @@ class Session:
             LedgerError: the ledger's key cannot be used.
         """
         if self._book is not None:
+            from adaptive_qs.ledger.files import keyed_hash
+
             self._inputs = keyed_hash(self._book.path, table, make=not self._resume)
 
-    def begin(self, request: Mapping[str, str], insecure: bool = False) -> Ledger:
+    def begin(self, request: Callable[[], Mapping[str, str]], insecure: bool = False) -> Ledger:
         """Reserve the budget, or take up the interrupted run; after :meth:`recognise`.
 
         Args:
-            request: everything public that decides what the run does.
+            request: tells everything public that decides what the run does, for a ledger.
             insecure: whether the noise comes from a seed.
 
         Raises:
@@ -112,9 +119,9 @@ class Session:
             self._budget = Budget(self._cost.rho, self._cost.delta)
             return self._budget
         if self._resume:
-            self._run = self._book.resume(request, self._inputs)
+            self._run = self._book.resume(request(), self._inputs)
         else:
-            self._run = self._book.reserve(request, self._inputs, self._cost, insecure)
+            self._run = self._book.reserve(request(), self._inputs, self._cost, insecure)
         return self._run
 
     def publish(self, digests: Mapping[str, str]) -> None:
@@ -136,6 +143,10 @@ class Session:
             LedgerError: the ledger cannot be written.
         """
         if self._run is not None and self._book is not None:
+            from adaptive_qs.ledger.book import remaining_of
+            from adaptive_qs.ledger.entries import parse_body
+            from adaptive_qs.ledger.files import Mark
+
             reach(DELIVERED)
             number, last = self._run.number, self._run.finish()
             held = parse_body(last.body).held

@@ -93,6 +93,8 @@ def _read_only(codes: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedin
 
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
+CODE_BYTES = 8
+"""Memory of one private value: its code and the counter's copy."""
 
 
 class MarginalCounter:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from adaptive_qs.answering.measure import answer_sets, grid_bits
-from adaptive_qs.answering.plan import plan_batch
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -22,7 +21,7 @@ from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.workload import QueryWorkload
-from scripts.published.querysmasher_methods import COST, JOBS, peak_memory_mb
+from scripts.published.querysmasher_methods import COST, JOBS, peak_memory_mb, plan_batch
 
 NUM_ROWS = 10_000
 DATA_SEED = 0

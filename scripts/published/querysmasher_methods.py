@@ -18,22 +18,37 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_qs.answering.plan import plan_batch
+from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.domain import Domain
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, select
 from adaptive_qs.strategy.hdmm_products import product_workload
+from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import Factor
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 from scripts.published.querysmasher_rows import Row
 
-COST = BatchTarget.of(cost=1.0)
+COST = PrivacyTarget.of_answers(cost=1.0)
 JOBS = 2
 BASES = ("marginal", "prefix", "range", "hybrid")
 OWN_BASIS_ATTRIBUTES = 14
 """ResidualPlanner+ with a strategy made for each attribute is tried up to here."""
+
+
+def plan_batch(
+    workload: QueryWorkload,
+    target: PrivacyTarget,
+    mechanism: str,
+    bases: Bases | None = None,
+    jobs: int = 1,
+) -> BatchPlan:
+    """What a mechanism measures of a workload, and how long that took to find."""
+    began = time.perf_counter()
+    choice = choose_mechanism(workload, mechanism, None, bases, jobs)
+    return BatchPlan(workload, target, choice, time.perf_counter() - began)
 
 
 def solve_row(row: Row, seeds: Sequence[int]) -> dict[str, Any]:

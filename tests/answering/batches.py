@@ -13,7 +13,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
@@ -203,6 +203,6 @@ class Batch:
 @cache
 def batch(asked, name, cost=1.0):
     """The batch of a workload of :data:`WORKLOADS` by a mechanism, for a table of 500 rows."""
-    units = BatchTarget.of(cost=cost).units
+    units = PrivacyTarget.of_answers(cost=cost).units
     found = choose_mechanism(WORKLOADS[asked], name).mechanism
     return Batch(found.on_grid(grid_bits(found, units, 500)), units)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from adaptive_qs.answering.answers import AnswersManifest, charges_of, statement_of_answers
 from adaptive_qs.answering.api import plan
 from adaptive_qs.answering.measure import answer_sets
-from adaptive_qs.answering.plan import DEFAULT_GAP, BatchLimits, Planner
+from adaptive_qs.answering.plan import Batch, answers_limits
 from adaptive_qs.audit.audit import AuditReport, Check, compare, record, replay
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Budget, Place
@@ -24,7 +24,7 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpo
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release.statement import statement_page
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import Schema
@@ -47,9 +47,9 @@ MECHANISMS = ("querysmasher", "residualplanner", "gaussian", "identity", "hdmm")
 
 def run(mechanism="querysmasher", **target):
     """A plan, and every charge of measuring it on a small table."""
-    limits = replace(BatchLimits.of(SCHEMA.domain()), most_rows=100)
-    planner = Planner.of(2, mechanism, DEFAULT_GAP, limits, None, None)
-    planned = planner.measurable(SCHEMA.domain(), BatchTarget.of(**(target or {"epsilon": 1.0})))
+    limits = replace(answers_limits(SCHEMA.domain()), most_rows=100)
+    budget = PrivacyTarget.of_answers(**(target or {"epsilon": 1.0}))
+    planned = Batch(2, SCHEMA.domain(), budget, limits, mechanism).measurable
     rng = np.random.default_rng(1)
     codes = [rng.integers(0, n, 50) for n in SCHEMA.domain().sizes]
     counter = MarginalCounter(CodedTable.from_codes(SCHEMA.domain(), codes))
@@ -99,7 +99,7 @@ def test_the_statement_holds_for_every_mechanism_and_target(mechanism, target):
 def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
     """A statement that failed would fail after the budget was spent."""
     try:
-        target = BatchTarget.of(**budget, delta=delta)
+        target = PrivacyTarget.of_answers(**budget, delta=delta)
     except InputError:
         return
     spent = GaussianEvent(Purpose.STRATEGY, ("job",), 1, Fraction(UNITS_PER_RHO, 2 * target.units))

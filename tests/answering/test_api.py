@@ -17,7 +17,7 @@ from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import plan as resources
 from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.api import answer, plan
-from adaptive_qs.answering.plan import BatchLimits
+from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -198,7 +198,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     changed, kind, hint = BAD[case]
-    monkeypatch.setattr("adaptive_qs.answering.api.read_table", None)
+    monkeypatch.setattr("adaptive_qs.run.job.read_table", None)
     arguments = {"schema": SCHEMA, "workload": 1, "epsilon": 1, **changed}
     with pytest.raises(kind, match=hint):
         answer(FRAME, **arguments)
@@ -209,7 +209,7 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
 
 
 def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     with pytest.raises(DataError, match="'job'"):
         answer(FRAME.assign(job="d"), SCHEMA, epsilon=1)
     with pytest.raises(DataError, match="no rows"):
@@ -222,7 +222,7 @@ def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
 
 def test_limits_are_public_and_rows_beyond_them_are_not_counted_aloud():
     domain = Domain.from_sizes({"a": 2, "b": 2})
-    limits = BatchLimits.of(domain, "1GB", 2)
+    limits = answers_limits(domain, "1GB", 2)
     assert limits.most_rows == 2**28 // (2 * resources.CODE_BYTES)
     limits.check_rows(limits.most_rows)
     rows = limits.most_rows + 7

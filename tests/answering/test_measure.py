@@ -29,7 +29,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, label_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
-from adaptive_qs.run.budget import MAX_COST, BatchTarget
+from adaptive_qs.run.budget import MAX_COST, PrivacyTarget
 from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.mechanism import QueryMeasurement
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
@@ -111,7 +111,7 @@ def test_noise_is_as_wide_as_declared():
         part(Marginal, *[(i,) for i in range(4)], sizes=(4000,) * 4), sizes=(4000,) * 4
     )
     mechanism = choose_mechanism(asked, "gaussian").mechanism
-    units = BatchTarget.of(cost=1.0).units
+    units = PrivacyTarget.of_answers(cost=1.0).units
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(units, UNITS_PER_RHO)), InsecureSeed(3), calls.append)
     list(answer_sets(mechanism, MarginalCounter(table((4000,) * 4)), mechanisms, units))
@@ -141,7 +141,7 @@ class FullCells:
 @pytest.mark.parametrize(("asked", "name"), pairs())
 def test_the_most_rows_in_one_cell_stay_exact(asked, name, cost):
     """Near 2⁶¹ at the largest tables and costs, against Python's integers."""
-    units = BatchTarget.of(cost=cost).units
+    units = PrivacyTarget.of_answers(cost=cost).units
     small = batch(asked, name).mechanism if name == "gaussian" else choose(asked, name)
     mechanism = small.on_grid(grid_bits(small, units, MAX_ROWS))
     costs = divide_units(mechanism, units)
@@ -179,7 +179,7 @@ def test_coefficients_depend_on_public_bounds_alone():
     """Neither grid_bits nor the plan it belongs to is given anything that holds rows."""
     assert list(inspect.signature(grid_bits).parameters) == ["mechanism", "units", "most_rows"]
     mechanism = choose("affine", "querysmasher")
-    units = BatchTarget.of(cost=1.0).units
+    units = PrivacyTarget.of_answers(cost=1.0).units
     bits = [grid_bits(mechanism, units, 2**k - 1) for k in range(1, 32)]
     assert bits == sorted(bits, reverse=True)
     assert all(b <= 61 - k for k, b in enumerate(bits, start=1))
@@ -195,7 +195,7 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_spent():
     tiny, large = Custom([[0.01] * 3], (3,)), CustomAxis([[1e3, 0, 0, 0]])
     asked = workload(part(lambda _: tiny, (0,)), part({1: large}, (1,)))
     mechanism = choose_mechanism(asked, "gaussian").mechanism
-    units = BatchTarget.of(cost=1.0).units
+    units = PrivacyTarget.of_answers(cost=1.0).units
     ledger = Budget(Fraction(units, UNITS_PER_RHO))
     with pytest.raises(ResourceExceeded, match="noise on queries a0 is too large"):
         next(

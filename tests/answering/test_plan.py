@@ -15,16 +15,22 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.answering.api import answer, plan
-from adaptive_qs.answering.plan import EPSILONS, BatchLimits, forecast, plan_batch
+from adaptive_qs.answering.plan import (
+    DEFAULT_GAP,
+    EPSILONS,
+    Batch,
+    answers_limits,
+    check_forecast,
+    forecast,
+)
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES
-from adaptive_qs.run.budget import BatchTarget
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import SINGLE_CELLS
 from adaptive_qs.strategy.choose import MECHANISMS, OPTIMAL_AXIS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
@@ -34,9 +40,14 @@ from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, un
 NAMES = [(asked, name) for asked, name in pairs() if asked in ("several", "range")]
 
 
+def plan_batch(workload, target, mechanism="auto", gap=DEFAULT_GAP, progress=None):
+    limits = answers_limits(workload.domain, jobs=1)
+    return Batch(workload, workload.domain, target, limits, mechanism, gap, None, progress).plan()
+
+
 @pytest.mark.parametrize(("asked", "name"), NAMES)
 def test_errors_are_per_query_at_the_target(asked, name):
-    target = BatchTarget.of(epsilon=1.0, delta=1e-9)
+    target = PrivacyTarget.of_answers(epsilon=1.0, delta=1e-9)
     plan = plan_batch(WORKLOADS[asked], target, name)
     mechanism = plan.mechanism
     assert plan.queries == len(query_weights(WORKLOADS[asked]))
@@ -52,18 +63,18 @@ def test_errors_are_per_query_at_the_target(asked, name):
 
 
 def test_error_falls_with_epsilon():
-    plan = plan_batch(WORKLOADS["several"], BatchTarget.of(epsilon=2.0, delta=1e-6))
+    plan = plan_batch(WORKLOADS["several"], PrivacyTarget.of_answers(epsilon=2.0, delta=1e-6))
     rows = plan.by_epsilon()
     assert [row[0] for row in rows] == sorted([*EPSILONS, 2.0])
     for (epsilon, cost, rmse), after in zip(rows, [*rows[1:], (math.inf, math.inf, 0.0)]):
-        assert cost == BatchTarget.of(epsilon=epsilon, delta=1e-6).cost
+        assert cost == PrivacyTarget.of_answers(epsilon=epsilon, delta=1e-6).cost
         assert rmse == pytest.approx(plan.rmse * math.sqrt(plan.target.cost / cost), rel=1e-12)
         assert after[1] > cost
         assert after[2] < rmse
 
 
 def test_a_target_on_the_list_is_not_repeated():
-    plan = plan_batch(WORKLOADS["several"], BatchTarget.of(epsilon=1.0))
+    plan = plan_batch(WORKLOADS["several"], PrivacyTarget.of_answers(epsilon=1.0))
     assert [row[0] for row in plan.by_epsilon()] == list(EPSILONS)
 
 
@@ -86,14 +97,14 @@ def test_progress_is_told_and_settings_are_heard():
     told = []
     plan = plan_batch(
         WORKLOADS["several"],
-        BatchTarget.of(cost=1.0),
+        PrivacyTarget.of_answers(cost=1.0),
         "querysmasher",
-        SolverSettings(gap=0.5),
+        gap=0.5,
         progress=lambda *step: told.append(step),
     )
     assert told[-1] == ("plan", plan.choice.distinct_solves, plan.choice.distinct_solves)
     assert [step[1] for step in told] == list(range(1, len(told) + 1))
-    fine = plan_batch(WORKLOADS["several"], BatchTarget.of(cost=1.0), "querysmasher")
+    fine = plan_batch(WORKLOADS["several"], PrivacyTarget.of_answers(cost=1.0), "querysmasher")
     assert fine.gap < 1.01e-4 < plan.gap <= 0.5
 
 
@@ -101,19 +112,21 @@ def test_unknown_mechanisms_are_refused():
     with pytest.raises(
         InputError, match=f"give one of {', '.join(MECHANISMS)}".replace("+", r"\+")
     ):
-        plan_batch(WORKLOADS["several"], BatchTarget.of(cost=1.0), "best")
+        plan_batch(WORKLOADS["several"], PrivacyTarget.of_answers(cost=1.0), "best")
 
 
 def test_the_forecast_counts_the_matrices_of_strategies():
     domain = Domain.from_sizes({"a": 10_000})
-    plan = plan_batch(all_ways_queries(domain, 1, "prefix"), BatchTarget.of(cost=1.0), "wff")
+    plan = plan_batch(
+        all_ways_queries(domain, 1, "prefix"), PrivacyTarget.of_answers(cost=1.0), "wff"
+    )
     assert 8 * 10_000**2 * 8 <= plan.forecast.strategy_bytes < plan.forecast.memory_bytes
-    limits = BatchLimits.of(domain, "4GB")
+    limits = answers_limits(domain, "4GB")
     with pytest.raises(ResourceExceeded, match="residualplanner"):
-        limits.check_forecast(plan.forecast)
+        check_forecast(plan.forecast, limits)
     plain = plan_batch(plan.workload, plan.target, "residualplanner")
     assert plain.forecast.strategy_bytes == 0
-    limits.check_forecast(plain.forecast)
+    check_forecast(plain.forecast, limits)
 
 
 # `auto` against the optimum of the whole domain, as a caller of plan and answer sees it.

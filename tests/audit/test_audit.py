@@ -43,7 +43,7 @@ from adaptive_qs.privacy.events import (
 )
 from adaptive_qs.privacy.mechanisms import PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.run.limits import plan_run
+from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.encode import encode_file, read_table
 from adaptive_qs.table.schema import Schema
@@ -287,9 +287,9 @@ def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, see
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():
     tight = Synthesis.of(EVERYTHING, 2, 1.0).at_ceiling()
     domain = EVERYTHING.widest_domain()
-    assert plan_run(domain, tight.marginals, tight.plan.max_memory_bytes, 1) == tight.plan
+    assert tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes, 1) == tight.plan
     with pytest.raises(ResourceExceeded):
-        plan_run(domain, tight.marginals, tight.plan.max_memory_bytes - 1, 1)
+        tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes - 1, 1)
     largest = max(map(domain.size, tight.marginals.cliques))
     assert tight.plan.measured_cells == largest
 
@@ -387,7 +387,7 @@ def test_neighbours_write_the_same_bytes(neighbour, ledger, tmp_path, monkeypatc
 
 def answered(rows, folder, ledger, monkeypatch, mechanisms):
     """Every file that answers are written to."""
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", mechanisms)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", mechanisms)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     options = {"rho": 0.2, "max_memory": "1GB", "jobs": 1, "ledger": ledger}
     answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv", force=True)

@@ -8,7 +8,6 @@ import re
 import zipfile
 from functools import partial
 from html import unescape
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from adaptive_qs.cli.batch import plan_json
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.strategy import optimal
 
-answer_module = import_module("adaptive_qs.cli.answer")
 CANARY = "c4n4ry"
 PLAN = ["plan", "--schema", "s.json"]
 ANSWER = ["answer", "t.csv", "--schema", "s.json", "--epsilon", "5", "--out", "a.parquet"]
@@ -287,7 +285,9 @@ def test_existing_answers_are_replaced_only_by_force(run):
 
 
 def test_the_demos_need_nothing(run, monkeypatch):
-    monkeypatch.setattr(answer_module, "demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    monkeypatch.setattr(
+        "adaptive_qs.cli.synthesize.demo_files", lambda: (Path("t.csv"), Path("s.json"))
+    )
     for _ in range(2):  # its own output is replaced
         assert "epsilon 1, delta 1e-09" in done(run("answer", "--demo")).out
     assert len(pd.read_parquet("adult_answers.parquet")) == PAIRS
@@ -358,7 +358,7 @@ def no_budget(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
 
 
 def refused(run, arguments, code, hint):

@@ -91,7 +91,7 @@ def test_option_values_of_answer(run, monkeypatch, option, value):
     def refuse(*_):
         raise BudgetExceeded("the first charge")
 
-    monkeypatch.setattr("adaptive_qs.answering.api.Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
     base = ["answer", "t.csv", "--schema", "s.json", "--out", "o.csv", "--epsilon", "1"]
     outcome = run(*base, f"--{option}={value}")
     assert outcome.code in (2, 3, 4), outcome

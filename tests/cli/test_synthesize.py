@@ -22,7 +22,7 @@ from adaptive_qs.loop import loop
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import job
+from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
@@ -456,7 +456,7 @@ def test_failures_between_the_first_charge_and_the_release(failure, run, monkeyp
     error, code, hint = failure
     before = sorted(Path.cwd().iterdir())
     fail_at(monkeypatch, loop, "measure_one_way", error)
-    check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, job.SPENT_IN_VAIN)
+    check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, tables.SPENT_IN_VAIN)
     assert sorted(Path.cwd().iterdir()) == before
 
 
@@ -469,7 +469,7 @@ def test_notes_of_other_libraries_are_not_shown(run, monkeypatch):
 
 def test_the_python_api_notes_it_too(monkeypatch):
     domain = Domain.from_sizes({"a": 2})
-    fail_at(monkeypatch, job.Release, "of_run", RuntimeError())
+    fail_at(monkeypatch, tables.Release, "of_run", RuntimeError())
     with pytest.raises(RuntimeError) as caught:
         Synthesizer(rho=1).fit(CodedTable.from_codes(domain, [np.arange(2)]))
-    assert caught.value.__notes__ == [job.SPENT_IN_VAIN]
+    assert caught.value.__notes__ == [tables.SPENT_IN_VAIN]

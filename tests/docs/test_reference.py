@@ -4,16 +4,15 @@ import json
 import re
 
 import pytest
-import typer
 
-from adaptive_qs.cli.app import app
+from adaptive_qs.cli.app import commands
 from scripts import make_reference
 
 from .snippets import PAGES, ROOT, Reader
 
 REFERENCE = ROOT / "docs" / "reference"
 FIELDS = REFERENCE / "json.md"
-COMMANDS = dict(make_reference.leaves("", typer.main.get_command(app)))
+COMMANDS = dict(make_reference.leaves("", commands()))
 OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
 COMPLETION = "--install-completion"
 FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out", COMPLETION}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_qs.evaluation import scale as limit
+from adaptive_qs.evaluation import limits as limit
 
 from .snippets import ROOT
 
@@ -15,7 +15,7 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
     ("about", "limits"),
     [
         ("marginals", [f"{limit.CLOSE:.0%}", f"{limit.USABLE:.0%}"]),
-        ("marginals", [f"{limit.CLOSE_ALONE:g} ", f"{limit.USABLE_ALONE:g} "]),
+        ("marginals", [f"{limit.CLOSE_SINGLE:g} ", f"{limit.USABLE_SINGLE:g} "]),
         ("columns", [f"{limit.LOST_COLUMN:.0%}"]),
         ("associations", [f"{limit.CLEAR_V:g} ", f"{limit.LOST_PART:.0%}"]),
         (
@@ -26,3 +26,8 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
 )
 def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):
     assert [text for text in limits if text not in ROWS[about]] == []
+
+
+def test_every_word_of_the_verdict_is_in_the_guide():
+    words = {rule.word for rules in limit.RULES.values() for rule in rules} - {"queries"}
+    assert [word for word in words if word not in SECTION] == []

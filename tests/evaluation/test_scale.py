@@ -10,18 +10,16 @@ import pytest
 from scipy import stats
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation import scale
-from adaptive_qs.evaluation import scale as thresholds
+from adaptive_qs.evaluation import limits as thresholds
 from adaptive_qs.evaluation.evaluation import compare
 from adaptive_qs.evaluation.pairs import association_of, count_pairs
 from adaptive_qs.evaluation.scale import (
-    STEP_ERROR,
-    Associations,
-    Fate,
+    AssociationChange,
+    AssociationChanges,
     Scale,
     WorkloadScale,
     _deviation,
-    associations,
+    association_changes,
     chance_l1,
     chi_square_variance,
     fresh_sample_l1,
@@ -78,7 +76,9 @@ def test_the_fresh_sample_is_that_of_two_samples(name, rows):
     found = np.abs(first / n - second / m).sum(axis=1)
     told = np.array([fresh_sample_l1(counts, m) for counts in first])
     error = 5 * np.hypot(found.std(), told.std()) / np.sqrt(DRAWS)
-    assert told.mean() == pytest.approx(found.mean(), abs=error + STEP_ERROR * found.mean())
+    assert told.mean() == pytest.approx(
+        found.mean(), abs=error + thresholds.STEP_ERROR * found.mean()
+    )
 
 
 @pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500)])
@@ -152,9 +152,9 @@ def judged(schema, true, made, ways):
     domain = schema.domain()
     pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
     evaluation = compare(pair, schema, Workload.all_ways(domain, ways))
-    scale, fates = workload_scale(evaluation), associations(evaluation)
+    scale, changes = workload_scale(evaluation), association_changes(evaluation)
     singles = columns_sentence(evaluation, column_pairs(pair))
-    worst = max((singles, dependence_sentence(fates)), key=lambda s: GRADES.index(s.grade))
+    worst = max((singles, dependence_sentence(changes)), key=lambda s: GRADES.index(s.grade))
     return marginals_sentence(evaluation, scale), worst, scale
 
 
@@ -287,7 +287,7 @@ def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
     tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
     evaluation = compare(TablePair(*tables), schema, Workload.all_ways(domain, ways))
     found = findings(evaluation)
-    assert found.fates.weak > 0
+    assert found.associations.weak > 0
     told = verdict(found, None)
     assert (told.overall.word, told.brief[2:]) == ("close", [])
 
@@ -323,8 +323,8 @@ def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, co
         *(CodedTable.from_codes(domain, rng.integers(0, codes, (12, rows))) for _ in range(2))
     )
     found = association_of(count_pairs(JointCodes(pair)))
-    fates = associations(made_evaluation(pair=pair, association=found))
-    assert (fates.clear, fates.lost, fates.made_up) == (0, (), ())
+    changes = association_changes(made_evaluation(pair=pair, association=found))
+    assert (changes.clear, changes.lost, changes.made_up) == (0, (), ())
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, co
 )
 def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
     """V is 1 in each: both columns leave their most frequent value in the same rows."""
-    assert max(scale.LEAST_OFF, scale.LEAST_OFF_PART * 7_000) == 35
+    assert max(thresholds.LEAST_OFF, thresholds.LEAST_OFF_PART * 7_000) == 35
     domain = Domain.from_sizes({"a": 2, "b": 2})
     true = np.zeros((2, rows), int)
     true[:, :together] = 1
@@ -346,20 +346,20 @@ def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
         found = association_of(count_pairs(JointCodes(pair)))
         assert max(v[0, 1] for v in found.cramers_v) == pytest.approx(1)
         evaluation = made_evaluation(pair=pair, association=found)
-        fates = associations(evaluation)
+        changes = association_changes(evaluation)
         lost, new = (clear, 0) if first is true else (0, clear)
-        assert (len(fates.lost), len(fates.made_up)) == (lost, new)
-        assert fates.clear == lost
-        assert fates.rare == (first is true) - lost
-        assert len(fates.changes) == clear
-        assert fates.untold == 1 - clear
+        assert (len(changes.lost), len(changes.made_up)) == (lost, new)
+        assert changes.clear == lost
+        assert changes.rare == (first is true) - lost
+        assert len(changes.largest) == clear
+        assert changes.unlisted == 1 - clear
 
 
-def fates_of(true, made, sizes):
+def changes_of(true, made, sizes):
     domain = Domain.from_sizes({f"c{i}": n for i, n in enumerate(sizes)})
     pair = TablePair(*(CodedTable.from_codes(domain, np.array(codes)) for codes in (true, made)))
     found = association_of(count_pairs(JointCodes(pair)))
-    return associations(made_evaluation(pair=pair, association=found))
+    return association_changes(made_evaluation(pair=pair, association=found))
 
 
 def leaning(rng, first, codes, part):
@@ -380,11 +380,11 @@ def test_a_column_that_lost_all_of_its_weak_associations_is_named(faint):
     """V of 0.15 and 0.12, w of 0.34 and 0.27: 6 values each."""
     made = faint.copy()
     made[2] = np.random.default_rng(9).permutation(made[2])
-    found = fates_of(faint, made, [6] * 4)
+    found = changes_of(faint, made, [6] * 4)
     assert (found.clear, found.kept, found.lost) == (1, 1, ())
     assert found.weak == 2
-    assert [fate.names for fate in found.weak_lost] == [("c0", "c2"), ("c1", "c2")]
-    assert found.alone == ("c2",)
+    assert [change.names for change in found.weak_lost] == [("c0", "c2"), ("c1", "c2")]
+    assert found.unconnected == ("c2",)
     sentence = dependence_sentence(found)
     assert (sentence.grade, sentence.word) == ("fair", "some lost")
     assert "“c2” comes out independent of all other columns." in sentence.text
@@ -394,22 +394,22 @@ def test_a_column_that_lost_all_of_its_weak_associations_is_named(faint):
 def test_weak_associations_that_only_the_synthetic_table_has_are_counted(faint):
     true = faint.copy()
     true[2] = np.random.default_rng(9).permutation(true[2])
-    found = fates_of(true, faint, [6] * 4)
-    assert (found.weak, found.alone) == (0, ())
-    assert [fate.names for fate in found.weak_made_up] == [("c0", "c2"), ("c1", "c2")]
+    found = changes_of(true, faint, [6] * 4)
+    assert (found.weak, found.unconnected) == (0, ())
+    assert [change.names for change in found.weak_made_up] == [("c0", "c2"), ("c1", "c2")]
     sentence = dependence_sentence(found)
     assert (sentence.grade, sentence.word) == ("fair", "some new")
     assert "2 weak associations, the largest c0 × c2 (V " in sentence.text
     assert "not measured together" in sentence.text
 
 
-def test_a_column_that_keeps_one_association_is_not_alone(faint):
+def test_a_column_that_keeps_one_association_is_not_unconnected(faint):
     """Its dependence on the second column goes on through the first."""
     rng = np.random.default_rng(10)
     made = np.array([faint[0], rng.permutation(faint[1]), faint[2], faint[3]])
-    found = fates_of(faint, made, [6] * 4)
-    assert [fate.names for fate in found.lost] == [("c0", "c1")]
-    assert found.alone == ("c1",)
+    found = changes_of(faint, made, [6] * 4)
+    assert [change.names for change in found.lost] == [("c0", "c1")]
+    assert found.unconnected == ("c1",)
 
 
 @pytest.mark.parametrize(("codes", "weak"), [(2, 0), (6, 1)])
@@ -419,31 +419,31 @@ def test_what_is_weak_is_told_by_the_size_of_the_effect(codes, weak):
     first = rng.integers(0, codes, 100_000)
     true = [first, leaning(rng, first, codes, 0.07)]
     made = [rng.permutation(column) for column in true]
-    found = fates_of(true, made, [codes] * 2)
+    found = changes_of(true, made, [codes] * 2)
     assert (found.weak, len(found.weak_lost)) == (weak, weak)
 
 
 def test_a_few_of_many_weak_ones_may_be_lost():
     """Up to a tenth is close where no column lost all of its own."""
-    lost = (Fate(("a", "b"), 0.15, 0.0),)
+    lost = (AssociationChange(("a", "b"), 0.15, 0.0),)
     for weak, grade in ((10, "good"), (9, "fair")):
-        sentence = dependence_sentence(made_fates(weak=weak, weak_lost=lost))
+        sentence = dependence_sentence(made_changes(weak=weak, weak_lost=lost))
         assert sentence.grade == grade
         assert "a × b (V 0.150, now 0.000)" in sentence.text
 
 
 @pytest.mark.parametrize("synthetic", [0.02, 0.22, 0.4, 0.62, 0.9])
-def test_the_fates_of_clear_associations_add_up(synthetic):
-    found = associations(made_evaluation(v=(0.5, synthetic)))
+def test_the_changes_of_clear_associations_add_up(synthetic):
+    found = association_changes(made_evaluation(v=(0.5, synthetic)))
     assert found.kept + found.weaker + found.stronger + len(found.lost) == found.clear == 6
     text = dependence_sentence(found).text
     number = re.compile(r"(\d+) (?:kept|became weaker|stronger|are lost)")
     assert sum(map(int, number.findall(text.split(".")[0]))) == 6
 
 
-def made_fates(**changes):
+def made_changes(**changes):
     nothing = np.zeros((2, 2))
     parts = {"clear": 0, "kept": 0, "weaker": 0, "stronger": 0, "lost": (), "made_up": (),
-             "weak": 0, "weak_lost": (), "weak_made_up": (), "alone": (), "rare": 0,
-             "told": nothing, "changes": (), "untold": 0}  # fmt: skip
-    return Associations(**{**parts, **changes})
+             "weak": 0, "weak_lost": (), "weak_made_up": (), "unconnected": (), "rare": 0,
+             "difference": nothing, "largest": (), "unlisted": 0}  # fmt: skip
+    return AssociationChanges(**{**parts, **changes})

@@ -1,4 +1,4 @@
-"""The verdict's sentences follow from the numbers by the rules in ``thresholds``."""
+"""The verdict's sentences follow from the numbers by the rules in ``limits``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_qs.evaluation import scale as thresholds
+from adaptive_qs.evaluation import limits as thresholds
 from adaptive_qs.evaluation.marginals import OrderedError
 from adaptive_qs.evaluation.pairs import UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
-from adaptive_qs.evaluation.scale import WorkloadScale, associations
+from adaptive_qs.evaluation.scale import WorkloadScale, association_changes
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.evaluation.verdict import (
     WORDS,
@@ -83,12 +83,13 @@ def test_what_is_closer_than_a_fresh_sample_is_said_to_be_without_a_scale_too(in
 
 def test_lost_columns_and_associations_are_named():
     evaluation = made_evaluation(v=(0.5, 0.125))
-    assert len(associations(evaluation).lost) == 6
+    found = association_changes(evaluation)
+    assert len(found.lost) == 6
     columns = column_pairs(evaluation.pair)
     assert [c.variation for c in columns] == sorted((c.variation for c in columns), reverse=True)
-    sentence = dependence_sentence(associations(evaluation))
+    sentence = dependence_sentence(found)
     assert sentence.grade == "poor"
-    assert "age × city" in " ".join(combination(f.names) for f in associations(evaluation).lost)
+    assert "age × city" in " ".join(combination(f.names) for f in found.lost)
     assert sentence.pieces[1] == ("3 more", "lost")
     assert sentence.links == (("3 more", "lost"),)
     assert sentence.text.endswith("come out independent of all other columns.")
@@ -142,7 +143,7 @@ def test_the_first_word_is_that_of_the_worst_finding(grades):
 def test_close_marginals_do_not_hide_lost_associations():
     evaluation = made_evaluation(v=(0.5, 0.125))
     scale = WorkloadScale({("a",): None}, 0.1, 0.1, 0.5, True)
-    found = verdict(Findings(evaluation, scale, (), associations(evaluation)), None)
+    found = verdict(Findings(evaluation, scale, (), association_changes(evaluation)), None)
     assert [s.word for s in found.sentences[:4]] == ["far", "close", "kept", "losses"]
 
 
@@ -280,16 +281,16 @@ def test_nothing_lost_is_said_too():
     true = tables(schema).true
     evaluation = made_evaluation(schema, v=(0.5, 0.45), pair=TablePair(true, true))
     assert columns_sentence(evaluation, column_pairs(evaluation.pair)).word == "kept"
-    sentence = dependence_sentence(associations(evaluation))
+    sentence = dependence_sentence(association_changes(evaluation))
     assert (sentence.grade, sentence.word) == ("good", "kept")
     assert "6 kept their strength, 0 became weaker, 0 stronger and none is lost" in sentence.text
 
 
 def test_associations_that_only_the_synthetic_table_has_are_named():
     evaluation = made_evaluation(v=(0.05, 0.3))
-    found = associations(evaluation)
+    found = association_changes(evaluation)
     assert (found.clear, len(found.made_up)) == (0, 6)
-    sentence = dependence_sentence(associations(evaluation))
+    sentence = dependence_sentence(association_changes(evaluation))
     assert sentence.grade == "fair"
     assert sentence.word == "some new"
     assert "Only in the synthetic table: " in sentence.text
@@ -315,7 +316,7 @@ def test_models_without_anything_to_learn():
 @pytest.mark.parametrize(
     ("found", "grade", "text"),
     [
-        (membership(), "good", "No attack is told from chance"),
+        (membership(), "good", "No attack can be distinguished from chance"),
         (membership(0.02, 0.1), "fair", "better than chance"),
         (membership(0.5, 0.6), "poor", "Do not release before"),
         (membership(0.5, 0.6, None), "fair", "better than chance"),
@@ -423,7 +424,7 @@ def test_every_threshold_is_defined_for_readers():
     told = " ".join(thresholds.DEFINITIONS)
     for value in (thresholds.CLOSE, thresholds.USABLE, thresholds.SMALL_LOSS, thresholds.BROKEN):
         assert f"{value:.0%}" in told
-    for value in (thresholds.CLEAR_V, thresholds.KEPT_V, thresholds.CLOSE_ALONE):
+    for value in (thresholds.CLEAR_V, thresholds.KEPT_V, thresholds.CLOSE_SINGLE):
         assert str(value) in told
     for value in (thresholds.WEAK_LOST, thresholds.GONE, thresholds.UNSEEN):
         assert f"{value:.0%}" in told

@@ -37,7 +37,9 @@ class AnyPair:
 @pytest.fixture
 def toy(monkeypatch):
     monkeypatch.setitem(SELECTION_RULES, "any-pair", AnyPair)
-    monkeypatch.setattr("adaptive_qs.run.job.LoopSettings", partial(LoopSettings, rule="any-pair"))
+    monkeypatch.setattr(
+        "adaptive_qs.run.tables.LoopSettings", partial(LoopSettings, rule="any-pair")
+    )
 
 
 def test_a_run_chooses_by_the_rule_that_its_settings_name(toy):

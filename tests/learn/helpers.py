@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from adaptive_qs.learn.schema import resolve_private
+from adaptive_qs.learn.schema import gather_private, learn_schema
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -15,6 +15,11 @@ from adaptive_qs.table.schema import Schema
 
 PLENTY = Cost.within(Fraction(1000), Fraction(1, 10**9))
 """A budget with hardly any noise."""
+
+
+def resolve_private(source, schema, mechanisms, cost):
+    """The schema learnt from a table."""
+    return learn_schema(schema, gather_private(source, schema, cost), mechanisms, cost)
 
 
 def schema_of(*columns):

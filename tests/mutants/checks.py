@@ -249,7 +249,8 @@ def retry() -> list[str]:
         session = Session(path, resume, Cost.within(1.0))
         session.recognise([b"the same table"])
         with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
-            mechanisms = Mechanisms(session.begin({"job": "loop"}), SystemEntropy(), observe)
+            ledger = session.begin(lambda: {"job": "loop"})
+            mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
             run_loop(MarginalCounter(table), workload, mechanisms, 1.0)
             session.finish()
         return calls

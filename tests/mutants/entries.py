@@ -202,7 +202,6 @@ def watch(
 
     with (
         mock.patch("adaptive_qs.run.job.Mechanisms", make),
-        mock.patch("adaptive_qs.answering.api.Mechanisms", make),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

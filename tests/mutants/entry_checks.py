@@ -22,7 +22,6 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.answering import api as batches
 from adaptive_qs.audit.audit import Replayer, squared_distance
 from adaptive_qs.audit.jobs import Batch, Synthesis
 from adaptive_qs.audit.tables import FORMS, Types
@@ -32,7 +31,7 @@ from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
-from adaptive_qs.run import job as tables
+from adaptive_qs.run import job
 from adaptive_qs.table.schema import Schema
 
 from .checks import quick_tables
@@ -332,7 +331,7 @@ def _run_wide(
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
     few = partial(SynthesisSettings, fewest_rows=1)
-    users = ("loop.forecast", "answering.plan")
+    users = ("loop.forecast", "answering.plan", "run.limits")
     with ExitStack() as stack:
         for user in users:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))
@@ -438,7 +437,7 @@ def read_once() -> list[str]:
             made.append(Mechanisms(ledger, entropy))
             return made[-1]
 
-        with mock.patch.object(batches, "Mechanisms", make):
+        with mock.patch.object(job, "Mechanisms", make):
             answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, jobs=1)
             first = answers.to_arrow()
             spent = [mechanisms.ledger.spent for mechanisms in made]
@@ -562,7 +561,7 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
     sampled = []
     for frame in (here, there):
         made = partial(Replayer, recorded=recorded.calls)
-        with quick_tables(), mock.patch.object(tables, "Mechanisms", made):
+        with quick_tables(), mock.patch.object(job, "Mechanisms", made):
             sample = adaptive_qs.Synthesizer(rho=RHO).fit(frame, schema=FRAMES).sample(seed=1)
         sampled.append([repr(sample[name].dtype) for name in sample] + [sample.to_csv()])
     if sampled[0] != sampled[1]:

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from adaptive_qs import synthesizer
 from adaptive_qs.answering import answers
-from adaptive_qs.answering import api as batches
 from adaptive_qs.answering.answers import Answers
-from adaptive_qs.answering.api import BatchJob
 from adaptive_qs.answering.measure import grid_bits
-from adaptive_qs.answering.plan import Planner
+from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import gather, ranges
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
@@ -22,9 +21,9 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
-from adaptive_qs.run import job as tables
-from adaptive_qs.run import session
-from adaptive_qs.run.job import Job, RunSettings
+from adaptive_qs.run import job as runs
+from adaptive_qs.run import tables
+from adaptive_qs.run.job import Job
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
@@ -100,10 +99,9 @@ def _measured_with(change):
     """Tables measured with a plan that was changed by the table."""
 
     def make(original):
-        def measure(table, schema, workload, settings, plan, *others):
-            return original(
-                table, schema, workload, settings, change(table, workload, plan), *others
-            )
+        def measure(table, schema, workload, target, work, *others):
+            changed = replace(work, limits=change(table, workload, work.limits))
+            return original(table, schema, workload, target, changed, *others)
 
         return measure
 
@@ -138,8 +136,8 @@ def grid_of_rows():
     planned = []
 
     def planner(original):
-        def plan(self, domain, target):
-            planned[:] = [original(self, domain, target)]
+        def plan(self):
+            planned[:] = [original(self)]
             return planned[0]
 
         return plan
@@ -153,7 +151,7 @@ def grid_of_rows():
 
         return answer_sets
 
-    with patched(wrapped(Planner, "plan", planner), wrapped(answers, "answer_sets", measurer)):
+    with patched(wrapped(Batch, "plan", planner), wrapped(answers, "answer_sets", measurer)):
         yield
 
 
@@ -162,19 +160,14 @@ def grid_of_rows():
 
 def _begun_with(entropy):
     """Mechanisms of both jobs with another source of entropy, made from their job and ledger."""
-    return patched(
-        mock.patch.object(Job, "_begin", _begin(tables, Job._begin, entropy)),
-        mock.patch.object(BatchJob, "_begin", _begin(batches, BatchJob._begin, entropy)),
-    )
+    original = Job._begin
 
-
-def _begin(module, original, entropy):
     def begin(self):
-        with mock.patch.object(module, "Mechanisms", Mechanisms):
+        with mock.patch.object(runs, "Mechanisms", Mechanisms):
             made = original(self)
-        return module.Mechanisms(made.ledger, entropy(self, made.ledger) or made.entropy)
+        return runs.Mechanisms(made.ledger, entropy(self, made.ledger) or made.entropy)
 
-    return begin
+    return mock.patch.object(Job, "_begin", begin)
 
 
 class Disguised(InsecureSeed):
@@ -222,9 +215,9 @@ def sampling_seed():
         return chosen_seed
 
     def entropy(original):
-        return lambda self: InsecureSeed(seeds[0]) if seeds else original(self)
+        return lambda options: InsecureSeed(seeds[0]) if seeds else original(options)
 
-    with patched(wrapped(release, "chosen_seed", chosen), wrapped(RunSettings, "entropy", entropy)):
+    with patched(wrapped(release, "chosen_seed", chosen), wrapped(runs, "entropy_of", entropy)):
         yield
 
 
@@ -256,17 +249,17 @@ def learning_aside():
 
         return learn
 
-    with patched(wrapped(tables, "learn_schema", make), wrapped(batches, "learn_schema", make)):
+    with wrapped(runs, "learn_schema", make):
         yield
 
 
 @mutant("a new budget after learning", entry_checks.charged_once)
 def budget_again():
-    def always(mechanisms):
+    def begun(mechanisms):
         limit = mechanisms.ledger.limit
-        return lambda: batches.Mechanisms(Budget(limit.rho, limit.delta), mechanisms.entropy)
+        return lambda: runs.Mechanisms(Budget(limit.rho, limit.delta), mechanisms.entropy)
 
-    with mock.patch.object(batches, "_always", always):
+    with mock.patch.object(runs, "_begun", begun):
         yield
 
 
@@ -311,12 +304,9 @@ def told_as_declared():
 
 def _asked_without(name):
     def make(original):
-        def request_of(*given):
-            return {k: v for k, v in original(*given).items() if k != name}
+        return lambda job: {k: v for k, v in original(job).items() if k != name}
 
-        return request_of
-
-    return patched(wrapped(tables, "request_of", make), wrapped(batches, "request_of", make))
+    return wrapped(Job, "_request", make)
 
 
 @mutant("a run resumed with a noise seed", entry_checks.resumed_as_begun)
@@ -345,7 +335,7 @@ def recognised_by_beginning():
 
         return table_bytes
 
-    with patched(wrapped(tables, "table_bytes", make), wrapped(batches, "table_bytes", make)):
+    with wrapped(runs, "table_bytes", make):
         yield
 
 
@@ -354,7 +344,7 @@ def plain_hash():
     def plain(path, chunks, make=True):
         return hashlib.sha256(b"".join(chunks)).hexdigest()
 
-    with mock.patch.object(session, "keyed_hash", plain):
+    with mock.patch("adaptive_qs.ledger.files.keyed_hash", plain):
         yield
 
 
@@ -376,14 +366,14 @@ def read_again():
 
 @mutant("a release kept for the next table", entry_checks.refitted)
 def kept_release():
-    original, kept = Job.run, {}
+    original, kept = synthesizer.synthesize, {}
 
-    def run(self, source, clock):
-        if self.schema.fingerprint not in kept:
-            kept[self.schema.fingerprint] = original(self, source, clock)
-        return kept[self.schema.fingerprint]
+    def synthesize(job, source, clock):
+        if job.schema.fingerprint not in kept:
+            kept[job.schema.fingerprint] = original(job, source, clock)
+        return kept[job.schema.fingerprint]
 
-    with mock.patch.object(Job, "run", run):
+    with mock.patch.object(synthesizer, "synthesize", synthesize):
         yield
 
 

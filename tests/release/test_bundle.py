@@ -16,12 +16,12 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.release.facts import TABLES, facts_of
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import RunSettings, measure
-from adaptive_qs.run.limits import plan_run
+from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import encode_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
@@ -66,10 +66,12 @@ def private_table():
 def make_release(insecure_seed=None, rho=0.5):
     domain = SCHEMA.domain()
     workload = Workload(domain, {(0, 1): 1.0, (0, 2): 1.0, (1, 2, 3): 2.0, (4,): 1.0})
-    run_settings = RunSettings(PrivacyTarget.of(rho=rho), insecure_seed=insecure_seed)
-    plan = plan_run(domain, workload, "2GB", 1)
-    mechanisms = Mechanisms(Budget(rho), run_settings.entropy())
-    return measure(private_table(), SCHEMA, workload, run_settings, plan, mechanisms, PhaseClock())
+    target = PrivacyTarget.of(rho=rho)
+    limits = tables_limits(domain, workload, "2GB", 1)
+    work = Tables(workload, workload, "product", limits, rho)
+    entropy = SystemEntropy() if insecure_seed is None else InsecureSeed(insecure_seed)
+    mechanisms = Mechanisms(Budget(rho), entropy)
+    return measure(private_table(), SCHEMA, workload, target, work, mechanisms, PhaseClock())
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.run.budget import MAX_COST, MIN_COST, SLACK, BatchTarget
+from adaptive_qs.run.budget import MAX_COST, MIN_COST, SLACK, PrivacyTarget
 
 TABLE = [
     (1, 1e-9, 0.03311483),
@@ -34,7 +34,7 @@ def exact_delta(cost, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta", "cost"), TABLE)
 def test_known_costs_are_met_to_seven_digits_but_for_the_slack(epsilon, delta, cost):
-    target = BatchTarget.of(epsilon, delta)
+    target = PrivacyTarget.of_answers(epsilon, delta)
     # The table has no slack; SLACK of δ moves β by at most SLACK, since β grows slower than δ.
     assert cost * (1 - SLACK) - 5e-7 * cost <= target.cost <= cost * (1 + 5e-7)
     assert exact_delta(target.cost, epsilon) * (1 + SLACK) <= delta
@@ -44,7 +44,7 @@ def test_known_costs_are_met_to_seven_digits_but_for_the_slack(epsilon, delta, c
 
 @given(st.floats(0.01, 100), st.floats(1e-12, 1e-2))
 def test_what_is_asked_for_is_never_exceeded(epsilon, delta):
-    target = BatchTarget.of(epsilon=epsilon, delta=delta)
+    target = PrivacyTarget.of_answers(epsilon=epsilon, delta=delta)
     assert exact_delta(target.cost, epsilon) * (1 + SLACK) <= delta
     assert (target.epsilon, target.delta) == (epsilon, delta)
     assert target.units <= target.cost / 2 * UNITS_PER_RHO
@@ -52,17 +52,17 @@ def test_what_is_asked_for_is_never_exceeded(epsilon, delta):
 
 @given(st.floats(1e-6, 1e4), st.floats(1e-12, 1e-2))
 def test_costs_tell_an_epsilon_that_holds(cost, delta):
-    target = BatchTarget.of(cost=cost, delta=delta)
+    target = PrivacyTarget.of_answers(cost=cost, delta=delta)
     assert exact_delta(cost, target.epsilon) * (1 + SLACK) <= delta
     assert target.epsilon <= epsilon_of(cost / 2, delta) * (1 + 1e-5) or target.epsilon == 1e-12
     if target.epsilon > 1e-6:
         assert exact_delta(cost, target.epsilon * (1 - 1e-4)) > delta * (1 - SLACK)
-        back = BatchTarget.of(epsilon=target.epsilon, delta=delta).cost
+        back = PrivacyTarget.of_answers(epsilon=target.epsilon, delta=delta).cost
         assert back == pytest.approx(cost, rel=1e-5)
 
 
 def test_rho_is_half_the_cost():
-    one, other = BatchTarget.of(rho=0.25), BatchTarget.of(cost=0.5)
+    one, other = PrivacyTarget.of_answers(rho=0.25), PrivacyTarget.of_answers(cost=0.5)
     assert one == other
     assert one.rho == 0.25
     assert one.units == UNITS_PER_RHO // 4
@@ -96,13 +96,13 @@ def test_rho_is_half_the_cost():
 )
 def test_impossible_targets_are_refused_in_one_line(given_, message):
     with pytest.raises(InputError, match=message) as caught:
-        BatchTarget.of(**given_)
+        PrivacyTarget.of_answers(**given_)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("cost", [MIN_COST, MAX_COST])
 def test_the_ends_of_the_range_are_targets(cost):
-    assert BatchTarget.of(cost=cost).cost == cost
+    assert PrivacyTarget.of_answers(cost=cost).cost == cost
 
 
 def lattice_delta(shift, std, epsilon):

@@ -1,0 +1,227 @@
+"""Synthetic tables as the work of a run: what the adaptive loop measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.learn.schema import discovery_share
+from adaptive_qs.loop.forecast import (
+    SYNTHETIC_CODE_BYTES,
+    UnconnectedForecast,
+    plan_memory,
+    total_std,
+)
+from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
+from adaptive_qs.machine import (
+    MEASURED,
+    PROCESS_BYTES,
+    PhaseClock,
+    memory_bytes,
+    plan_workers,
+    reach,
+)
+from adaptive_qs.privacy.budget import GuardRail, guard_rails
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.release.release import Release
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.job import Job
+from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.request import RunOptions
+from adaptive_qs.table.coded import CODE_BYTES, CodedTable, MarginalCounter
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
+from adaptive_qs.workload.workload import Workload
+
+Reference = Literal["product", "uniform"]
+
+LOOP_STEPS = 1_000
+"""Steps in which the loop reports its progress: thousandths of the budget."""
+
+SPENT_IN_VAIN = SpentNote(
+    "part of the budget was spent before anything could be released: count all of it as spent"
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The loop on a domain; see :class:`~adaptive_qs.run.job.Work`.
+
+    Attributes:
+        asked: which marginals matter, on any domain.
+        workload: they on this one.
+        reference: "product" or "uniform"; see :class:`LoopSettings`.
+        limits: ceilings of memory and threads.
+        rho: what learning leaves of the budget.
+    """
+
+    asked: WorkloadSpec
+    workload: Workload
+    reference: Reference
+    limits: Limits
+    rho: float
+
+    @property
+    def loop(self) -> LoopSettings:
+        """How the loop spends it."""
+        return LoopSettings(self.reference, measured_cells=self.limits.measured_cells)
+
+    @cached_property
+    def forecast(self) -> UnconnectedForecast:
+        """Which columns the loop will likely leave unconnected."""
+        return UnconnectedForecast(self.workload, self.rho, self.loop)
+
+    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+        """What there is to say about the budget; the loop has the part that learning leaves."""
+        combined = any(len(clique) > 1 for clique in self.workload.cliques)
+        std = total_std(self.workload.domain, self.rho, rows or 0, combined)
+        return guard_rails(target.epsilon, target.delta, std, rows, "the number of rows")
+
+    def doubts(self, rows: int) -> tuple[str, ...]:
+        """Columns that will likely stay unconnected in a table of about so many rows."""
+        return self.forecast.doubts(rows)
+
+    def words(self) -> dict[str, str]:
+        """What is measured and how."""
+        limits = self.limits
+        return {
+            "command": "synthesize",
+            "workload": workload_digest(self.workload),
+            "reference": self.reference,
+            "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
+            f"watched, {limits.most_rows} rows",
+        }
+
+
+def tables_job(
+    schema: Schema, workload: WorkloadSpec, reference: str, options: RunOptions
+) -> Job[Tables]:
+    """A run that makes synthetic tables; see :class:`~adaptive_qs.synthesizer.Synthesizer`.
+
+    Raises:
+        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
+    """
+    target = PrivacyTarget.of(options.epsilon, options.delta, options.rho, discovery_share(schema))
+    if not (isinstance(reference, str) and reference in get_args(Reference)):
+        raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
+    fill = cast(Reference, reference)
+
+    def plan(domain: Domain, left: PrivacyTarget) -> Tables:
+        marginals = resolve_workload(workload, domain)
+        limits = tables_limits(domain, marginals, options.max_memory, options.workers)
+        return Tables(workload, marginals, fill, limits, left.rho)
+
+    return Job.of(schema, options, target, plan)
+
+
+def tables_limits(
+    domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
+) -> Limits:
+    """The limits of a run of the loop, or a refusal.
+
+    Args:
+        domain: the attributes.
+        workload: the marginals wanted.
+        max_memory: as for :meth:`Limits.of`.
+        workers: threads; None takes one for every core.
+
+    Raises:
+        InputError: a ceiling or a number of workers that is not positive.
+        ResourceExceeded: the workload does not fit.
+    """
+    threads = plan_workers(workers)
+    limits = Limits.of(domain, max_memory, threads, CODE_BYTES + SYNTHETIC_CODE_BYTES)
+    plan = plan_memory(domain, workload, limits.most_rows, limits.max_memory_bytes, threads)
+    return replace(limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells)
+
+
+def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
+    """Spend the budget on a table; inside ``session.working``.
+
+    Args:
+        job: the run.
+        source: the private table.
+        clock: told about the phases.
+
+    Raises:
+        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
+    """
+    schema, table, begin = job.read(source, clock)
+    workload = resolve_workload(job.work.asked, schema.domain())
+    mechanisms = begin()
+    release = measure(table, schema, workload, job.target, job.work, mechanisms, clock)
+    job.session.publish(release.digests())
+    return release
+
+
+def measure(
+    table: CodedTable,
+    schema: Schema,
+    workload: Workload,
+    target: PrivacyTarget,
+    work: Tables,
+    mechanisms: Mechanisms,
+    clock: PhaseClock,
+) -> Release:
+    """Run the loop; with learning, the only step that costs privacy.
+
+    Args:
+        table: the private rows.
+        schema: their public description.
+        workload: the marginals that matter, over the codes of the table.
+        target: the budget of the run.
+        work: how to spend it.
+        mechanisms: charges, then draws; what its ledger has left of the budget is spent.
+        clock: told about the phase "loop".
+
+    Raises:
+        ResourceExceeded: the table has more rows than were planned for; nothing is spent.
+    """
+    work.limits.check_rows(table.num_rows)
+    clock.start("loop")
+
+    def on_round(_: Round, part: float) -> None:
+        clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
+
+    ledger, loop = mechanisms.ledger, work.loop
+    rho = target.left_of(ledger.limit - ledger.spent).rho
+    counter = MarginalCounter(table)
+    result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
+    reach(MEASURED)
+    return Release.of_run(
+        result,
+        schema,
+        workload,
+        mechanisms,
+        loop,
+        (target.rho, target.epsilon, target.delta),
+        work.limits.watched_cells,
+        work.limits.most_rows,
+    )
+
+
+def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | None) -> None:
+    """Refuse a synthetic table that does not fit the memory.
+
+    Besides the table itself there is the process, and the model is fitted with a certain number of
+    rows however few are wanted.
+
+    Raises:
+        InputError: the ceiling is not a positive size.
+        ResourceExceeded: it does not fit.
+    """
+    ceiling = memory_bytes(max_memory)
+    fitted_rows = max(num_rows, SynthesisSettings().fewest_rows)
+    needed = PROCESS_BYTES + fitted_rows * attributes * SYNTHETIC_CODE_BYTES
+    if needed > ceiling:
+        raise ResourceExceeded(
+            f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
+            f"more than the {ceiling / 2**20:,.0f} MB there are: "
+            + ("ask for fewer rows or " if num_rows == fitted_rows else "")
+            + "raise --max-memory"
+        )

@@ -1,0 +1,45 @@
+"""The options of a run are the same ones, with the same defaults, wherever they are given."""
+
+from dataclasses import MISSING, fields
+from inspect import signature
+
+import pytest
+
+from adaptive_qs.answering.api import answer
+from adaptive_qs.cli.options import OF_ANSWERS, OF_PLAN, OF_TABLES, RUN
+from adaptive_qs.learn.schema import DEFAULT_SHARE
+from adaptive_qs.run.request import RunOptions
+from adaptive_qs.synthesizer import Synthesizer
+
+DEFAULTS = {
+    field.name: DEFAULT_SHARE if field.default is MISSING else field.default
+    for field in fields(RunOptions)
+}
+OF_BATCHES = {"jobs" if name == "workers" else name: value for name, value in DEFAULTS.items()}
+
+
+def test_the_command_line_has_all_of_them_and_their_defaults():
+    assert {name: default for name, (_, default) in RUN.items()} == DEFAULTS | {"jobs": None}
+    assert set(OF_TABLES) == DEFAULTS.keys() - {"cost"}
+    assert set(OF_ANSWERS) == OF_BATCHES.keys()
+    assert set(OF_PLAN) < set(OF_ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (Synthesizer, {name: value for name, value in DEFAULTS.items() if name != "cost"}),
+        (answer, OF_BATCHES),
+    ],
+)
+def test_callers_of_python_have_all_of_them_and_their_defaults(function, named):
+    parameters = signature(function).parameters
+    assert {name: parameters[name].default for name in named} == named
+
+
+def test_what_is_no_option_of_a_run_is_left_out():
+    given = {"learning_share": 0.2, "rho": 1.0, "workload": 2, "reference": "product"}
+    assert RunOptions.among(given) == RunOptions(learning_share=0.2, rho=1.0)
+    assert RunOptions.among(given).budgeted
+    assert not RunOptions(learning_share=0.2, delta=1e-9).budgeted
+    assert RunOptions(learning_share=0.2, insecure_seed=0).insecure
