@@ -27,8 +27,6 @@ from adaptive_qs.run.limits import check_sample_rows
 from adaptive_qs.run.session import Session
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import UNREVIEWED, Schema, is_unreviewed
@@ -111,7 +109,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
         kind: what came.
         schema: of the table.
     """
-    listed = {c.name: c for c in schema.columns if isinstance(c, CategoricalColumn | BooleanColumn)}
+    listed = {c.name: c for c in schema.columns if c.listed is not None}
     categories = {
         name: listed[name]
         for name, kept in kind.containers.items()
@@ -126,20 +124,17 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     if kind.library == "polars":
         frame = nw.from_arrow(table, backend="polars")
         texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
-        enums = [nw.col(n).cast(nw.Enum([str(v) for v in labels_of(c)])) for n, c in texts.items()]
+        enums = [
+            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
+        ]
         return frame.with_columns(enums).to_native() if enums else frame.to_native()
     return _pandas(table, kind.containers, categories, schema)
-
-
-def labels_of(column: CategoricalColumn | BooleanColumn) -> tuple[str | int, ...]:
-    """The values that a schema lists for a column, in the order of their codes."""
-    return (False, True) if isinstance(column, BooleanColumn) else column.labels
 
 
 def _pandas(
     table: pa.Table,
     containers: Mapping[str, Container],
-    categories: Mapping[str, CategoricalColumn | BooleanColumn],
+    categories: Mapping[str, ColumnBase],
     schema: Schema,
 ) -> Any:
     frame = table.to_pandas(date_as_object=False)
@@ -187,17 +182,9 @@ def _dtype(kept: Container, declared: pa.DataType, column: ColumnBase) -> Any:
         return pd.StringDtype(kept.detail)
     if kept.detail in _INTEGER_NAMES and pa.types.is_integer(declared):
         limits = np.iinfo(kept.detail.lower())
-        low, high = _extremes(column)
+        low, high = column.limits or (-np.inf, np.inf)
         return kept.detail if limits.min <= low and high <= limits.max else "Int64"
     return _NULLABLE.get(str(declared))
-
-
-def _extremes(column: ColumnBase) -> tuple[int, int]:
-    """The least and the greatest integer that a schema declares for a column."""
-    if isinstance(column, IntegerColumn):
-        return column.min, column.max
-    labels = [int(label) for label in labels_of(column)]  # type: ignore[arg-type]
-    return min(labels), max(labels)
 
 
 def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
@@ -213,24 +200,20 @@ def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
     return array
 
 
-def _codes(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> pa.ChunkedArray:
+def _codes(column: pa.ChunkedArray, listed: ColumnBase) -> pa.ChunkedArray:
     """Positions of the values among those that the schema lists; null where missing."""
-    return pc.index_in(column, value_set=pa.array(labels_of(listed)))
+    return pc.index_in(column, value_set=pa.array(listed.listed))
 
 
-def _categorical(column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn) -> Any:
+def _categorical(column: pa.ChunkedArray, listed: ColumnBase) -> Any:
     codes = _codes(column, listed).fill_null(-1).to_numpy()
-    categories: Any = pd.Index(labels_of(listed))
-    return pd.Categorical.from_codes(codes, categories, ordered=listed.ordered)
+    categories: Any = pd.Index(list(listed.listed or ()))
+    return pd.Categorical.from_codes(codes, categories, ordered=listed.has_order)
 
 
-def _dictionary(
-    column: pa.ChunkedArray, listed: CategoricalColumn | BooleanColumn
-) -> pa.DictionaryArray:
+def _dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
     codes = _codes(column, listed).combine_chunks()
-    return pa.DictionaryArray.from_arrays(
-        codes, pa.array(labels_of(listed)), ordered=listed.ordered
-    )
+    return pa.DictionaryArray.from_arrays(codes, pa.array(listed.listed), ordered=listed.has_order)
 
 
 _CATEGORIES = Container("categories")

@@ -42,7 +42,7 @@ from adaptive_qs.release.sidecar import (
 from adaptive_qs.release.statement import Hex, LedgerEntry, Loss, Statement
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.run.session import Closing, Session
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import TableCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,
@@ -210,7 +210,7 @@ class Answers:
         plan: BatchPlan,
         target: BatchTarget,
         schema: Schema,
-        counter: MarginalCounter,
+        counter: TableCounter,
         session: Session,
         begin: Callable[[], Mechanisms],
         insecure: bool,
@@ -224,7 +224,7 @@ class Answers:
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
-        self._counter: MarginalCounter | None = counter
+        self._counter: TableCounter | None = counter
         self._session = session
         self._begin = begin
         self._ledger: Ledger | None = None
@@ -333,7 +333,7 @@ class Answers:
         """
         check_table_path(path)
         kind = check_formulas(formulas)
-        if table_format(path) == "parquet":
+        if not table_format(path).is_text:
             kind = "keep"
         mine = of_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
@@ -376,7 +376,7 @@ class Answers:
         self._session.finish()
 
     def _stream(
-        self, counter: MarginalCounter, confidence: float, formulas: Formulas
+        self, counter: TableCounter, confidence: float, formulas: Formulas
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0

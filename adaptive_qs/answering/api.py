@@ -41,7 +41,8 @@ from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run.budget import BatchTarget
 from adaptive_qs.run.session import Session
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import read_table, resolve_schema, table_bytes, unchanged
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.workload.file import workload_digest
@@ -142,7 +143,7 @@ class BatchJob:
                 planned = self.planner.measurable(schema.domain(), left)
                 begin = _always(mechanisms)
             table = self._read(source, schema)
-        counter = MarginalCounter(table)
+        counter = counter_of(table)
         insecure = self.entropy.insecure
         return Answers(
             planned, self.target, schema, counter, self.session, begin, insecure, self.clock,

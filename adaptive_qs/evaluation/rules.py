@@ -18,7 +18,6 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import starts_of
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -265,10 +264,7 @@ def _(column: NumericColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], ND
 
 @_ends.register
 def _(column: MomentColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    periods = codes + column.period(column.min)
-    first, last = column.span
-    low = np.maximum(starts_of(periods, column.granularity), first)
-    return low, np.minimum(starts_of(periods + 1, column.granularity) - 1, last)
+    return column.ends(codes)
 
 
 # Rules that compare two columns, such as "start <= end".

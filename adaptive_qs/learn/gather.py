@@ -17,12 +17,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.private import (
-    PrivateCategoricalColumn,
-    PrivateColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
-)
+from adaptive_qs.table.columns.private import PrivateColumn, PrivateRangeColumn
 from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk
 from adaptive_qs.table.read import Cells, Source, check_names, frame_source, open_file
 from adaptive_qs.table.schema import Schema
@@ -177,7 +172,7 @@ def gather(
             raise DataError(f"{opened.label}: no rows: give a table with at least one")
     gathered = Gathered()
     for name, collector in collectors.items():
-        if isinstance(collector.column, PrivateCategoricalColumn):
+        if collector.column.discovers:
             gathered.texts[name] = collector.texts.sorted()
         else:
             gathered.numbers[name] = np.concatenate(collector.numbers)
@@ -207,10 +202,8 @@ class _Collector:
             self._take(parts, indices[codes == 0])
 
     def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
-        if isinstance(self.column, PrivateIntegerColumn | PrivateNumericColumn):
-            whole = isinstance(self.column, PrivateIntegerColumn)
-            read = cells.as_integers if whole else cells.as_numbers
-            distinct = np.concatenate([read(part)[0] for part in parts])
+        if isinstance(self.column, PrivateRangeColumn):
+            distinct = np.concatenate([self.column.numbers(part) for part in parts])
             numbers = np.clip(distinct[indices], *self.column.span)
             self.numbers.append(numbers)
             self._number_bytes += numbers.nbytes

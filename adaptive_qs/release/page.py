@@ -24,9 +24,9 @@ from adaptive_qs.residual.model import (
     privacy_cost,
     variance_weight,
 )
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import column_labels
-from adaptive_qs.table.schema import AnyColumn, Schema
+from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
     from adaptive_qs.release.bundle import Bundle
@@ -80,20 +80,20 @@ class Axis:
         )
 
 
-def axis_of(column: AnyColumn, weights: Sequence[float]) -> Axis:
+def axis_of(column: ColumnBase, weights: Sequence[float]) -> Axis:
     """The axis of a column.
 
     Args:
         column: its declaration.
         weights: of each code; of an unordered column with many values the heaviest are shown.
     """
-    labels = column_labels(column)
+    labels = column.labels_of_codes()
     codes = range(len(labels))
-    if isinstance(column, (IntegerColumn, NumericColumn)):
+    if column.numeric:
         labels = _readable(labels)
     if len(labels) <= MOST_LINES:
         return Axis(tuple(_single(labels, k) for k in codes), False, (), "")
-    if column.ordered:
+    if column.has_order:
         scale = column.num_values
         step = ceil(scale / MOST_STEPS)
         groups = [range(k, min(k + step, scale)) for k in range(0, scale, step)]
@@ -115,7 +115,7 @@ def axis_of(column: AnyColumn, weights: Sequence[float]) -> Axis:
     return Axis((*shown, others), False, (), note)
 
 
-def _even(column: AnyColumn, step: int) -> bool:
+def _even(column: ColumnBase, step: int) -> bool:
     """Whether all bars but the last stand for equally wide parts of the scale."""
     if isinstance(column, NumericColumn):
         edges = [float(edge) for edge in column.bin_edges]
@@ -473,7 +473,7 @@ def single_columns(schema: Schema, model: ReferenceModel, total: float) -> list[
     return columns
 
 
-def error_bars(column: AnyColumn, model: ReferenceModel, attribute: int) -> BarChart:
+def error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> BarChart:
     """The noisy counts of one column with 95 % intervals (rows)."""
     counts = model.marginal((attribute,))
 

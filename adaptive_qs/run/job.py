@@ -36,7 +36,8 @@ from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.limits import RunPlan, plan_run
 from adaptive_qs.run.request import request_of
 from adaptive_qs.run.session import Session
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import read_table, table_bytes, unchanged
 from adaptive_qs.table.schema import Schema, check_reviewed
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload
@@ -114,7 +115,7 @@ def measure(
     def on_round(_: Round, part: float) -> None:
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
 
-    counter = MarginalCounter(table)
+    counter = counter_of(table)
     ledger = mechanisms.ledger
     rho = min(target.rho, float_below((ledger.limit - ledger.spent).rho))
     result = run_loop(counter, workload, mechanisms, rho, loop, plan.workers, on_round)

@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.columns.base import ASCII_SPACE
-from adaptive_qs.table.columns.category import FALSE_WORDS, TRUE_WORDS
-from adaptive_qs.table.columns.moment import read_moment
+from adaptive_qs.table.spelling import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
 
 # Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
 #

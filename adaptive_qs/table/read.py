@@ -27,8 +27,8 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.columns.base import ASCII_SPACE
 from adaptive_qs.table.files import PARQUET_MAGIC
+from adaptive_qs.table.spelling import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
 

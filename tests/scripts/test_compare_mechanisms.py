@@ -10,7 +10,8 @@ from comparison.scoring import answer_error, as_distribution, table_error
 from comparison.worker import MECHANISMS, main
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
 SIZES = (2, 3, 4)

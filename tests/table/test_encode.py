@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import BinLabel, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.base import MISSING
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.encode import (
-    MISSING,
-    column_labels,
     decode,
     encode_file,
     encode_table,
@@ -347,7 +346,7 @@ def schema_of(**column):
 
 
 def labels_of(**column):
-    labels = column_labels(*schema_of(**column).columns)
+    labels = schema_of(**column).columns[0].labels_of_codes()
     return labels
 
 
@@ -375,7 +374,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_label_of_a_value_is_the_value(kind):
     schema = schema_of(**VALUES[kind])
-    labels = column_labels(*schema.columns)
+    labels = schema.columns[0].labels_of_codes()
     assert not any(isinstance(label, BinLabel) for label in labels)
     assert codes_of(schema, labels) == list(range(len(labels)))
 
@@ -392,7 +391,7 @@ BINS = {
 @pytest.mark.parametrize("kind", BINS)
 def test_the_ends_of_a_bin_have_its_code(kind):
     schema = schema_of(**BINS[kind])
-    labels = column_labels(*schema.columns)
+    labels = schema.columns[0].labels_of_codes()
     assert len(set(labels)) == len(labels)
     for code, label in enumerate(labels):
         if not isinstance(label, BinLabel):

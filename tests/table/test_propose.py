@@ -18,8 +18,9 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.orders import in_natural_order
 from adaptive_qs.table.profile import FORMATS, Profile
-from adaptive_qs.table.propose import in_natural_order, propose, propose_schema
+from adaptive_qs.table.propose import propose, propose_schema
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 
 CANARY = "c4n4ry"
