@@ -1,4 +1,4 @@
-"""A type of columns that the package does not know: one class and one entry, and all of it works."""
+"""A type of columns that the package does not know: one class, one entry, and all of it works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from adaptive_qs import Synthesizer, answer
@@ -118,7 +117,7 @@ def test_the_schema_is_read_written_published_and_checked(table, schema, capsys)
     assert "15 codes in all" in capsys.readouterr().out
     with pytest.raises(SchemaError, match="column 'paint': 3 shades do not part 256 levels"):
         Schema.parse({"version": 1, "columns": [{"name": "paint", "type": "grey", "shades": 3}]})
-    with pytest.raises(SchemaError, match="use one of .*'boolean', 'grey'"):
+    with pytest.raises(SchemaError, match=r"use one of .*'boolean', 'grey'"):
         Schema.parse({"version": 1, "columns": [{"name": "paint", "type": "gray"}]})
 
 
@@ -153,9 +152,8 @@ def test_synthesize_gives_a_table_of_the_same_kind(table, schema, tmp_path):
         for frame in (made, true)
     ]
     assert shades[0].keys() == shades[1].keys()
-    assert all(
-        abs(shades[0][k] - shades[1][k]) <= 6 for k in shades[1]
-    )  # by a factor of 3 beyond the noise
+    # Noise of less than 1 at this budget, and less than 1 by rounding to whole rows.
+    assert all(abs(shades[0][k] - shades[1][k]) <= 6 for k in shades[1])
 
 
 @pytest.mark.filterwarnings("ignore:epsilon")
