@@ -65,14 +65,6 @@ def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
 
 
-def _few_rows(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return rng.integers(0, sizes, (3, len(sizes)))
-
-
-def _one_row(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    return rng.integers(0, sizes, (1, len(sizes)))
-
-
 KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = MappingProxyType(
     {
         "uniform": _uniform,
@@ -80,8 +72,8 @@ KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = Map
         "one combination": _one_combination,
         "low codes": _low_codes,
         "balanced": _balanced,
-        "few rows": _few_rows,
-        "one row": _one_row,
+        "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
+        "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
     }
 )
 """Codes of shape (rows, columns) for column sizes, by kind of table."""
@@ -150,39 +142,6 @@ class Types:
         )
 
 
-def _csv(rows: Rows, types: Types, folder: Path) -> Path:
-    return write_rows(rows, types.names, folder)
-
-
-def _gzip(rows: Rows, types: Types, folder: Path) -> Path:
-    return write_rows(rows, types.names, folder, "rows.csv.gz")
-
-
-def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
-    path = folder / "rows.parquet"
-    pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
-    return path
-
-
-def _pyarrow(rows: Rows, types: Types, folder: Path) -> pa.Table:
-    """Of several chunks, each with a dictionary of its own."""
-    parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
-    return pa.concat_tables(map(types.arrow, parts))
-
-
-def _polars(rows: Rows, types: Types, folder: Path) -> Any:
-    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
-
-
-def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
-    """Nullable integers, numbers and booleans, datetime64 and category."""
-    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
-
-
-def _objects(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
-    return types.objects(rows)
-
-
 _NULLABLE = {
     pa.int64(): pd.Int64Dtype(),
     pa.float64(): pd.Float64Dtype(),
@@ -191,14 +150,36 @@ _NULLABLE = {
 GROUP_ROWS = 100
 """Rows of a row group or chunk; most tables have several."""
 
+
+def _chunked(rows: Rows, types: Types, folder: Path) -> pa.Table:
+    """Of several chunks, each with a dictionary of its own."""
+    parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
+    return pa.concat_tables(map(types.arrow, parts))
+
+
+def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
+    path = folder / "rows.parquet"
+    pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
+    return path
+
+
+def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
+    """Nullable integers, numbers and booleans, datetime64 and category."""
+    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
+
+
+def _polars(rows: Rows, types: Types, folder: Path) -> Any:
+    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
+
+
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "CSV": _csv,
-        "pandas objects": _objects,
+        "CSV": lambda rows, types, folder: write_rows(rows, types.names, folder),
+        "pandas objects": lambda rows, types, _: types.objects(rows),
         "Parquet": _parquet,
         "pandas": _pandas,
-        "pyarrow": _pyarrow,
-        "CSV.gz": _gzip,
+        "pyarrow": _chunked,
+        "CSV.gz": lambda rows, types, folder: write_rows(rows, types.names, folder, "rows.csv.gz"),
         **({"polars": _polars} if find_spec("polars") else {}),
     }
 )

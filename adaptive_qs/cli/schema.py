@@ -81,10 +81,10 @@ def check(
     if left := left_as_proposed(loaded):
         emit_checklist(left, str(schema))
     if data is not None:
-        from adaptive_qs.table.encode import encode_file
+        from adaptive_qs.table.encode import read_table
 
         with readable(data) as table:
-            encode_file(table, loaded)
+            read_table(table, loaded)
         emit(f"{shown(data)}: fits the schema")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,9 +14,6 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.pairs import PairCounts
 from adaptive_qs.evaluation.tables import JointCodes
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -170,37 +166,6 @@ class Values(NamedTuple):
     known: NDArray[np.bool_]
 
 
-def kind_of(column: ColumnBase) -> Hashable:
-    """Columns of the same kind hold values that can be compared; None where none can."""
-    if isinstance(column, IntegerColumn | NumericColumn) or _lists_integers(column):
-        return "numbers"
-    if isinstance(column, MomentColumn):
-        return "moments"
-    if isinstance(column, CategoricalColumn):
-        return column.values
-    return "booleans" if isinstance(column, BooleanColumn) else None
-
-
-def scale_of(column: ColumnBase) -> Hashable:
-    """Columns on the same scale give the same value the same code; None where there is no order."""
-    match column:
-        case IntegerColumn():
-            return "integer", column.min, column.max, column.starts
-        case NumericColumn():
-            return "numeric", column.bin_edges
-        case MomentColumn():
-            return "moment", column.min, column.max, column.granularity
-        case CategoricalColumn(ordered=True):
-            return "categorical", column.values
-    return None
-
-
-def has_order(column: ColumnBase) -> bool:
-    """Whether one value of the column can be smaller than another."""
-    ordered: bool = getattr(column, "ordered", False)
-    return ordered or _lists_integers(column)
-
-
 def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = False) -> Values:
     """The values that codes stand for.
 
@@ -216,55 +181,10 @@ def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = Fal
     if column.catch_all_code is not None:
         known &= codes != column.catch_all_code
     inside = np.where(known, codes, 0).astype(np.int64)
-    low, high = _ends(column, inside)
+    low, high = column.ends(inside)
     if by_day:
         low, high = low // DAY, high // DAY
     return Values(low, high, known)
-
-
-def by_day(first: ColumnBase, second: ColumnBase) -> bool:
-    """Whether both hold whole days, so that one day is a value and no span of time."""
-    return isinstance(first, DateColumn) and isinstance(second, DateColumn)
-
-
-def _lists_integers(column: ColumnBase) -> bool:
-    return isinstance(column, CategoricalColumn) and type(column.values[0]) is int
-
-
-@singledispatch
-def _ends(column: ColumnBase, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Smallest and largest value of every code; by default its place."""
-    return codes, codes
-
-
-@_ends.register
-def _(column: CategoricalColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if not _lists_integers(column):
-        return codes, codes
-    values = np.array(column.values, dtype=np.int64)[codes]
-    return values, values
-
-
-@_ends.register
-def _(column: IntegerColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if column.starts is None:
-        return codes + column.min, codes + column.min
-    starts = np.array(column.starts, dtype=np.int64)
-    return starts[codes], np.append(starts[1:] - 1, column.max)[codes]
-
-
-@_ends.register
-def _(column: NumericColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    edges = np.array(column.bin_edges)
-    if column.grid is not None and column.decimals is not None:
-        first, last = np.array(column.grid)
-        return first[codes] / 10**column.decimals, last[codes] / 10**column.decimals
-    return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
-
-
-@_ends.register
-def _(column: MomentColumn, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return column.ends(codes)
 
 
 # Rules that compare two columns, such as "start <= end".
@@ -311,7 +231,7 @@ class Comparison:
         return (*broken, self._expected(a, parts[0], b, parts[1]))  # type: ignore[return-value]
 
     def _values(self, left: NDArray, right: NDArray) -> tuple[Values, Values]:
-        days = by_day(*self.columns)
+        days = all(column.by_day for column in self.columns)
         return values_of(self.columns[0], left, days), values_of(self.columns[1], right, days)
 
     def _broken(self, a: Values, b: Values) -> NDArray[np.bool_]:
@@ -453,13 +373,13 @@ def _complaint(text: str, schema: Schema) -> str:
 
 def _check_kinds(text: str, rule: Comparison) -> None:
     left, right = rule.columns
-    if kind_of(left) is None or kind_of(left) != kind_of(right):
+    if left.kind is None or left.kind != right.kind:
         raise InputError(
             f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
             "dates or times, or of the same categories"
         )
     for column in rule.columns:
-        if rule.operator not in ("==", "!=") and not has_order(column):
+        if rule.operator not in ("==", "!=") and not column.ranked:
             raise InputError(
                 f'rule {text!r}: {column.name!r} has no order: declare "ordered": true, or use == '
                 "or !="
@@ -524,7 +444,7 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
         return []
     scales: dict[Hashable, list[int]] = defaultdict(list)
     for i, column in enumerate(schema.columns):
-        if (scale := scale_of(column)) is not None:
+        if (scale := column.scale) is not None:
             scales[scale].append(i)
     found = []
     for members in scales.values():

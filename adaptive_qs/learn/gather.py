@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -18,8 +16,8 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.private import PrivateColumn, PrivateRangeColumn
-from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk
-from adaptive_qs.table.read import Cells, Source, check_names, frame_source, open_file
+from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk, rows_of
+from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 
 # Distinct texts of a column and how many rows have each, in memory of the distinct ones.
@@ -149,14 +147,11 @@ def gather(
             they are.
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if isinstance(c, PrivateColumn)}
-    rows = 0
-    with _opened(source) as opened:
-        check_names(opened, schema.names, schema.ignore)
-        for chunk in opened.read(schema.names):
-            rows += len(chunk.columns[0])
-            if check_rows is not None:
-                check_rows(rows)
-            for column, values in zip(schema.columns, chunk.columns):
+    if isinstance(source, CodedTable):
+        raise DataError("a coded table has no bins or values to learn: give the raw table")
+    with open_source(source) as opened:
+        for columns in rows_of(opened, schema, progress, check_rows):
+            for column, values in zip(schema.columns, columns):
                 if column.name not in collectors:
                     encode_chunk(column, values, opened.label)
                     continue
@@ -166,10 +161,6 @@ def gather(
                         f"{opened.label}: column {column.name!r} has more to learn from than fits "
                         f"{most_bytes / 2**20:,.0f} MB: raise --max-memory, or declare it"
                     )
-            if progress is not None:
-                progress(chunk.done, chunk.total)
-        if not rows:
-            raise DataError(f"{opened.label}: no rows: give a table with at least one")
     gathered = Gathered()
     for name, collector in collectors.items():
         if collector.column.discovers:
@@ -210,14 +201,3 @@ class _Collector:
         else:
             distinct = pa.concat_arrays([cells.as_text(part) for part in parts])
             self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))
-
-
-@contextmanager
-def _opened(source: Any) -> Iterator[Source]:
-    if isinstance(source, CodedTable):
-        raise DataError("a coded table has no bins or values to learn: give the raw table")
-    if isinstance(source, str | Path):
-        with open_file(source) as opened:
-            yield opened
-    else:
-        yield frame_source(source)

@@ -164,23 +164,6 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     )
 
 
-def resolve_private(
-    source: Any,
-    schema: Schema,
-    mechanisms: Mechanisms,
-    cost: Cost,
-    *,
-    most_bytes: int = MOST_BYTES,
-    progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None,
-) -> Schema:
-    """:func:`gather_private` and :func:`learn_schema` in a row, with their arguments and errors."""
-    gathered = gather_private(
-        source, schema, cost, most_bytes=most_bytes, progress=progress, check_rows=check_rows
-    )
-    return learn_schema(schema, gathered, mechanisms, cost)
-
-
 def _learn_values(
     column: PrivateCategoricalColumn,
     texts: Texts,

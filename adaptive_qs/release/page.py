@@ -25,7 +25,6 @@ from adaptive_qs.residual.model import (
     variance_weight,
 )
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
@@ -117,12 +116,7 @@ def axis_of(column: ColumnBase, weights: Sequence[float]) -> Axis:
 
 def _even(column: ColumnBase, step: int) -> bool:
     """Whether all bars but the last stand for equally wide parts of the scale."""
-    if isinstance(column, NumericColumn):
-        edges = [float(edge) for edge in column.bin_edges]
-    elif isinstance(column, IntegerColumn) and column.bin_starts is not None:
-        edges = [float(edge) for edge in (*column.bin_starts, column.max + 1)]
-    else:
-        return True
+    edges = [float(edge) for edge in column.bin_ends or ()]
     widths = [b - a for a, b in pairwise(edges[::step])]
     return not widths or max(widths) - min(widths) <= EVEN * max(widths)
 

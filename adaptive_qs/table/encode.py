@@ -21,7 +21,7 @@ from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.read import Cells, Source, check_names, frame_source, open_file, unreadable
+from adaptive_qs.table.read import Cells, Source, check_names, open_source, unreadable
 from adaptive_qs.table.schema import Schema
 
 # The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed.
@@ -126,60 +126,64 @@ CheckRows = Callable[[int], None]
 """Told how many rows have come, before they are encoded; it raises where they are too many."""
 
 
-def encode_file(
-    path: str | Path,
+def read_table(
+    source: Any,
     schema: Schema,
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """The codes of a CSV file (plain or gzip) or a Parquet file.
+    """The codes of a CSV file (plain or gzip), a Parquet file, a data frame or a coded table.
 
-    The file is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
+    A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
     of ASCII white space at both ends, and nothing about them is guessed. Columns may come in any
-    order; those under `ignore` in the schema are skipped. Progress counts the bytes of a CSV file
-    and the rows of anything else. Whatever `check_rows` raises ends the
-    reading.
+    order; those under `ignore` in the schema are skipped.
+
+    Args:
+        source: a path, a pandas, polars or pyarrow table, or codes under the schema's domain.
+        schema: with no bins or values left open.
+        progress: counts the bytes of a CSV file and the rows of anything else.
+        check_rows: told how many rows have come; whatever it raises ends the reading.
 
     Raises:
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
             message names the file, the column and the mend, and no cell.
     """
-    with open_file(path) as source:
-        return _encode(source, schema, progress, check_rows)
+    if isinstance(source, CodedTable):
+        if source.domain != schema.domain():
+            raise DataError("the coded table has other attributes than the schema: encode it again")
+        if source.num_rows == 0:
+            raise DataError("table: no rows: give a table with at least one")
+        if check_rows is not None:
+            check_rows(source.num_rows)
+        return source
+    parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
+    with open_source(source) as opened:
+        domain = schema.domain()
+        for columns in rows_of(opened, schema, progress, check_rows):
+            for part, column, values in zip(parts, schema.columns, columns):
+                part.extend(encode_chunk(column, values, opened.label))
+    return CodedTable(domain, tuple(_joined(part) for part in parts))
 
 
-def encode_table(
-    table: Any,
-    schema: Schema,
-    progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None,
-) -> CodedTable:
-    """The codes of a pandas, polars or pyarrow table.
+def rows_of(
+    source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
+) -> Iterator[tuple[Cells, ...]]:
+    """The cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
     Raises:
-        DataError: the table has no rows or does not fit the schema.
+        DataError: the table has other columns, or no rows.
     """
-    return _encode(frame_source(table), schema, progress, check_rows)
-
-
-def _encode(
-    source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
-) -> CodedTable:
-    domain = schema.domain()
     check_names(source, schema.names, schema.ignore)
-    parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     rows = 0
     for chunk in source.read(schema.names):
         rows += len(chunk.columns[0])
         if check_rows is not None:
             check_rows(rows)
-        for part, column, values in zip(parts, schema.columns, chunk.columns):
-            part.extend(encode_chunk(column, values, source.label))
+        yield chunk.columns
         if progress is not None:
             progress(chunk.done, chunk.total)
     if not rows:
         raise DataError(f"{source.label}: no rows: give a table with at least one")
-    return CodedTable(domain, tuple(_joined(part) for part in parts))
 
 
 def _joined(part: list[NDArray[Any]]) -> NDArray[Any]:
@@ -299,27 +303,3 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
         domain = table.domain
         return Schema.parse(dict(zip(domain.names, domain.sizes)))
     raise SchemaError("no schema was given: pass schema=, a Schema or the path of a schema file")
-
-
-def read_table(
-    source: Any,
-    schema: Schema,
-    progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None,
-) -> CodedTable:
-    """The codes of a file, a data frame or a table already coded.
-
-    Raises:
-        DataError: it does not fit the schema. Whatever ``check_rows`` raises ends the reading.
-    """
-    if isinstance(source, CodedTable):
-        if source.domain != schema.domain():
-            raise DataError("the coded table has other attributes than the schema: encode it again")
-        if source.num_rows == 0:
-            raise DataError("table: no rows: give a table with at least one")
-        if check_rows is not None:
-            check_rows(source.num_rows)
-        return source
-    if isinstance(source, str | Path):
-        return encode_file(source, schema, progress, check_rows)
-    return encode_table(source, schema, progress, check_rows)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from adaptive_qs.errors import DataError, SchemaError
@@ -14,7 +13,7 @@ from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import Profile
-from adaptive_qs.table.read import Source, check_separator, frame_source, open_file
+from adaptive_qs.table.read import check_separator, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 
 INFINITE = "some cells are infinite: they count as missing"
@@ -88,7 +87,7 @@ def propose(table: Any) -> Proposal:
         DataError: the table cannot be read, has no header line, no rows, or no column that can be
             described.
     """
-    with _opened(table) as source:
+    with open_source(table) as source:
         label = source.label
         check_separator(source)
         _check_header(label, source.names)
@@ -119,15 +118,6 @@ def propose(table: Any) -> Proposal:
         "ignore": list(left_out),
     }
     return Proposal(_parsed(content, label), left_out, notes)
-
-
-@contextlib.contextmanager
-def _opened(table: Any) -> Iterator[Source]:
-    if isinstance(table, str | Path):
-        with open_file(table) as source:
-            yield source
-    else:
-        yield frame_source(table)
 
 
 def _reasons(left_out: Mapping[str, str]) -> str:

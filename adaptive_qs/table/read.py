@@ -351,6 +351,20 @@ def frame_source(table: Any) -> Source:
     return Source("table", names, read)
 
 
+@contextmanager
+def open_source(table: Any) -> Iterator[Source]:
+    """A file by its path, or a pandas, polars or pyarrow table, as a source.
+
+    Raises:
+        DataError: it is none of these; as for :func:`open_file`.
+    """
+    if isinstance(table, str | Path):
+        with open_file(table) as source:
+            yield source
+    else:
+        yield frame_source(table)
+
+
 def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:
     """Refuse a table whose columns are not those of the schema.
 

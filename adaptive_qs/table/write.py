@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
@@ -23,8 +24,8 @@ from adaptive_qs.table.schema import Schema, discovered_values
 
 _ROWS = 1 << 16
 
-Replaced = Mapping[str, str]
-"""Texts of a column that are escaped, and what is written in their place."""
+AsText = Callable[[pa.Array], pa.Array]
+"""Makes texts of the values of a column."""
 
 
 class OutputFormat(ABC):
@@ -34,14 +35,8 @@ class OutputFormat(ABC):
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
 
     @abstractmethod
-    def write(
-        self,
-        table: pa.Table,
-        columns: Sequence[ColumnBase],
-        replaced: Sequence[Replaced],
-        file: BinaryIO,
-    ) -> None:
-        """Write a decoded table, whose columns are declared so."""
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Write a table, or the texts of its cells."""
 
     @abstractmethod
     def batch_writer(
@@ -60,20 +55,14 @@ class Csv(OutputFormat):
     compressed: bool = False
     is_text = True
 
-    def write(
-        self,
-        table: pa.Table,
-        columns: Sequence[ColumnBase],
-        replaced: Sequence[Replaced],
-        file: BinaryIO,
-    ) -> None:
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
         """A header and one line for each row."""
-        alone = len(columns) == 1
+        alone = len(texts) == 1
         with self._opened(file) as target:
             target.write(_lines([_quoted(pa.array([name]), alone) for name in table.column_names]))
             for batch in table.to_batches(max_chunksize=_ROWS):
-                cells = [_texts(*parts) for parts in zip(columns, batch.columns, replaced)]
-                target.write(_lines([_quoted(texts, alone) for texts in cells]))
+                cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
+                target.write(_lines([_quoted(column, alone) for column in cells]))
 
     @contextmanager
     def batch_writer(
@@ -98,13 +87,7 @@ class Parquet(OutputFormat):
 
     is_text = False
 
-    def write(
-        self,
-        table: pa.Table,
-        columns: Sequence[ColumnBase],
-        replaced: Sequence[Replaced],
-        file: BinaryIO,
-    ) -> None:
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
         """Every text as it is."""
         pq.write_table(table, file)
 
@@ -177,12 +160,12 @@ def write_table(
     """
     kind = table_format(path)
     columns = [schema.column(name) for name in table.column_names]
-    replaced = [escapes_of(column, schema, formulas) for column in columns]
+    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
     with _sealing(path, sealed) as file:
-        kind.write(table, columns, replaced, file)
+        kind.write(table, texts, file)
 
 
-def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Replaced:
+def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
     """The texts of a column that CSV escapes, and what it has in their place."""
     if formulas == "keep" or not column.escapes:
         return {}
@@ -199,7 +182,8 @@ def _lines(columns: list[pa.Array]) -> bytes:
     return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
 
 
-def _texts(column: ColumnBase, values: pa.Array, replaced: Replaced) -> pa.Array:
+def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
+    """The values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
     texts = texts.fill_null(column.missing[0]) if column.missing else texts
     if not replaced:

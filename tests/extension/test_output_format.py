@@ -24,7 +24,7 @@ class JsonLines(OutputFormat):
 
     is_text = False
 
-    def write(self, table, columns, replaced, file):
+    def write(self, table, texts, file):
         for batch in table.to_batches():
             self._lines(batch, file)
 

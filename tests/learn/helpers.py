@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from adaptive_qs.learn.schema import resolve_private
+from adaptive_qs.learn.schema import gather_private, learn_schema
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -50,6 +50,11 @@ class Replay(Recorder):
 
     def _draw_values(self, event, values, counts, at_most):
         return self._next_output(event)
+
+
+def resolve_private(source, schema, mechanisms, cost):
+    """The two steps of a run in a row."""
+    return learn_schema(schema, gather_private(source, schema, cost), mechanisms, cost)
 
 
 def resolved(source, schema, cost=PLENTY, seed=0):

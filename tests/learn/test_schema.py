@@ -19,14 +19,13 @@ from adaptive_qs.learn.schema import (
     gather_private,
     learn_schema,
     preprocessing_cost,
-    resolve_private,
 )
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.schema import Schema, schema_json
 
-from .helpers import PLENTY, Recorder, Replay, resolved, schema_of
+from .helpers import PLENTY, Recorder, Replay, resolve_private, resolved, schema_of
 from .helpers import one as one_column
 
 AGE = {"name": "age", "type": "integer", "private_bins": 5, "missing": [""]}

@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs.table.bins import Grid, bins_for, codes_for, grid_of, propose_edges
 from adaptive_qs.table.columns.numeric import NumericColumn
-from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose, propose_schema
 
 
@@ -114,7 +114,7 @@ def proposed(tmp_path, values, form):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["x", *(form % value for value in values)]) + "\n")
     schema = propose_schema(path)
-    table = encode_file(path, schema)
+    table = read_table(path, schema)
     made = decode(table, schema, np.random.default_rng(0))["x"].to_numpy()
     return schema.columns[0], np.asarray(table.columns[0]), made
 

@@ -25,13 +25,7 @@ from adaptive_qs.table.columns.base import MISSING
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import (
-    decode,
-    encode_file,
-    encode_table,
-    table_bytes,
-    unchanged,
-)
+from adaptive_qs.table.encode import decode, read_table, table_bytes, unchanged
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 from adaptive_qs.workload.axes import Circular, Prefix, Range
@@ -197,7 +191,7 @@ def test_files_and_oracle(case, seed):
         for suffix in ("csv", "parquet"):
             path = Path(folder) / f"table.{suffix}"
             write_table(decoded, path, schema)
-            assert_same(encode_file(path, schema), table)
+            assert_same(read_table(path, schema), table)
         with (Path(folder) / "table.csv").open(newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         assert header == list(schema.names)
@@ -210,13 +204,13 @@ def test_files_and_oracle(case, seed):
 def test_frames(case, seed):
     schema, table = case
     decoded = decode(table, schema, np.random.default_rng(seed))
-    assert_same(encode_table(decoded, schema), table)
-    assert_same(encode_table(pl.from_arrow(decoded), schema), table)
+    assert_same(read_table(decoded, schema), table)
+    assert_same(read_table(pl.from_arrow(decoded), schema), table)
     if not any(isinstance(c, IntegerColumn | CategoricalColumn) and c.missing
                for c in schema.columns):  # fmt: skip
-        assert_same(encode_table(decoded.to_pandas(), schema), table)
+        assert_same(read_table(decoded.to_pandas(), schema), table)
     nullable = decoded.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    assert_same(encode_table(nullable, schema), table)
+    assert_same(read_table(nullable, schema), table)
 
 
 @settings(common, max_examples=100)
@@ -351,7 +345,7 @@ def labels_of(**column):
 
 
 def codes_of(schema, values):
-    (codes,) = encode_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
+    (codes,) = read_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
     return codes.tolist()
 
 

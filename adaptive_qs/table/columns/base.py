@@ -8,7 +8,7 @@ quick.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeA
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.domain import BinLabel
+from adaptive_qs.table.columns.arrays import cells, np, pa, pc
 from adaptive_qs.table.formulas import escapes
 from adaptive_qs.table.spelling import ASCII_SPACE
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from adaptive_qs.table.profile import Profile
@@ -130,8 +129,12 @@ class ColumnBase(BaseModel):
 
     @property
     def other_code(self) -> int | None:
-        """Code of cells that are no declared value, blank ones aside; None when refused."""
-        return self.catch_all_code
+        """Code of cells that are no declared value, blank ones aside; None when refused.
+
+        That of missing values where a field ``outside`` says "missing".
+        """
+        counted = getattr(self, "outside", "") == "missing"
+        return self.missing_code if counted else self.catch_all_code
 
     @property
     def size(self) -> int:
@@ -164,6 +167,11 @@ class ColumnBase(BaseModel):
         """Whether the schema says that the order of the values means something."""
         return getattr(self, "ordered", False)
 
+    @property
+    def bin_ends(self) -> tuple[float, ...] | None:
+        """Ends of the bins, in order, where these may differ in width; None otherwise."""
+        return None
+
     @cached_property
     def escapes(self) -> dict[str, str]:
         """Those texts that a spreadsheet program would run, and what CSV has in their place."""
@@ -193,6 +201,8 @@ class ColumnBase(BaseModel):
 
     @model_validator(mode="after")
     def _check_layout(self) -> Self:
+        if getattr(self, "outside", "") == "missing" and not self.missing:
+            raise ValueError('outside is "missing" but no missing marker is declared: add one')
         self._check_values()
         refuse_duplicates(self.missing)
         for marker in self.missing:
@@ -227,8 +237,6 @@ class ColumnBase(BaseModel):
 
         A text that CSV escapes is read in its escaped form, too.
         """
-        from adaptive_qs.table import cells
-
         values = cells.unescaped(values, self.escapes)
         codes = self.read(values)
         empty = values.is_null().to_numpy(zero_copy_only=False)
@@ -243,10 +251,6 @@ class ColumnBase(BaseModel):
 
     def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
         """Values of the declared type, uniform inside bins and periods; null where missing."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         codes = codes.astype(np.int64)
         missing = np.zeros(codes.shape, dtype=np.bool_)
         if self.missing_code is not None:
@@ -272,8 +276,6 @@ class ColumnBase(BaseModel):
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Values of the declared type as CSV has them; null where missing."""
-        import pyarrow as pa
-
         return values.cast(pa.string())
 
     def mend(self, refusal: int) -> str:
@@ -289,6 +291,35 @@ class ColumnBase(BaseModel):
             "has a value outside its declared range: widen the range, or set outside to "
             '"clip" or "missing"'
         )
+
+    # What the values of two columns have in common.
+
+    @property
+    def kind(self) -> Hashable:
+        """Columns of the same kind hold values that can be compared; None where none can."""
+        return None
+
+    @property
+    def scale(self) -> Hashable:
+        """Columns on the same scale give the same value the same code; None without an order."""
+        return None
+
+    @property
+    def ranked(self) -> bool:
+        """Whether one value can be smaller than another."""
+        return self.has_order
+
+    @property
+    def by_day(self) -> bool:
+        """Whether the values are whole days, so that one day is a value and no span of time."""
+        return False
+
+    def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and the greatest value of every code; by default its place.
+
+        Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
+        """
+        return codes, codes
 
     # Proposing and auditing.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
 from adaptive_qs.table.columns.base import (
     EMPTY,
     OUTSIDE,
@@ -20,8 +22,7 @@ from adaptive_qs.table.columns.base import (
 from adaptive_qs.table.spelling import FALSE_WORDS, TRUE_WORDS, integer_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
     from adaptive_qs.table.profile import Profile
@@ -74,6 +75,31 @@ class CategoricalColumn(ColumnBase):
     def listed(self) -> tuple[str | int, ...]:
         """The labels."""
         return self.labels
+
+    @property
+    def kind(self) -> Hashable:
+        """Numbers, or labels of the same list."""
+        return "numbers" if self._lists_integers else self.values
+
+    @property
+    def scale(self) -> Hashable:
+        """That of the list, where it is in order."""
+        return ("categorical", self.values) if self.ordered else None
+
+    @property
+    def ranked(self) -> bool:
+        """Also where integers are listed in no order."""
+        return self.ordered or self._lists_integers
+
+    @property
+    def _lists_integers(self) -> bool:
+        return type(self.values[0]) is int
+
+    def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The integers that are listed, or places in the list."""
+        if self._lists_integers:
+            codes = np.array(self.values, dtype=np.int64)[codes]
+        return codes, codes
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -140,12 +166,6 @@ class CategoricalColumn(ColumnBase):
 
     def read(self, values: pa.Array) -> Codes:
         """The places of cells among the labels."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from adaptive_qs.table import cells
-
         labels = pa.array(self.labels)
         if pa.types.is_string(labels.type):
             looked_up, readable = cells.as_text(values), None
@@ -162,8 +182,6 @@ class CategoricalColumn(ColumnBase):
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """The labels."""
-        import pyarrow as pa
-
         return pa.array(self.labels).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
@@ -190,10 +208,8 @@ class CategoricalColumn(ColumnBase):
 
     @classmethod
     def _draft_of_integers(cls, profile: Profile) -> Draft | None:
-        from adaptive_qs.table.bins import codes_for
-
         rows, distinct = profile.filled, len(profile.points)
-        few = codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
+        few = binning.codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
         exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
         scattered = profile.high - profile.low + 1 > 5 * distinct
         if not (profile.integers and exact and distinct <= few and scattered):
@@ -204,8 +220,6 @@ class CategoricalColumn(ColumnBase):
     @classmethod
     def _draft_of_texts(cls, profile: Profile) -> Draft:
         """Labels, or why the texts are none."""
-        from adaptive_qs.table import profile as spelled
-        from adaptive_qs.table.bins import codes_for, periods_for
         from adaptive_qs.table.orders import in_natural_order
 
         values = profile.values
@@ -213,10 +227,10 @@ class CategoricalColumn(ColumnBase):
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
-        most = codes_for(profile.filled)
+        most = binning.codes_for(profile.filled)
         problem = spelled.numbers_spelled(values)
         if not problem and (problem := spelled.durations_spelled(values)):
-            most = periods_for(profile.filled)
+            most = binning.periods_for(profile.filled)
         if problem and len(values) <= most:
             return Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
@@ -259,22 +273,18 @@ class BooleanColumn(ColumnBase):
         return 2
 
     @property
-    def other_code(self) -> int | None:
-        """That of missing values, where cells that are no boolean count as such."""
-        return self.missing_code if self.outside == "missing" else None
-
-    @property
     def listed(self) -> tuple[bool, bool]:
         """False and true."""
         return False, True
 
+    @property
+    def kind(self) -> Hashable:
+        """Booleans."""
+        return "booleans"
+
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a boolean."""
         return text.lower() in TRUE_WORDS | FALSE_WORDS
-
-    def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
 
     @property
     def summary(self) -> str:
@@ -283,17 +293,11 @@ class BooleanColumn(ColumnBase):
 
     def read(self, values: pa.Array) -> Codes:
         """0 and 1."""
-        import numpy as np
-
-        from adaptive_qs.table import cells
-
         codes, readable = cells.as_booleans(values)
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """False and true."""
-        import pyarrow as pa
-
         return pa.array(codes == 1)
 
     def value_labels(self) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
 from adaptive_qs.table.columns.base import CellType, Draft, bin_label
 from adaptive_qs.table.columns.numeric import RangeColumn
 from adaptive_qs.table.spelling import EPOCH, read_moment, seconds_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-
     from adaptive_qs.table.columns.base import Codes
     from adaptive_qs.table.profile import Profile, Span
 
@@ -35,8 +34,6 @@ def period_of(moment: dt.date, granularity: Granularity) -> int:
 
 def periods_of(seconds: Codes, granularity: Granularity) -> Codes:
     """Whole periods from 1970 to each moment, given in seconds since 1970."""
-    import numpy as np
-
     if granularity in _LENGTH:
         return seconds // _LENGTH[granularity]
     if granularity == "week":
@@ -47,8 +44,6 @@ def periods_of(seconds: Codes, granularity: Granularity) -> Codes:
 
 def starts_of(periods: Codes, granularity: Granularity) -> Codes:
     """First second of each period: the inverse of `periods_of`."""
-    import numpy as np
-
     if granularity in _LENGTH:
         return periods * _LENGTH[granularity]
     if granularity == "week":
@@ -89,7 +84,6 @@ class MomentColumn(RangeColumn):
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
     def _check_values(self) -> None:
-        super()._check_values()
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
         if self.format is None:
@@ -108,16 +102,22 @@ class MomentColumn(RangeColumn):
                 )
 
     @property
+    def kind(self) -> Hashable:
+        """Moments."""
+        return "moments"
+
+    @property
+    def scale(self) -> Hashable:
+        """The range and its periods."""
+        return "moment", self.min, self.max, self.granularity
+
+    @property
     def summary(self) -> str:
         """The range and its periods."""
         return f"{self.min} to {self.max} by {self.granularity}"
 
     def read(self, values: pa.Array) -> Codes:
         """The periods of moments."""
-        import numpy as np
-
-        from adaptive_qs.table import cells
-
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
         codes = periods_of(inside, self.granularity) - self.period(self.min)
@@ -125,8 +125,6 @@ class MomentColumn(RangeColumn):
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
         """First and last second of the periods of codes, inside the range."""
-        import numpy as np
-
         periods = codes + self.period(self.min)
         first, last = self.span
         low = np.maximum(starts_of(periods, self.granularity), first)
@@ -134,14 +132,10 @@ class MomentColumn(RangeColumn):
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Seconds, uniform in their periods."""
-        import pyarrow as pa
-
         return pa.array(rng.integers(*self.ends(codes), endpoint=True)).cast(pa.timestamp("s"))
 
     def value_labels(self) -> list[str]:
         """The periods in ISO 8601; weeks by their first and last day."""
-        import numpy as np
-
         periods = self.period(self.min) + np.arange(self.num_values)
         if self.granularity == "quarter":
             return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
@@ -154,9 +148,6 @@ class MomentColumn(RangeColumn):
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """In the column's format, or in ISO 8601."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self.format is None:
             stamped = pa.types.is_timestamp(values.type)
             return pc.strftime(values, _ISO) if stamped else values.cast(pa.string())
@@ -191,12 +182,14 @@ class DateColumn(MomentColumn):
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Days, uniform in their periods."""
-        import numpy as np
-        import pyarrow as pa
-
         low, high = self.ends(codes)
         days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
         return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
+
+    @property
+    def by_day(self) -> bool:
+        """They are."""
+        return True
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
@@ -245,8 +238,6 @@ _COMPACT = "%Y%m%d"
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """The draft for moments, all of which are days, or some not; None for other cells."""
-    from adaptive_qs.table.profile import swapped
-
     compact = _compact_dates(profile)
     if compact is not None:
         return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
@@ -256,7 +247,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     way, span = next(iter(spans.items()))
     if span.days != days:
         return None
-    other = swapped(way)
+    other = spelled.swapped(way)
     if other is not None and other in spans:
         return Draft(
             None,
@@ -282,15 +273,13 @@ def _kind(span: Span) -> str:
 
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
-    from adaptive_qs.table.bins import periods_for
-
     first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
     finest: tuple[Granularity, ...] = ("month", "quarter", "year")
     if way is None or "%d" in way:
         finest = ("day", "week", *finest)
     if not span.days:
         finest = ("hour", *finest)
-    most = periods_for(profile.filled)
+    most = binning.periods_for(profile.filled)
     for unit in finest:
         if period_of(last, unit) - period_of(first, unit) < most:
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
+from collections.abc import Hashable
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +15,7 @@ from pydantic import Field
 
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa
 from adaptive_qs.table.columns.base import (
     OUTSIDE,
     UNREADABLE,
@@ -26,8 +28,6 @@ from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Int
 from adaptive_qs.table.spelling import integer_of, number_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from adaptive_qs.table.cells import Mask
@@ -67,19 +67,8 @@ class RangeColumn(ColumnBase):
 
     review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
 
-    @property
-    def other_code(self) -> int | None:
-        """That of missing values, where values outside the range count as such."""
-        return self.missing_code if self.outside == "missing" else None
-
-    def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
-
     def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
         """The codes, with sentinels for cells that are no values of the range."""
-        import numpy as np
-
         if self.outside != "clip":
             codes = np.where(inside, codes, OUTSIDE)
         return np.where(readable, codes, UNREADABLE)
@@ -100,6 +89,11 @@ class BinnedColumn(RangeColumn):
     review: ClassVar = RangeColumn.review | {
         "bins": "round or usual limits? A bin each for 0, top codes and the like?"
     }
+
+    @property
+    def kind(self) -> Hashable:
+        """Numbers."""
+        return "numbers"
 
     def _range_in_words(self, span: str, bins: bool, own: list[str]) -> str:
         """The range, the number of bins and which values have one of their own."""
@@ -146,7 +140,6 @@ class IntegerColumn(BinnedColumn):
         return value is not None and self.min <= value <= self.max
 
     def _check_values(self) -> None:
-        super()._check_values()
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
         if self.bins is not None and self.bin_starts is not None:
@@ -157,6 +150,23 @@ class IntegerColumn(BinnedColumn):
             starts = (*self.bin_starts, self.max + 1)
             if starts[0] != self.min or any(a >= b for a, b in pairwise(starts)):
                 raise ValueError("bin_starts must begin with min and ascend up to max at most")
+
+    @property
+    def bin_ends(self) -> tuple[int, ...] | None:
+        """Those of bins that are listed; others are equally wide."""
+        return None if self.bin_starts is None else (*self.bin_starts, self.max + 1)
+
+    @property
+    def scale(self) -> Hashable:
+        """The range and the bins."""
+        return "integer", self.min, self.max, self.starts
+
+    def ends(self, codes: Codes) -> tuple[Codes, Codes]:
+        """First and last integer of every code."""
+        if self.starts is None:
+            return codes + self.min, codes + self.min
+        starts = np.array(self.starts, dtype=np.int64)
+        return starts[codes], np.append(starts[1:] - 1, self.max)[codes]
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -172,10 +182,6 @@ class IntegerColumn(BinnedColumn):
 
     def read(self, values: pa.Array) -> Codes:
         """The integers themselves, or their bins."""
-        import numpy as np
-
-        from adaptive_qs.table import cells
-
         numbers, readable = cells.as_integers(values)
         inside = np.clip(numbers, self.min, self.max)
         if self.starts is None:
@@ -186,14 +192,8 @@ class IntegerColumn(BinnedColumn):
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Integers, uniform in their bins."""
-        import numpy as np
-        import pyarrow as pa
-
-        if self.starts is None:
-            return pa.array(codes + self.min)
-        starts = np.array(self.starts)
-        ends = np.append(starts[1:] - 1, self.max)
-        return pa.array(rng.integers(starts[codes], ends[codes], endpoint=True))
+        first, last = self.ends(codes)
+        return pa.array(first if self.starts is None else rng.integers(first, last, endpoint=True))
 
     def value_labels(self) -> list[str]:
         """The integers, or the first and last ones of bins."""
@@ -211,24 +211,21 @@ class IntegerColumn(BinnedColumn):
             return None
         if labels := CategoricalColumn.draft(name, profile):
             return labels
-        import numpy as np
-
-        from adaptive_qs.table import bins
 
         rows = profile.filled
         points, weights, clip, note = _trimmed(profile)
         low, high = int(points[0]), int(points[-1])
         if max(abs(low), abs(high)) >= MAX_EXACT:
             return Draft(None, "an identifier: integers of more than 15 digits")
-        years = low >= bins.YEARS[0] and high <= bins.YEARS[1]
+        years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
         if not years and (reason := identifier(name, profile)):
             return Draft(None, reason)
-        most, codes = bins.bins_for(rows), bins.codes_for(rows)
+        most, codes = binning.bins_for(rows), binning.codes_for(rows)
         if high - low < codes:
             return Draft({"type": "integer", "min": low, "max": high, **clip}, note)
-        starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+        starts = binning.year_starts(points, weights) or binning.round_starts(points, weights, most)
         if starts is None:
-            edges = bins.propose_edges(points, weights, bins.Grid(0), most, codes)
+            edges = binning.propose_edges(points, weights, binning.Grid(0), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
             note = note or _spanning(points)
         content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
@@ -307,7 +304,6 @@ class NumericColumn(BinnedColumn):
         return value is not None and self.bin_edges[0] <= value <= self.bin_edges[-1]
 
     def _check_values(self) -> None:
-        super()._check_values()
         by_count = (self.min, self.max, self.bins)
         if self.edges is None and None in by_count:
             raise ValueError("give either edges, or min and max and bins")
@@ -347,12 +343,26 @@ class NumericColumn(BinnedColumn):
         wide = f", {orders:.0f} orders of magnitude," if orders >= WIDE_SPAN else ""
         return self._range_in_words(f"{low:.9g} to {high:.9g}{wide}", True, own)
 
+    @property
+    def bin_ends(self) -> tuple[float, ...]:
+        """The edges."""
+        return self.bin_edges
+
+    @property
+    def scale(self) -> Hashable:
+        """The bins."""
+        return "numeric", self.bin_edges
+
+    def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """First and last number of every code, on the grid where there is one."""
+        if self.grid is not None and self.decimals is not None:
+            first, last = np.array(self.grid)[:, codes] / 10**self.decimals
+            return first, last
+        edges = np.array(self.bin_edges)
+        return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
+
     def read(self, values: pa.Array) -> Codes:
         """The bins of numbers."""
-        import numpy as np
-
-        from adaptive_qs.table import cells
-
         numbers, readable = cells.as_numbers(values)
         edges = np.array(self.bin_edges)
         inside = np.clip(numbers, edges[0], edges[-1])
@@ -361,9 +371,6 @@ class NumericColumn(BinnedColumn):
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Numbers, uniform in their bins, on the grid of decimals and step where there is one."""
-        import numpy as np
-        import pyarrow as pa
-
         if self.grid is not None and self.decimals is not None:
             first, last = np.array(self.grid) // self.units
             steps = rng.integers(first[codes], last[codes], endpoint=True)
@@ -385,20 +392,17 @@ class NumericColumn(BinnedColumn):
         """Where all cells are numbers, and some are no integers."""
         if not profile.numeric or profile.integers:
             return None
-        import numpy as np
-
-        from adaptive_qs.table import bins
 
         points, weights, clip, note = _trimmed(profile)
         low, high = float(points[0]), float(points[-1])
         whole = bool(clip) and profile.decimals == 0 and not (points % 1).any()
         exact = whole or 0 < profile.decimals <= 6
         exact &= max(abs(low), abs(high)) < MAX_WITH_DECIMALS
-        grid = bins.Grid(profile.decimals if exact else None)
+        grid = binning.Grid(profile.decimals if exact else None)
         if exact and not profile.too_many:  # else some of the numbers are merged with others
-            grid = bins.grid_of(points, profile.decimals)
-        most = bins.bins_for(profile.filled), bins.codes_for(profile.filled)
-        edges = bins.propose_edges(points, weights, grid, *most)
+            grid = binning.grid_of(points, profile.decimals)
+        most = binning.bins_for(profile.filled), binning.codes_for(profile.filled)
+        edges = binning.propose_edges(points, weights, grid, *most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
             return Draft(None, "numbers too large to bin: write the column by hand")
@@ -461,8 +465,6 @@ def identifier(name: str, profile: Profile) -> str:
 def _coincidences(points: NDArray[np.float64]) -> float:
     """Pairs of rows expected to share a value, had each value been drawn by itself, about as
     densely as these different integers lie."""
-    import numpy as np
-
     length = max(15, math.isqrt(len(points)))
     pairs = 0.0
     for block in np.array_split(points, max(1, len(points) // length)):
@@ -472,8 +474,6 @@ def _coincidences(points: NDArray[np.float64]) -> float:
 
 def _is_uniform(points: NDArray[np.float64]) -> bool:
     """Whether different integers lie evenly between the first and the last."""
-    import numpy as np
-
     rows = len(points)
     shares = (points - points[0]) / (points[-1] - points[0])
     distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
@@ -484,11 +484,9 @@ def _trimmed(
     profile: Profile,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
     """The points and weights but for absurd ones, and what to say in the schema and of it."""
-    from adaptive_qs.table.bins import without_absurd
-
     points, weights = profile.points.copy(), profile.weights
     points[0] = profile.low  # merging may have moved the first
-    kept = without_absurd(points, weights)
+    kept = binning.without_absurd(points, weights)
     clipped = kept.stop - kept.start < len(points)
     clip = {"outside": "clip"} if clipped else {}
     return points[kept], weights[kept], clip, CLIPPED if clipped else ""
@@ -496,8 +494,6 @@ def _trimmed(
 
 def _spanning(points: NDArray[np.float64]) -> str:
     """A note where most numbers differ by many orders of magnitude."""
-    import numpy as np
-
     sizes = np.abs(points[points != 0])
     if len(sizes) < 2:
         return ""

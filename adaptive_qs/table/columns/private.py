@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from adaptive_qs.table.columns.arrays import cells, np, pa
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.columns.category import CategoricalColumn, Integer64
 from adaptive_qs.table.columns.numeric import Finite, IntegerColumn, Learnt, NumericColumn
 from adaptive_qs.table.spelling import integer_of, number_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 INTEGER_LIMIT = 10**18 - 1
@@ -115,8 +114,6 @@ class PrivateRangeColumn(PrivateColumn):
         return low, low + WIDTH if self.max is None else self.max
 
     def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"min {self.min} is not below max {self.max}: nothing is to be learnt")
         for marker in self.missing:
@@ -169,14 +166,10 @@ class PrivateIntegerColumn(PrivateRangeColumn):
 
     def numbers(self, values: pa.Array) -> NDArray[np.int64]:
         """Cells as integers."""
-        from adaptive_qs.table import cells
-
         return cells.as_integers(values)[0]
 
     def stand_in(self) -> IntegerColumn:
         """With bins of about equal width."""
-        import numpy as np
-
         low, high = self._arbitrary_ends()
         count = min(self.private_bins, MOST_BINS, int(high - low) + 1)
         edges = np.linspace(low, high + 1, count + 1).astype(np.int64)
@@ -234,14 +227,10 @@ class PrivateNumericColumn(PrivateRangeColumn):
 
     def numbers(self, values: pa.Array) -> NDArray[np.float64]:
         """Cells as numbers."""
-        from adaptive_qs.table import cells
-
         return cells.as_numbers(values)[0]
 
     def stand_in(self) -> NumericColumn:
         """With bins of equal width, as nearly as the decimals allow."""
-        import numpy as np
-
         low, high = self._arbitrary_ends()
         count = min(self.private_bins, MOST_BINS)
         if self.decimals is None:
