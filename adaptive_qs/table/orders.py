@@ -13,8 +13,7 @@ from itertools import pairwise
 
 # The order of labels that begin by a number: "< 1 year", "18-24", "$20k+", "65 years and over".
 #
-# An order is found only where every label fits, all name the same unit, and the ranges follow one
-# another.
+# All must name the same unit, and the ranges follow one another.
 
 _AMOUNT = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:[km](?![a-z]))?(?:st|nd|rd|th)?%?"
 _NO_UNIT = "to|and|or|more|over|older|above|under|less|younger|below|up"
@@ -113,9 +112,7 @@ def _singular(unit: str) -> str:
     return " ".join([*first, last])
 
 
-# Natural orders of labels: months, weekdays, well-known scales, and those of numbers.
-#
-# An order is found only where every label of a column fits it.
+# The order of words: months, weekdays, grades and well-known scales.
 
 _MONTHS = "january february march april may june july august september october november december"
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday"

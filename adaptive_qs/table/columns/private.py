@@ -62,6 +62,8 @@ class PrivateRangeColumn(PrivateColumn):
     key = "private_bins"
     whole: ClassVar[bool]
     """Whether the values are integers."""
+    greatest: ClassVar[int | float]
+    """Largest magnitude of a value."""
 
     private_bins: PrivateBins
     """How many bins at most; where they lie is learnt from the rows and paid for."""
@@ -89,9 +91,15 @@ class PrivateRangeColumn(PrivateColumn):
         return (*ends, "bins")
 
     @property
-    @abstractmethod
     def span(self) -> tuple[Any, Any]:
         """Smallest and largest value that the column can hold."""
+        low = -self.greatest if self.min is None else self.min
+        return low, self.greatest if self.max is None else self.max
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text may be a value."""
+        value = integer_of(text) if self.whole else number_of(text)
+        return value is not None and self.span[0] <= value <= self.span[1]
 
     @property
     @abstractmethod
@@ -128,17 +136,12 @@ class PrivateIntegerColumn(PrivateRangeColumn):
     """Integers, clipped to min and max where these are declared."""
 
     whole = True
+    greatest = INTEGER_LIMIT
     type: Literal["integer"]
     min: Integer64 | None = None
     """Smallest value; learnt when absent."""
     max: Integer64 | None = None
     """Largest value; learnt when absent."""
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """Smallest and largest value that the column can hold."""
-        low = -INTEGER_LIMIT if self.min is None else self.min
-        return low, INTEGER_LIMIT if self.max is None else self.max
 
     @property
     def probe(self) -> IntegerColumn:
@@ -175,11 +178,6 @@ class PrivateIntegerColumn(PrivateRangeColumn):
         edges = np.linspace(low, high + 1, count + 1).astype(np.int64)
         return self.resolved(np.unique(edges).tolist())
 
-    def declares(self, text: str) -> bool:
-        """Whether a cell with this text may be a value."""
-        value = integer_of(text)
-        return value is not None and self.span[0] <= value <= self.span[1]
-
     def _check_values(self) -> None:
         super()._check_values()
         width = self.span[1] - self.span[0] + 1
@@ -191,6 +189,7 @@ class PrivateNumericColumn(PrivateRangeColumn):
     """Real numbers, clipped to min and max where these are declared."""
 
     whole = False
+    greatest = sys.float_info.max
     type: Literal["numeric"]
     min: Finite | None = None
     """Smallest value; learnt when absent."""
@@ -198,12 +197,6 @@ class PrivateNumericColumn(PrivateRangeColumn):
     """Largest value; learnt when absent."""
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Smallest and largest value that the column can hold."""
-        low = -sys.float_info.max if self.min is None else self.min
-        return low, sys.float_info.max if self.max is None else self.max
 
     @property
     def probe(self) -> NumericColumn:
@@ -238,11 +231,6 @@ class PrivateNumericColumn(PrivateRangeColumn):
         unit = 10**self.decimals
         steps = np.linspace(round(low * unit), round(high * unit), count + 1)
         return self.resolved((np.unique(np.rint(steps)) / unit).tolist())
-
-    def declares(self, text: str) -> bool:
-        """Whether a cell with this text may be a value."""
-        value = number_of(text)
-        return value is not None and self.span[0] <= value <= self.span[1]
 
     def _check_values(self) -> None:
         super()._check_values()
