@@ -15,7 +15,7 @@ from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.api import BatchJob
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Planner
-from adaptive_qs.learn import gather, ranges
+from adaptive_qs.learn import ranges
 from adaptive_qs.ledger.run import LedgerRun, close_run
 from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy.budget import Budget
@@ -28,6 +28,7 @@ from adaptive_qs.run.job import Job, RunSettings
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
+from adaptive_qs.table import read as readers
 from adaptive_qs.table.columns.category import CategoricalColumn
 
 from . import entry_checks
@@ -89,7 +90,7 @@ def lost_rows():
 
         return open_file
 
-    with patched(wrapped(encode, "open_file", opener), wrapped(gather, "open_file", opener)):
+    with wrapped(readers, "open_file", opener):
         yield
 
 
@@ -395,7 +396,7 @@ def _frames(change):
     def make(original):
         return lambda table: original(change(table))
 
-    return patched(wrapped(encode, "frame_source", make), wrapped(gather, "frame_source", make))
+    return wrapped(readers, "frame_source", make)
 
 
 @mutant("cells as text wherever one of their column has another type", entry_checks.every_form)
