@@ -26,8 +26,6 @@ from adaptive_qs.run.session import Session
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
@@ -44,9 +42,6 @@ from adaptive_qs.workload.file import WorkloadSpec
 # nothing at all.
 
 Library = Literal["pandas", "polars", "pyarrow", "codes"]
-Listed = CategoricalColumn | BooleanColumn
-"""Columns whose values a schema lists."""
-
 _CATEGORIES, _ARROW = "categories", "arrow"
 _INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _NULLABLE = {"int64": "Int64", "double": "Float64", "bool": "boolean", "string": "string"}
@@ -116,7 +111,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     categories = {
         column.name: column
         for column in schema.columns
-        if isinstance(column, Listed) and kind.containers.get(column.name) == _CATEGORIES
+        if column.listed is not None and kind.containers.get(column.name) == _CATEGORIES
     }
     if kind.library == "pyarrow":
         for name, column in categories.items():
@@ -126,7 +121,9 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     if kind.library == "polars":
         frame = nw.from_arrow(table, backend="polars")
         texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
-        enums = [nw.col(n).cast(nw.Enum([str(v) for v in labels_of(c)])) for n, c in texts.items()]
+        enums = [
+            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
+        ]
         return frame.with_columns(enums).to_native() if enums else frame.to_native()
     frame = table.to_pandas(date_as_object=False)
     for name, column in zip(table.column_names, table.columns):
@@ -138,11 +135,6 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     if stamp not in ("", PRIVATE):
         frame.attrs[STAMP_KEY.decode()] = stamp
     return frame
-
-
-def labels_of(column: Listed) -> tuple[str | int, ...]:
-    """The values that a schema lists for a column, in the order of their codes."""
-    return (False, True) if isinstance(column, BooleanColumn) else column.labels
 
 
 def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any:
@@ -160,17 +152,9 @@ def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any
         return kept
     if kept in _INTEGERS and pa.types.is_integer(declared):
         limits = np.iinfo(kept.lower())
-        low, high = _extremes(column)
+        low, high = column.limits or (-np.inf, np.inf)
         return kept if limits.min <= low and high <= limits.max else "Int64"
     return _NULLABLE.get(str(declared))
-
-
-def _extremes(column: ColumnBase) -> tuple[int, int]:
-    """The least and the greatest integer that a schema declares for a column."""
-    if isinstance(column, IntegerColumn):
-        return column.min, column.max
-    labels = [int(label) for label in labels_of(column)]  # type: ignore[arg-type]
-    return min(labels), max(labels)
 
 
 def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
@@ -185,22 +169,20 @@ def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
     return array
 
 
-def _codes(column: pa.ChunkedArray, listed: Listed) -> pa.ChunkedArray:
+def _codes(column: pa.ChunkedArray, listed: ColumnBase) -> pa.ChunkedArray:
     """Positions of the values among those that the schema lists; null where missing."""
-    return pc.index_in(column, value_set=pa.array(labels_of(listed)))
+    return pc.index_in(column, value_set=pa.array(listed.listed))
 
 
-def _categorical(column: pa.ChunkedArray, listed: Listed) -> Any:
+def _categorical(column: pa.ChunkedArray, listed: ColumnBase) -> Any:
     codes = _codes(column, listed).fill_null(-1).to_numpy()
-    categories: Any = pd.Index(labels_of(listed))
-    return pd.Categorical.from_codes(codes, categories, ordered=listed.ordered)
+    categories: Any = pd.Index(list(listed.listed or ()))
+    return pd.Categorical.from_codes(codes, categories, ordered=listed.has_order)
 
 
-def _dictionary(column: pa.ChunkedArray, listed: Listed) -> pa.DictionaryArray:
+def _dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
     codes = _codes(column, listed).combine_chunks()
-    return pa.DictionaryArray.from_arrays(
-        codes, pa.array(labels_of(listed)), ordered=listed.ordered
-    )
+    return pa.DictionaryArray.from_arrays(codes, pa.array(listed.listed), ordered=listed.has_order)
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]

@@ -39,7 +39,7 @@ from adaptive_qs.release.statement import Loss, Statement, stated
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
 from adaptive_qs.run.session import Closing
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import TableCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,
@@ -194,7 +194,7 @@ class Answers:
         job: Job[Batch],
         plan: BatchPlan,
         schema: Schema,
-        counter: MarginalCounter,
+        counter: TableCounter,
         begin: Begin,
         clock: PhaseClock,
     ) -> None:
@@ -205,7 +205,7 @@ class Answers:
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
-        self._counter: MarginalCounter | None = counter
+        self._counter: TableCounter | None = counter
         self._session = job.session
         self._begin = begin
         self._ledger: Ledger | None = None
@@ -314,7 +314,7 @@ class Answers:
         """
         check_table_path(path)
         kind = check_formulas(formulas)
-        if table_format(path) == "parquet":
+        if not table_format(path).is_text:
             kind = "keep"
         mine = of_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
@@ -357,7 +357,7 @@ class Answers:
         self._session.finish()
 
     def _stream(
-        self, counter: MarginalCounter, confidence: float, formulas: Formulas
+        self, counter: TableCounter, confidence: float, formulas: Formulas
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0

@@ -23,7 +23,7 @@ from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.request import RunOptions
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 
@@ -217,7 +217,7 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
             clock.start("plan")
             left = job.target.left_of(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable
-    return Answers(job, planned, schema, MarginalCounter(table), begin, clock)
+    return Answers(job, planned, schema, counter_of(table), begin, clock)
 
 
 def _target(schema: Schema, options: RunOptions) -> PrivacyTarget:

@@ -28,7 +28,7 @@ from adaptive_qs.strategy.integer import (
     table_estimate,
 )
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import TableCounter
 from adaptive_qs.workload.protocol import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -87,7 +87,7 @@ def check_noise(mechanism: Mechanism, units: int) -> None:
 
 
 def measure(
-    counter: MarginalCounter,
+    counter: TableCounter,
     mechanisms: Mechanisms,
     measurements: Sequence[Measurement],
     units: Sequence[int],
@@ -125,7 +125,7 @@ def estimate(measurement: Measurement, noisy: Array) -> Array:
 
 
 def _request(
-    counter: MarginalCounter, measurement: Measurement, units: int
+    counter: TableCounter, measurement: Measurement, units: int
 ) -> tuple[CountsRequest, int]:
     """What to release at a cost of exactly ``units``, and by how many bits it is shifted."""
     counts = counter.count(measurement.clique)
@@ -201,7 +201,7 @@ class SetAnswers:
 
 
 def answer_sets(
-    mechanism: Mechanism, counter: MarginalCounter, mechanisms: Mechanisms, units: int
+    mechanism: Mechanism, counter: TableCounter, mechanisms: Mechanisms, units: int
 ) -> Iterator[SetAnswers]:
     """Spend the budget and answer every attribute set of every part, in order.
 

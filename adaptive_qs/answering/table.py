@@ -16,7 +16,6 @@ from adaptive_qs.answering.measure import SetAnswers
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.encode import column_labels
 from adaptive_qs.table.formulas import Formulas
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import escapes_of
@@ -88,7 +87,7 @@ class QueryTexts:
         if attribute not in self._codes:
             column = self._schema.columns[attribute]
             replaced = escapes_of(column, self._schema, self._formulas)
-            self._codes[attribute] = tuple(replaced.get(x, x) for x in column_labels(column))
+            self._codes[attribute] = tuple(replaced.get(x, x) for x in column.labels_of_codes())
         return self._codes[attribute]
 
 

@@ -33,7 +33,7 @@ from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, Sel
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
 Job = Callable[[Mechanisms], Mapping[str, bytes]]
@@ -358,7 +358,7 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
 
 
 def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
-    return encode_file(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
+    return read_table(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
 
 
 def _replay_on(

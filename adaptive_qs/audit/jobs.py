@@ -32,7 +32,8 @@ from adaptive_qs.run.limits import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec
 from adaptive_qs.workload.workload import QueryWorkload, Workload
@@ -217,7 +218,7 @@ class Batch:
         """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
-            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
+            sets = answer_sets(self.planned, counter_of(source), mechanisms, self.target.units)
             return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
         with _made_up(mechanisms):
             answers = answer(

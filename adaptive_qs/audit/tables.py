@@ -22,22 +22,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import (
-    FALSE_WORDS,
-    TRUE_WORDS,
-    BooleanColumn,
-    CategoricalColumn,
-)
-from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.columns.private import (
-    PrivateCategoricalColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
-)
+from adaptive_qs.table.columns.base import CellType, ColumnBase
 from adaptive_qs.table.encode import decode
-from adaptive_qs.table.schema import AnyColumn, Schema
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.spelling import FALSE_WORDS, TRUE_WORDS
 from adaptive_qs.table.write import write_table
 
 Codes = NDArray[np.int64]
@@ -146,27 +134,6 @@ class Types:
         )
 
 
-def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
-    path = folder / "rows.parquet"
-    pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
-    return path
-
-
-def _pyarrow(rows: Rows, types: Types, folder: Path) -> pa.Table:
-    """Of several chunks, each with a dictionary of its own."""
-    parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
-    return pa.concat_tables(map(types.arrow, parts))
-
-
-def _polars(rows: Rows, types: Types, folder: Path) -> Any:
-    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
-
-
-def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
-    """Nullable integers, numbers and booleans, datetime64 and category."""
-    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
-
-
 _NULLABLE = {
     pa.int64(): pd.Int64Dtype(),
     pa.float64(): pd.Float64Dtype(),
@@ -175,13 +142,35 @@ _NULLABLE = {
 GROUP_ROWS = 100
 """Rows of a row group or chunk; most tables have several."""
 
+
+def _chunked(rows: Rows, types: Types, folder: Path) -> pa.Table:
+    """Of several chunks, each with a dictionary of its own."""
+    parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
+    return pa.concat_tables(map(types.arrow, parts))
+
+
+def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
+    path = folder / "rows.parquet"
+    pq.write_table(types.arrow(rows), path, row_group_size=GROUP_ROWS)
+    return path
+
+
+def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
+    """Nullable integers, numbers and booleans, datetime64 and category."""
+    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
+
+
+def _polars(rows: Rows, types: Types, folder: Path) -> Any:
+    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
+
+
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "CSV": lambda rows, types, folder: write_rows(rows, types.names, folder),
         "pandas objects": lambda rows, types, _: types.objects(rows),
         "Parquet": _parquet,
         "pandas": _pandas,
-        "pyarrow": _pyarrow,
+        "pyarrow": _chunked,
         "CSV.gz": lambda rows, types, folder: write_rows(rows, types.names, folder, "rows.csv.gz"),
     }
     | ({"polars": _polars} if find_spec("polars") else {})
@@ -195,9 +184,9 @@ def _own_type(column: ColumnBase) -> Callable[[str], Cell]:
     def read(text: str) -> Cell:
         if text in column.missing:
             return None
-        for kind in _python_types(column):
+        for kind in column.cell_types:
             try:
-                return kind(text)
+                return _PARSERS[kind][0](text)
             except ValueError:
                 continue
         return text
@@ -209,13 +198,13 @@ def _reader(
     column: ColumnBase, cells: Iterable[str], missing: set[str]
 ) -> tuple[pa.DataType, Callable[[str], Cell]]:
     """The first type that all cells can have, and how to read them."""
-    for kind in _python_types(column):
+    for read, kind in map(_PARSERS.__getitem__, column.cell_types):
         try:
             for text in cells:
-                kind(text)
+                read(text)
         except ValueError:
             continue
-        return _ARROW[kind], partial(_unless_missing, missing, kind)
+        return kind, partial(_unless_missing, missing, read)
     return pa.string(), partial(_unless_missing, missing, str)
 
 
@@ -223,30 +212,11 @@ def _unless_missing(missing: Collection[str], kind: Callable[[str], Cell], text:
     return None if text in missing else kind(text)
 
 
-def _python_types(column: ColumnBase) -> tuple[Callable[[str], Cell], ...]:
-    """What the cells of a column may be, but text, the likeliest first."""
-    if isinstance(column, IntegerColumn | PrivateIntegerColumn):
-        return (_integer,)
-    if isinstance(column, NumericColumn | PrivateNumericColumn):
-        return (_number,)
-    if isinstance(column, BooleanColumn):
-        return (_boolean,)
-    if isinstance(column, CategoricalColumn):
-        return _plain_integer, _plain_boolean
-    if isinstance(column, MomentColumn) and column.format is None:
-        return (_date if isinstance(column, DateColumn) else _datetime,)
-    return ()
-
-
 def _integer(text: str) -> int:
     number = int(text)
     if abs(number) >= 2**62:
         raise ValueError("it takes more than 64 bits")
     return number
-
-
-def _number(text: str) -> float:
-    return float(text)
 
 
 def _boolean(text: str) -> bool:
@@ -269,25 +239,18 @@ def _plain_boolean(text: str) -> bool:
     return text == "true"
 
 
-def _date(text: str) -> date:
-    return date.fromisoformat(text)
-
-
-def _datetime(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-_ARROW: Mapping[Callable[[str], Cell], pa.DataType] = MappingProxyType(
+_PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = MappingProxyType(
     {
-        _integer: pa.int64(),
-        _number: pa.float64(),
-        _boolean: pa.bool_(),
-        _plain_integer: pa.int64(),
-        _plain_boolean: pa.bool_(),
-        _date: pa.date32(),
-        _datetime: pa.timestamp("s"),
+        "integer": (_integer, pa.int64()),
+        "number": (float, pa.float64()),
+        "boolean": (_boolean, pa.bool_()),
+        "digits": (_plain_integer, pa.int64()),
+        "true or false": (_plain_boolean, pa.bool_()),
+        "date": (date.fromisoformat, pa.date32()),
+        "datetime": (datetime.fromisoformat, pa.timestamp("s")),
     }
 )
+"""How cells of each type are read, and the type of Arrow that holds them."""
 
 
 def _object(text: str, read: Callable[[str], Cell]) -> Cell:
@@ -301,9 +264,6 @@ def no_rows(schema: Schema) -> CodedTable:
 
 
 # Pairs of neighbouring tables: one of them has a row that the other lacks.
-
-UNREADABLE = "no such value"
-"""A cell that no generated table holds."""
 
 
 @dataclass(frozen=True)
@@ -358,10 +318,10 @@ def _neighbours(
     added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
     yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
     yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
-    strange = [_of_other_type(column) for column in schema.columns]
+    strange = [column.cell_of_other_type() for column in schema.columns]
     if any(cell is not None for cell in strange):
         yield "values of another type more", [*rows, _replaced(rows[0], strange)]
-    outside = [_outside(column) for column in schema.columns]
+    outside = [column.undeclared_cell() for column in schema.columns]
     if any(cell is not None for cell in outside):
         yield "values outside the schema more", [*rows, _replaced(rows[0], outside)]
     missing = [column.missing[-1] if column.missing else None for column in schema.columns]
@@ -381,74 +341,7 @@ def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
     return [old if new is None else new for old, new in zip(row, cells)]
 
 
-def _outside(column: ColumnBase) -> str | None:
-    """A cell outside what the column declares, where the schema says what to do with it."""
-    if isinstance(column, CategoricalColumn):
-        return None if column.catch_all is None else UNREADABLE
-    outside = getattr(column, "outside", "refuse")
-    if outside == "missing":
-        return UNREADABLE
-    if outside == "clip":
-        return _beyond(column)
-    return None
-
-
-def _of_other_type(column: ColumnBase) -> str | None:
-    """A cell that is a boolean or an integer among texts, where the schema takes any."""
-    if not isinstance(column, CategoricalColumn) or column.catch_all is None:
-        return None
-    return "1" if {"true", "false"} & {str(value) for value in column.values} else "true"
-
-
-def _beyond(column: ColumnBase) -> str | None:
-    """A cell beyond the upper end of a range."""
-    if isinstance(column, IntegerColumn):
-        return str(column.max + 1)
-    if isinstance(column, NumericColumn):
-        return repr(abs(column.bin_edges[-1]) * 2 + 1)
-    if isinstance(column, MomentColumn):
-        last = datetime(9998, 12, 31)
-        return last.strftime(column.format) if column.format else last.date().isoformat()
-    return None
-
-
-# A schema that generated rows can follow, in place of one that leaves bins or values open.
-
-WIDTH = 100
-"""Of a range without declared ends."""
-MOST_BINS = 20
-MOST_VALUES = 8
-
-
 def stand_in(schema: Schema) -> Schema:
     """The schema with arbitrary bins and values where it leaves them open."""
-    columns = tuple(map(_column, schema.columns))
+    columns = tuple(column.stand_in() for column in schema.columns)
     return Schema(version=schema.version, columns=columns, ignore=schema.ignore)
-
-
-def _column(column: AnyColumn) -> AnyColumn:
-    if isinstance(column, PrivateCategoricalColumn):
-        # More than can be kept, where that is possible.
-        values = [f"value {k}" for k in range(min(column.private_values + 2, MOST_VALUES))]
-        return column.resolved([v for v in values if v not in column.missing])
-    if isinstance(column, PrivateIntegerColumn):
-        low, high = _ends(column.min, column.max)
-        count = min(column.private_bins, MOST_BINS, int(high - low) + 1)
-        edges = np.linspace(low, high + 1, count + 1).astype(np.int64)
-        return column.resolved(np.unique(edges).tolist())
-    if isinstance(column, PrivateNumericColumn):
-        low, high = _ends(column.min, column.max)
-        count = min(column.private_bins, MOST_BINS)
-        if column.decimals is None:
-            return column.resolved(np.linspace(low, high, count + 1).tolist())
-        unit = 10**column.decimals
-        steps = np.linspace(round(low * unit), round(high * unit), count + 1)
-        return column.resolved((np.unique(np.rint(steps)) / unit).tolist())
-    return column
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float]:
-    """The declared ends, or ends as far apart as ``WIDTH``."""
-    if low is None:
-        low = 0 if high is None else high - WIDTH
-    return low, low + WIDTH if high is None else high

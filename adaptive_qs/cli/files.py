@@ -93,7 +93,7 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas:
 
     charges = Transcript.of(release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": table.num_rows}
-    if table_format(path) != "parquet":
+    if table_format(path).is_text:
         sampling["formulas"] = formulas
     with with_manifest(path), stamped(path, release.manifest.stamp):
         state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +11,12 @@ import typer
 
 from adaptive_qs.cli.files import check_distinct, check_file, readable, shown
 from adaptive_qs.cli.options import TABLE_HELP, Force
-from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_rows, note, warn
+from adaptive_qs.cli.output import Row, emit, emit_columns, emit_rows, note, warn
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import first_of
 
 if TYPE_CHECKING:
-    from adaptive_qs.table.columns.numeric import RangeColumn
-    from adaptive_qs.table.schema import AnyColumn, Schema
+    from adaptive_qs.table.columns.base import ColumnBase
+    from adaptive_qs.table.schema import Schema
 
 
 schema_app = typer.Typer(
@@ -54,8 +51,6 @@ def init(
     warn("taken from the data, not private: replace values and ranges by public knowledge")
     _deliver(proposal.schema, out)
     if out is not None:
-        pass
-
         emit_checklist(proposal.schema.columns, str(out))
 
 
@@ -84,14 +79,12 @@ def check(
     codes = sum(column.size for column in loaded.columns)
     emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
     if left := left_as_proposed(loaded):
-        pass
-
         emit_checklist(left, str(schema))
     if data is not None:
-        from adaptive_qs.table.encode import encode_file
+        from adaptive_qs.table.encode import read_table
 
         with readable(data) as table:
-            encode_file(table, loaded)
+            read_table(table, loaded)
         emit(f"{shown(data)}: fits the schema")
 
 
@@ -150,15 +143,10 @@ def _deliver(schema: Schema, out: Path | None) -> None:
 
 NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
-_WIDTH = 64
-"""Characters of a list of values."""
-_MANY_ORDERS = 6
-_OWN = 3
-"""Values with a bin of their own that are named."""
 _HEADINGS = ("column", "type", "taken from the rows", "codes")
 
 
-def emit_checklist(columns: Sequence[AnyColumn], path: str) -> None:
+def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
     """Print one line for each column, then what to look at.
 
     Args:
@@ -172,21 +160,17 @@ def emit_checklist(columns: Sequence[AnyColumn], path: str) -> None:
     )
 
 
-def _questions(columns: Sequence[AnyColumn]) -> list[Row]:
+def _questions(columns: Sequence[ColumnBase]) -> list[Row]:
+    from adaptive_qs.table.columns import COLUMN_TYPES
+
     kinds = {column.type for column in columns}
-    rows: list[Row] = [
+    asked = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
+    return [
         ("column", "may it be shared? If not, list its name under ignore"),
         ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+        *dict(row for questions in asked for row in questions.items()).items(),
+        ("missing", "may cells be empty, or say that a value is not known?"),
     ]
-    if "categorical" in kinds:
-        rows.append(("values", "could others occur? Add them, or a catch_all, for rare ones, too"))
-        rows.append(("order", "do the values have one? Is it right?"))
-    if kinds - {"categorical", "boolean"}:
-        rows.append(("range", 'which ends are public? "outside": "clip" moves what is beyond'))
-    if kinds & {"integer", "numeric"}:
-        rows.append(("bins", "round or usual limits? A bin each for 0, top codes and the like?"))
-    rows.append(("missing", "may cells be empty, or say that a value is not known?"))
-    return rows
 
 
 def _end(path: str) -> list[Row]:
@@ -199,76 +183,12 @@ def _end(path: str) -> list[Row]:
     ]
 
 
-def _kind(column: AnyColumn) -> str:
-    ordered = column.type == "categorical" and column.ordered
+def _kind(column: ColumnBase) -> str:
+    ordered = column.type == "categorical" and column.has_order
     return f"{column.type}, ordered" if ordered else column.type
 
 
-def _taken(column: AnyColumn) -> str:
+def _taken(column: ColumnBase) -> str:
     """The values or the range, the bins, and the missing markers of a column."""
-    from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-    from adaptive_qs.table.columns.moment import MomentColumn
-    from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-
-    if isinstance(column, CategoricalColumn):
-        text = _listed([str(value) for value in column.labels])
-    elif isinstance(column, BooleanColumn):
-        text = "false, true"
-    elif isinstance(column, IntegerColumn):
-        text = f"{column.min} to {column.max}{_bins(column)}{_beyond(column)}"
-    elif isinstance(column, NumericColumn):
-        low, high = column.bin_edges[0], column.bin_edges[-1]
-        if column.grid is not None:
-            high = column.grid[1][-1] / 10 ** (column.decimals or 0)
-        span = _orders_of_magnitude(column.bin_edges)
-        text = f"{low:.9g} to {high:.9g}{span}{_bins(column)}{_beyond(column)}"
-    elif isinstance(column, MomentColumn):
-        text = f"{column.min} to {column.max} by {column.granularity}"
-    else:
-        text = "bins or values to be learnt"
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
-    return f"{text}; missing: {markers}" if markers else text
-
-
-def _orders_of_magnitude(edges: Sequence[float]) -> str:
-    """How far the ends of the bins reach, where that is worth a word."""
-    sizes = [abs(edge) for edge in edges if edge]
-    orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
-    return f", {orders:.0f} orders of magnitude," if orders >= _MANY_ORDERS else ""
-
-
-def _beyond(column: RangeColumn) -> str:
-    return ", clipped beyond" if column.outside == "clip" else ""
-
-
-def _listed(values: Sequence[str]) -> str:
-    """All values, or the first ones and the last."""
-    shown = [
-        value if len(value) <= _WIDTH // 2 else f"{value[: _WIDTH // 2]}..." for value in values
-    ]
-    text = ", ".join(shown)
-    if len(text) <= _WIDTH:
-        return text
-    kept = shown[:-1]
-    while len(kept) > 1 and len(", ".join([*kept, "...", shown[-1]])) > _WIDTH:
-        kept.pop()
-    return ", ".join([*kept, "...", shown[-1]])
-
-
-def _bins(column: AnyColumn) -> str:
-    """The number of bins, and which values have one of their own."""
-    from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-
-    own: list[str] = []
-    if isinstance(column, IntegerColumn):
-        if column.starts is None:
-            return ""
-        ends = pairwise((*column.starts, column.max + 1))
-        own = [str(start) for start, end in ends if end == start + 1]
-    elif isinstance(column, NumericColumn) and column.grid is not None:
-        unit = 10 ** (column.decimals or 0)
-        own = [f"{first / unit:.9g}" for first, last in zip(*column.grid) if first == last]
-    words = f" in {counted(column.num_values, 'bin')}"
-    if not own:
-        return words
-    return f"{words}, own {'bin' if len(own) == 1 else 'bins'}: {first_of(own, _OWN)}"
+    return f"{column.summary}; missing: {markers}" if markers else column.summary

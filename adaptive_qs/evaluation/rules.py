@@ -15,10 +15,6 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.pairs import PairCounts
 from adaptive_qs.evaluation.tables import JointCodes
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.moment import DateColumn, MomentColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import starts_of
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -176,70 +172,25 @@ class Values(NamedTuple):
     known: NDArray[np.bool_]
 
 
-def _kind(column: ColumnBase) -> Hashable:
-    """Columns of the same kind hold values that can be compared; None where none can."""
-    match column:
-        case IntegerColumn() | NumericColumn():
-            return "numbers"
-        case MomentColumn():
-            return "moments"
-        case CategoricalColumn():
-            return "numbers" if _lists_integers(column) else column.values
-        case BooleanColumn():
-            return "booleans"
-    return None
+def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = False) -> Values:
+    """The values that codes stand for.
 
+    Numbers are themselves, dates and times seconds since 1970, and labels and booleans their place
+    in the list.
 
-def _scale(column: ColumnBase) -> Hashable:
-    """Columns on the same scale give the same value the same code; None where there is no order."""
-    match column:
-        case IntegerColumn():
-            return "integer", column.min, column.max, column.starts
-        case NumericColumn():
-            return "numeric", column.bin_edges
-        case MomentColumn():
-            return "moment", column.min, column.max, column.granularity
-        case CategoricalColumn(ordered=True):
-            return "categorical", column.values
-    return None
-
-
-def _lists_integers(column: ColumnBase) -> bool:
-    return isinstance(column, CategoricalColumn) and type(column.values[0]) is int
-
-
-def _values(column: ColumnBase, codes: NDArray[np.integer]) -> Values:
-    """The values that codes stand for: numbers are themselves, dates and times seconds since 1970,
-    and labels and booleans their place in the list."""
+    Args:
+        column: as declared.
+        codes: of some rows.
+        by_day: tell dates in whole days.
+    """
     known = codes < column.num_values
     if column.catch_all_code is not None:
         known &= codes != column.catch_all_code
-    low, high = _ends(column, np.where(known, codes, 0).astype(np.int64))
+    inside = np.where(known, codes, 0).astype(np.int64)
+    low, high = column.ends(inside)
+    if by_day:
+        low, high = low // DAY, high // DAY
     return Values(low, high, known)
-
-
-def _ends(column: ColumnBase, codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Smallest and largest value of every code; by default its place."""
-    match column:
-        case CategoricalColumn() if _lists_integers(column):
-            listed = np.array(column.values, dtype=np.int64)[codes]
-            return listed, listed
-        case IntegerColumn(starts=None):
-            return codes + column.min, codes + column.min
-        case IntegerColumn():
-            starts = np.array(column.starts, dtype=np.int64)
-            return starts[codes], np.append(starts[1:] - 1, column.max)[codes]
-        case NumericColumn():
-            if column.grid is not None and column.decimals is not None:
-                first, last = np.array(column.grid)[:, codes] / 10**column.decimals
-                return first, last
-            edges = np.array(column.bin_edges)
-            return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
-        case MomentColumn():
-            periods, (first, last) = codes + column.period(column.min), column.span
-            low = np.maximum(starts_of(periods, column.granularity), first)
-            return low, np.minimum(starts_of(periods + 1, column.granularity) - 1, last)
-    return codes, codes
 
 
 # Rules that compare two columns, such as "start <= end".
@@ -284,10 +235,8 @@ class Comparison:
         return true, synthetic, self._expected(*self._values(codes), *parts)
 
     def _values(self, codes: Sequence[NDArray]) -> tuple[Values, Values]:
-        """Of both columns; two dates are compared in whole days, so that a day is no span."""
-        left, right = map(_values, self.columns, codes)
-        if all(isinstance(column, DateColumn) for column in self.columns):
-            left, right = (Values(v.low // DAY, v.high // DAY, v.known) for v in (left, right))
+        days = all(column.by_day for column in self.columns)
+        left, right = (values_of(c, part, days) for c, part in zip(self.columns, codes))
         return left, right
 
     def _broken(self, a: Values, b: Values) -> NDArray[np.bool_]:
@@ -408,15 +357,14 @@ def _readings(text: str, schema: Schema) -> Iterator[Reading]:
 
 
 def _check_kinds(text: str, operator: str, columns: tuple[ColumnBase, ColumnBase]) -> None:
-    kind, other = map(_kind, columns)
-    if kind is None or kind != other:
+    left, right = columns
+    if left.kind is None or left.kind != right.kind:
         raise InputError(
             f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
             "dates or times, or of the same categories"
         )
     for column in columns:
-        ordered = getattr(column, "ordered", False) or _lists_integers(column)
-        if operator not in ("==", "!=") and not ordered:
+        if operator not in ("==", "!=") and not column.ranked:
             raise InputError(
                 f'rule {text!r}: {column.name!r} has no order: declare "ordered": true, or use == '
                 "or !="
@@ -481,7 +429,7 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
         return []
     scales: dict[Hashable, list[int]] = defaultdict(list)
     for i, column in enumerate(schema.columns):
-        if (scale := _scale(column)) is not None:
+        if (scale := column.scale) is not None:
             scales[scale].append(i)
     pairs = (pair for members in scales.values() for pair in combinations(members, 2))
     found = [found for pair in pairs if (found := _strictest(joint, schema, *pair)) is not None]

@@ -35,7 +35,7 @@ from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.tables import Margins, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import counter_of
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -341,7 +341,7 @@ def workload_scale(
     small = [c for c in cliques if c.cells <= LARGEST]
     steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
     chosen = small[:: max(1, math.ceil(max(steps)))]
-    counter = MarginalCounter(pair.true)
+    counter = counter_of(pair.true)
     shares = [counts / pair.true.num_rows for counts in pair.margins[0]]
 
     def scales_of(batch: Sequence[CliqueError]) -> list[Scale]:

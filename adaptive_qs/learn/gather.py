@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -17,14 +15,9 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.private import (
-    PrivateCategoricalColumn,
-    PrivateColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
-)
-from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk
-from adaptive_qs.table.read import Cells, Source, check_names, frame_source, open_file
+from adaptive_qs.table.columns.private import PrivateColumn, PrivateRangeColumn
+from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk, rows_of
+from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 
 # Distinct texts of a column and how many rows have each, in memory of the distinct ones.
@@ -154,14 +147,11 @@ def gather(
             they are.
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if isinstance(c, PrivateColumn)}
-    rows = 0
-    with _opened(source) as opened:
-        check_names(opened, schema.names, schema.ignore)
-        for chunk in opened.read(schema.names):
-            rows += len(chunk.columns[0])
-            if check_rows is not None:
-                check_rows(rows)
-            for column, values in zip(schema.columns, chunk.columns):
+    if isinstance(source, CodedTable):
+        raise DataError("a coded table has no bins or values to learn: give the raw table")
+    with open_source(source) as opened:
+        for columns in rows_of(opened, schema, progress, check_rows):
+            for column, values in zip(schema.columns, columns):
                 if column.name not in collectors:
                     encode_chunk(column, values, opened.label)
                     continue
@@ -171,13 +161,9 @@ def gather(
                         f"{opened.label}: column {column.name!r} has more to learn from than fits "
                         f"{most_bytes / 2**20:,.0f} MB: raise --max-memory, or declare it"
                     )
-            if progress is not None:
-                progress(chunk.done, chunk.total)
-        if not rows:
-            raise DataError(f"{opened.label}: no rows: give a table with at least one")
     gathered = Gathered()
     for name, collector in collectors.items():
-        if isinstance(collector.column, PrivateCategoricalColumn):
+        if collector.column.discovers:
             gathered.texts[name] = collector.texts.sorted()
         else:
             gathered.numbers[name] = np.concatenate(collector.numbers)
@@ -207,24 +193,11 @@ class _Collector:
             self._take(parts, indices[codes == 0])
 
     def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
-        if isinstance(self.column, PrivateIntegerColumn | PrivateNumericColumn):
-            whole = isinstance(self.column, PrivateIntegerColumn)
-            read = cells.as_integers if whole else cells.as_numbers
-            distinct = np.concatenate([read(part)[0] for part in parts])
+        if isinstance(self.column, PrivateRangeColumn):
+            distinct = np.concatenate([self.column.numbers(part) for part in parts])
             numbers = np.clip(distinct[indices], *self.column.span)
             self.numbers.append(numbers)
             self._number_bytes += numbers.nbytes
         else:
             distinct = pa.concat_arrays([cells.as_text(part) for part in parts])
             self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))
-
-
-@contextmanager
-def _opened(source: Any) -> Iterator[Source]:
-    if isinstance(source, CodedTable):
-        raise DataError("a coded table has no bins or values to learn: give the raw table")
-    if isinstance(source, str | Path):
-        with open_file(source) as opened:
-            yield opened
-    else:
-        yield frame_source(source)

@@ -15,7 +15,7 @@ from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.columns.private import PrivateIntegerColumn, PrivateNumericColumn
+from adaptive_qs.table.columns.private import PrivateRangeColumn
 
 # Private bounds of a column: between which magnitudes its values lie.
 #
@@ -36,7 +36,6 @@ from adaptive_qs.table.columns.private import PrivateIntegerColumn, PrivateNumer
 # (1.5 m + 4) σ rows there. Where nothing stands out the bounds are public: see
 # :meth:`Magnitudes.default`.
 
-RangeColumn = PrivateIntegerColumn | PrivateNumericColumn
 Number = int | float
 
 PENALTY = 1.5
@@ -66,14 +65,14 @@ class Magnitudes:
     high: Number | None
 
     @classmethod
-    def of(cls, column: RangeColumn) -> Magnitudes:
+    def of(cls, column: PrivateRangeColumn) -> Magnitudes:
         """The grid for values of this column."""
-        if isinstance(column, PrivateIntegerColumn):
+        if column.whole:
             whole = tuple(digit * 10**e for e in range(18) for digit in _DIGITS)
             return cls(whole, column.min, column.max)
         exponents = _NUMERIC_EXPONENTS
-        if column.decimals is not None:
-            exponents = range(-column.decimals, _EXACT_DIGITS + 1 - column.decimals)
+        if column.places is not None:
+            exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
         steps = tuple(float(f"{digit}e{e}") for e in exponents for digit in _DIGITS)
         return cls(steps, column.min, column.max)
 
@@ -157,7 +156,7 @@ _DECADES = 6
 Points = NDArray[np.int64] | NDArray[np.float64]
 
 
-def grid_points(column: RangeColumn, low: Number, high: Number) -> Points:
+def grid_points(column: PrivateRangeColumn, low: Number, high: Number) -> Points:
     """Ends of the cells [point, next point) that hold low .. high, ascending.
 
     The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells;
@@ -170,23 +169,23 @@ def grid_points(column: RangeColumn, low: Number, high: Number) -> Points:
         For integers the last point is high + 1. For numbers it is high, in the last cell; where low
         and high are equal it is a unit more, half a unit for numbers with decimals.
     """
-    if isinstance(column, PrivateIntegerColumn):
+    if column.whole:
         start, stop = int(low), int(high) + 1
         inner = _inner(start, stop, 0)
         return np.array([start, *inner, stop], dtype=np.int64)
     exponent = _unit_exponent(column, low, high)
     unit = Fraction(10) ** exponent
     if low == high:
-        width = float(unit) if column.decimals is None else 0.5 * float(unit)
+        width = float(unit) if column.places is None else 0.5 * float(unit)
         return np.array([low, max(low + width, math.nextafter(low, math.inf))], dtype=np.float64)
-    least = _DIGITS_BELOW - _DECADES - 1 if column.decimals is None else 0
+    least = _DIGITS_BELOW - _DECADES - 1 if column.places is None else 0
     inner = _inner(Fraction(low) / unit, Fraction(high) / unit, least)
     # A quotient of integers is rounded once, as a fraction is, and has no common factor to find.
     points = [point * unit.numerator / unit.denominator for point in inner]
     return np.unique([float(low), *(p for p in points if low < p < high), float(high)])
 
 
-def declared_points(column: RangeColumn, low: Number, high: Number) -> Points:
+def declared_points(column: PrivateRangeColumn, low: Number, high: Number) -> Points:
     """The grid of low .. high, and the ends of the cells between it and the declared ends.
 
     On either side that is one cell, or one for 0 with one on either side of it.
@@ -197,7 +196,7 @@ def declared_points(column: RangeColumn, low: Number, high: Number) -> Points:
         high: at most the declared largest value.
     """
     points = grid_points(column, low, high)
-    whole = isinstance(column, PrivateIntegerColumn)
+    whole = column.whole
     first = points[0] if column.min is None else column.min
     last = points[-1] if column.max is None else column.max + whole
     unit = 1 if whole else 10.0 ** _unit_exponent(column, low, high)
@@ -208,10 +207,10 @@ def declared_points(column: RangeColumn, low: Number, high: Number) -> Points:
     return np.unique(np.concatenate([ends, inner[(first < inner) & (inner < last)]]))
 
 
-def _unit_exponent(column: RangeColumn, low: Number, high: Number) -> int:
+def _unit_exponent(column: PrivateRangeColumn, low: Number, high: Number) -> int:
     """Decimal exponent of the unit of a numeric column."""
-    if isinstance(column, PrivateNumericColumn) and column.decimals is not None:
-        return -column.decimals
+    if column.places is not None:
+        return -column.places
     top = max(abs(low), abs(high)) or 1.0
     return math.floor(math.log10(top)) + 1 - _DIGITS_BELOW
 
@@ -445,7 +444,7 @@ BOUNDS_SHARE = Fraction(1, 4)
 
 
 def learn_ranges(
-    columns: list[RangeColumn],
+    columns: list[PrivateRangeColumn],
     numbers: Mapping[str, Numbers],
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
@@ -482,12 +481,12 @@ _BLOCK = 1 << 20
 class _Plan:
     """A column and the units of ρ for its bounds and its bins."""
 
-    column: RangeColumn
+    column: PrivateRangeColumn
     bounds_units: int
     bins_units: int
 
     @classmethod
-    def of(cls, column: RangeColumn, units: int) -> _Plan:
+    def of(cls, column: PrivateRangeColumn, units: int) -> _Plan:
         declared = column.min is not None and column.max is not None
         for_bounds = 0 if declared else math.floor(units * BOUNDS_SHARE)
         return cls(column, for_bounds, units - for_bounds)
@@ -525,7 +524,7 @@ class _Grid:
     @classmethod
     def of(cls, plan: _Plan, low: Number, high: Number) -> _Grid:
         points = declared_points(plan.column, low, high)
-        past = high + isinstance(plan.column, PrivateIntegerColumn)
+        past = high + plan.column.whole
         far = [low] if low - points[0] > past - low else []
         far += [past] if points[-1] - past > past - low else []
         fixed = tuple(np.searchsorted(points, far).tolist())
@@ -553,7 +552,7 @@ class _Grid:
 
     def _cell_counts(self, values: Numbers) -> Counts:
         first, last = self.points[0], self.points[-1]
-        if isinstance(self.plan.column, PrivateIntegerColumn):
+        if self.plan.column.whole:
             last = last - 1
         if self.plan.column.outside == "missing":
             values = values[(first <= values) & (values <= last)]

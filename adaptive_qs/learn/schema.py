@@ -11,15 +11,15 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.columns.private import (
     PrivateCategoricalColumn,
     PrivateColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
+    PrivateRangeColumn,
 )
 from adaptive_qs.table.encode import CheckRows
-from adaptive_qs.table.schema import AnyColumn, Schema
+from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
     from adaptive_qs.learn.gather import Counts, Gathered, Texts
@@ -36,7 +36,7 @@ FEWEST_UNITS = 8
 
 def discovery_share(schema: Schema) -> Fraction:
     """The part of δ that discovering values takes; the rest is for converting ρ to ε."""
-    discovers = any(isinstance(c, PrivateCategoricalColumn) for c in schema.columns)
+    discovers = any(isinstance(c, PrivateColumn) and c.discovers for c in schema.columns)
     return DELTA_SHARE if discovers else Fraction(0)
 
 
@@ -71,7 +71,7 @@ def column_costs(schema: Schema, cost: Cost) -> dict[str, Cost]:
         InputError: a share would be empty.
     """
     columns = [c for c in schema.columns if isinstance(c, PrivateColumn)]
-    discovered = [c.name for c in columns if isinstance(c, PrivateCategoricalColumn)]
+    discovered = [c.name for c in columns if c.discovers]
     if columns and cost.rho_units < FEWEST_UNITS * len(columns):
         raise InputError(
             f"rho {float(cost.rho):.3g} is too little to learn {len(columns)} columns: give more"
@@ -152,10 +152,8 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     from adaptive_qs.learn.ranges import learn_ranges
 
     costs = column_costs(schema, cost)
-    ranges = [
-        c for c in schema.columns if isinstance(c, PrivateIntegerColumn | PrivateNumericColumn)
-    ]
-    learnt: dict[str, AnyColumn] = {
+    ranges = [c for c in schema.columns if isinstance(c, PrivateRangeColumn)]
+    learnt: dict[str, ColumnBase] = {
         **learn_ranges(ranges, gathered.numbers, mechanisms, costs),
         **{
             c.name: _learn_values(c, *gathered.texts[c.name], mechanisms, costs[c.name])

@@ -13,7 +13,7 @@ from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import TableCounter
 
 # Noisy measurement of residuals, in integers.
 #
@@ -42,14 +42,14 @@ def measurement_cost(domain: Domain, residual: Clique) -> float:
 
 
 def measure_residual(
-    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
+    counter: TableCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
 ) -> NDArray[np.float64]:
     """One noisy residual; see :func:`measure_residuals`."""
     return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
 def measure_residuals(
-    counter: MarginalCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+    counter: TableCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
 ) -> dict[Clique, NDArray[np.float64]]:
     """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
@@ -72,7 +72,7 @@ def measure_residuals(
     }
 
 
-def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
+def _request(counter: TableCounter, residual: Clique, noise_variance: float) -> CountsRequest:
     domain = counter.domain
     values = counter.count(residual)
     squared_sensitivity = Fraction(1)

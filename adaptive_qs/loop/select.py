@@ -22,7 +22,7 @@ from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.count import TableCounter
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""
@@ -44,7 +44,7 @@ class SelectionRule(Protocol):
 
     def __init__(
         self,
-        counter: MarginalCounter,
+        counter: TableCounter,
         candidates: Sequence[Clique],
         weights: Sequence[float],
         workers: int = 1,
@@ -94,7 +94,7 @@ class Selector:
 
     def __init__(
         self,
-        counter: MarginalCounter,
+        counter: TableCounter,
         candidates: Sequence[Clique],
         weights: Sequence[float],
         workers: int = 1,
@@ -146,7 +146,7 @@ SELECTION_RULES: dict[str, type[SelectionRule]] = {"aim": Selector}
 """The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives."""
 
 
-def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:
+def grid_l1(counter: TableCounter, model: ReferenceModel, clique: Clique) -> int:
     """‖μ_γ − μ̂_γ‖₁ in units of 2**-CELL_BITS rows, with μ̂_γ clipped at zero and rounded."""
     front, full = model.last_axis_form(clique)
     counts = counter.count(clique)

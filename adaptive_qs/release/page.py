@@ -24,9 +24,8 @@ from adaptive_qs.residual.model import (
     privacy_cost,
     variance_weight,
 )
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import column_labels
-from adaptive_qs.table.schema import AnyColumn, Schema
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.schema import Schema
 
 # The codes of a column as the axis of a chart: neighbours or rare values put together.
 
@@ -76,20 +75,20 @@ class Axis:
         )
 
 
-def axis_of(column: AnyColumn, weights: Sequence[float]) -> Axis:
+def axis_of(column: ColumnBase, weights: Sequence[float]) -> Axis:
     """The axis of a column.
 
     Args:
         column: its declaration.
         weights: of each code; of an unordered column with many values the heaviest are shown.
     """
-    labels = column_labels(column)
+    labels = column.labels_of_codes()
     codes = range(len(labels))
-    if isinstance(column, (IntegerColumn, NumericColumn)):
+    if column.numeric:
         labels = _readable(labels)
     if len(labels) <= MOST_LINES:
         return Axis(tuple(_single(labels, k) for k in codes), False, (), "")
-    if column.ordered:
+    if column.has_order:
         scale = column.num_values
         step = ceil(scale / MOST_STEPS)
         groups = [range(k, min(k + step, scale)) for k in range(0, scale, step)]
@@ -111,14 +110,9 @@ def axis_of(column: AnyColumn, weights: Sequence[float]) -> Axis:
     return Axis((*shown, others), False, (), note)
 
 
-def _even(column: AnyColumn, step: int) -> bool:
+def _even(column: ColumnBase, step: int) -> bool:
     """Whether all bars but the last stand for equally wide parts of the scale."""
-    if isinstance(column, NumericColumn):
-        edges = [float(edge) for edge in column.bin_edges]
-    elif isinstance(column, IntegerColumn) and column.bin_starts is not None:
-        edges = [float(edge) for edge in (*column.bin_starts, column.max + 1)]
-    else:
-        return True
+    edges = [float(edge) for edge in column.bin_ends or ()]
     widths = [b - a for a, b in pairwise(edges[::step])]
     return not widths or max(widths) - min(widths) <= EVEN * max(widths)
 
@@ -402,7 +396,7 @@ class SingleColumn:
     """
 
     number: int
-    declared: AnyColumn
+    declared: ColumnBase
     std: float | None = None
     l1: float | None = None
 
@@ -419,7 +413,7 @@ def single_columns(schema: Schema, model: ReferenceModel, total: float) -> list[
     ]
 
 
-def error_bars(column: AnyColumn, model: ReferenceModel, attribute: int) -> BarChart:
+def error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> BarChart:
     """The noisy counts of one column with 95 % intervals (rows)."""
     counts = model.marginal((attribute,))
 

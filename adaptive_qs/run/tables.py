@@ -33,7 +33,8 @@ from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.limits import Limits
 from adaptive_qs.run.request import RunOptions
-from adaptive_qs.table.coded import CODE_BYTES, CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CODE_BYTES, CodedTable
+from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
 from adaptive_qs.workload.workload import Workload
@@ -190,7 +191,7 @@ def measure(
 
     ledger, loop = mechanisms.ledger, work.loop
     rho = target.left_of(ledger.limit - ledger.spent).rho
-    counter = MarginalCounter(table)
+    counter = counter_of(table)
     result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
     reach(MEASURED)
     return Release.of_run(

@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.columns.base import ASCII_SPACE
-from adaptive_qs.table.columns.category import FALSE_WORDS, TRUE_WORDS
-from adaptive_qs.table.columns.moment import read_moment
+from adaptive_qs.table.spelling import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
 
 # Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
 #
@@ -241,7 +239,8 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     parts: list[pa.Array] = []
     for kind, number in numbers.items():
         rows = filled[kinds == number]
-        for taken, values in _reader(kind)(objects[rows]):
+        reader = next(reader for types, reader in _READERS if issubclass(kind, types))
+        for taken, values in reader(objects[rows]):
             if not taken.any():
                 continue
             distinct = values.dictionary_encode()
@@ -250,16 +249,12 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     return MixedCells(tuple(parts), indices)
 
 
-def _reader(kind: type) -> Callable[[Objects], Parted]:
-    """What reads cells of a type."""
-    for bases, reader in _READERS:
-        if issubclass(kind, bases):
-            return reader
-    return _unreadable_object
-
-
 def _all(values: pa.Array) -> Parted:
     yield np.ones(len(values), dtype=np.bool_), values
+
+
+def _unreadable_objects(cells: Objects) -> Parted:
+    return _all(pa.array([b""] * len(cells), pa.binary()))
 
 
 def _texts(cells: Objects) -> Parted:
@@ -271,24 +266,11 @@ def _texts(cells: Objects) -> Parted:
     return _all(values)
 
 
-def _booleans(cells: Objects) -> Parted:
-    return _all(pa.array(cells.astype(np.bool_)))
-
-
 def _integers(cells: Objects) -> Parted:
     """As 64 bits; as digits where they do not fit."""
     fits = np.array([-(2**63) <= int(cell) < 2**63 for cell in cells])
     yield fits, pa.array(cells[fits].astype(np.int64))
     yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
-
-
-def _short_floats(cells: Objects) -> Parted:
-    """Half and single precision, which are read by their shortest text."""
-    return _all(pa.array(cells.astype(np.float32)))
-
-
-def _numbers(cells: Objects) -> Parted:
-    return _all(pa.array([float(cell) for cell in cells], pa.float64()))
 
 
 def _moments(cells: Objects) -> Parted:
@@ -324,28 +306,21 @@ _NO_NAME = "?"
 """Stands for a time zone that has no name and is no whole number of minutes away from UTC."""
 
 
-def _dates(cells: Objects) -> Parted:
-    return _all(pa.array(cells, pa.date32()))
-
-
-def _numpy_moments(cells: Objects) -> Parted:
-    return _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))
-
-
-def _unreadable_object(cells: Objects) -> Parted:
-    return _all(pa.array([b""] * len(cells), pa.binary()))
-
-
 _READERS: tuple[tuple[tuple[type, ...], Callable[[Objects], Parted]], ...] = (
     ((str,), _texts),
-    ((bool, np.bool_), _booleans),
-    ((np.timedelta64,), _unreadable_object),  # which numpy counts among the integers
+    ((bool, np.bool_), lambda cells: _all(pa.array(cells.astype(np.bool_)))),
+    ((np.timedelta64,), _unreadable_objects),  # which numpy counts among the integers
     ((int, np.integer), _integers),
-    ((np.float16, np.float32), _short_floats),
-    ((float, np.floating, decimal.Decimal), _numbers),
+    # Half and single precision are read by their shortest text.
+    ((np.float16, np.float32), lambda cells: _all(pa.array(cells.astype(np.float32)))),
+    (
+        (float, np.floating, decimal.Decimal),
+        lambda cells: _all(pa.array([float(cell) for cell in cells], pa.float64())),
+    ),
     ((dt.datetime,), _moments),
-    ((dt.date,), _dates),
-    ((np.datetime64,), _numpy_moments),
+    ((dt.date,), lambda cells: _all(pa.array(cells, pa.date32()))),
+    ((np.datetime64,), lambda cells: _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))),
+    ((object,), _unreadable_objects),
 )
 """Types and what reads them, the more special ones first."""
 

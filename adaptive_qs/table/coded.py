@@ -1,4 +1,4 @@
-"""A private table as compact integer codes, and its exact marginal counts."""
+"""A private table as compact integer codes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError
-
-# A private table as compact integer codes.
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -89,48 +86,7 @@ def _read_only(codes: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedin
     return view
 
 
-# Exact marginal counts of a coded table: the only reader of private rows after encoding.
-
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
 CODE_BYTES = 8
 """Memory of one private value: its code and the counter's copy."""
-
-
-class MarginalCounter:
-    """Counts marginals by one pass over the rows each; memory stays that of the codes.
-
-    Args:
-        table: the private rows.
-
-    Raises:
-        DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
-    """
-
-    def __init__(self, table: CodedTable) -> None:
-        if table.num_rows > MAX_ROWS:
-            raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
-        self.domain: Domain = table.domain
-        dtype = np.uint16 if max(self.domain.sizes) <= 2**16 else np.uint32
-        self._codes = np.empty((len(self.domain), table.num_rows), dtype=dtype)
-        for i, column in enumerate(table.columns):
-            self._codes[i] = column
-
-    def count(self, clique: Clique) -> NDArray[np.int64]:
-        """The exact marginal over a clique (rows), one axis per attribute."""
-        shape = self.domain.shape(clique)
-        out = np.zeros(self.domain.size(clique), dtype=np.int64)
-        if not clique:
-            out[0] = self._codes.shape[1]
-            return out.reshape(())
-        _count_rows(self._codes, np.array(clique), np.array(shape), out)
-        return out.reshape(shape)
-
-
-@njit(cache=True, nogil=True)
-def _count_rows(codes, clique, shape, out):  # type: ignore[no-untyped-def]
-    for row in range(codes.shape[1]):
-        cell = 0
-        for axis in range(clique.size):
-            cell = cell * shape[axis] + codes[clique[axis], row]
-        out[cell] += 1

@@ -27,8 +27,8 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.columns.base import ASCII_SPACE
 from adaptive_qs.table.files import PARQUET_MAGIC
+from adaptive_qs.table.spelling import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
 
@@ -349,6 +349,20 @@ def frame_source(table: Any) -> Source:
             yield Chunk(columns, start + len(part), rows)
 
     return Source("table", names, read)
+
+
+@contextmanager
+def open_source(table: Any) -> Iterator[Source]:
+    """A file by its path, or a pandas, polars or pyarrow table, as a source.
+
+    Raises:
+        DataError: it is none of these; as for :func:`open_file`.
+    """
+    if isinstance(table, str | Path):
+        with open_file(table) as source:
+            yield source
+    else:
+        yield frame_source(table)
 
 
 def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:

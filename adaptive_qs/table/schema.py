@@ -10,7 +10,7 @@ import shlex
 import zipfile
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self, Union, cast
 
 from pydantic import (
     BaseModel,
@@ -27,32 +27,10 @@ from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.columns.private import (
-    PrivateCategoricalColumn,
-    PrivateColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
-)
+from adaptive_qs.table.columns.private import PrivateColumn
 from adaptive_qs.table.files import is_table_file
-
-# Every kind of column in one type, told apart by its keys.
-
-AnyColumn = (
-    CategoricalColumn
-    | PrivateCategoricalColumn
-    | IntegerColumn
-    | PrivateIntegerColumn
-    | NumericColumn
-    | PrivateNumericColumn
-    | DateColumn
-    | DatetimeColumn
-    | BooleanColumn
-)
-
 
 VARIANTS = ("declared", "private")
 """Two columns of the same type; pydantic names the variant in the place of an error."""
@@ -60,33 +38,21 @@ VARIANTS = ("declared", "private")
 
 def _variant(column: Any) -> str:
     if isinstance(column, dict):
-        return VARIANTS["private_bins" in column or "private_values" in column]
+        keys = {variant.key for variant in PRIVATE_TYPES.values()}
+        return VARIANTS[not keys.isdisjoint(column)]
     return VARIANTS[isinstance(column, PrivateColumn)]
 
 
-_Variant = Discriminator(_variant)
-_Declared, _Private = map(Tag, VARIANTS)
-
-Column = Annotated[
-    Annotated[
-        Annotated[CategoricalColumn, _Declared] | Annotated[PrivateCategoricalColumn, _Private],
-        _Variant,
-    ]
-    | Annotated[
-        Annotated[IntegerColumn, _Declared] | Annotated[PrivateIntegerColumn, _Private], _Variant
-    ]
-    | Annotated[
-        Annotated[NumericColumn, _Declared] | Annotated[PrivateNumericColumn, _Private], _Variant
-    ]
-    | DateColumn
-    | DatetimeColumn
-    | BooleanColumn,
-    Field(discriminator="type"),
-]
-"""`AnyColumn` as pydantic reads it."""
-
-
-__all__ = ["AnyColumn", "Schema", "is_domain_sizes"]
+def _any_column() -> Any:
+    """A column of any registered type, told apart by its keys, as pydantic reads it."""
+    annotated, union = cast(Any, Annotated), cast(Any, Union)
+    declared, private = map(Tag, VARIANTS)
+    types: list[Any] = list(COLUMN_TYPES.values())
+    for place, (name, column) in enumerate(COLUMN_TYPES.items()):
+        if name in PRIVATE_TYPES:
+            pair = annotated[column, declared], annotated[PRIVATE_TYPES[name], private]
+            types[place] = annotated[union[pair], Discriminator(_variant)]
+    return annotated[union[tuple(types)], Field(discriminator="type")]
 
 
 class Schema(BaseModel):
@@ -102,7 +68,7 @@ class Schema(BaseModel):
     """Version of the file format."""
     description: str = ""
     """Where the declared values come from; not part of the fingerprint."""
-    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
+    columns: Annotated[tuple[ColumnBase, ...], Field(min_length=1)]
     """The columns that take part, in order."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
@@ -127,10 +93,10 @@ class Schema(BaseModel):
         return tuple(column.name for column in self.columns)
 
     @cached_property
-    def _by_name(self) -> dict[str, AnyColumn]:
+    def _by_name(self) -> dict[str, ColumnBase]:
         return {column.name: column for column in self.columns}
 
-    def column(self, name: str) -> AnyColumn:
+    def column(self, name: str) -> ColumnBase:
         """The column with this name.
 
         Raises:
@@ -161,7 +127,7 @@ class Schema(BaseModel):
 
     def widest_domain(self) -> Domain:
         """The domain with as many codes as each column can get: what can be planned in public."""
-        return Domain(tuple(Attribute(c.name, c.size, c.ordered) for c in self.columns))
+        return Domain(tuple(Attribute(c.name, c.size, c.has_order) for c in self.columns))
 
     @property
     def fingerprint(self) -> str:
@@ -234,6 +200,19 @@ class Schema(BaseModel):
             for key, value in content.items()
         ]
         return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def bind_column_types() -> None:
+    """Make schemas take exactly the columns in ``COLUMN_TYPES`` and ``PRIVATE_TYPES``.
+
+    For a program that has added a type of its own to these registries.
+    """
+    columns = cast(Any, tuple)[_any_column(), ...]
+    Schema.model_fields["columns"].annotation = columns
+    Schema.model_rebuild(force=True)
+
+
+bind_column_types()
 
 
 def is_domain_sizes(content: Any) -> bool:
@@ -317,7 +296,6 @@ sentence out."""
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
 
-MANY_CODES = 10_000
 MANY_CELLS = 10**9
 MAX_NAMED = 10
 """Columns with the same advice that its one line names."""
@@ -352,19 +330,15 @@ def _marks(schema: Schema) -> str:
     return " and ".join([*found, columns] if left else found)
 
 
-def left_as_proposed(schema: Schema) -> tuple[AnyColumn, ...]:
+def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
     """The columns of which nobody has said yet that they were reviewed."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
 
 
 def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
     """Texts of a column that nobody vouches for: values learnt, or proposed and not reviewed."""
-    if not isinstance(column, CategoricalColumn):
-        return frozenset()
     proposed = TAKEN_FROM_DATA in schema.description or AS_PROPOSED in column.description
-    if column.learnt is None and not proposed:
-        return frozenset()
-    return frozenset(v for v in column.values if isinstance(v, str) and v != column.catch_all)
+    return column.found_values(proposed)
 
 
 def check_schema(schema: Schema) -> tuple[str, ...]:
@@ -390,7 +364,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         )
     named: dict[str, list[str]] = {}
     for column in schema.columns:
-        for line in _column_advice(column):
+        for line in column.advice():
             named.setdefault(line, []).append(repr(column.name))
     for line, names in named.items():
         some = first_of(names, MAX_NAMED)
@@ -401,34 +375,6 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         both = " and ".join(repr(column.name) for column in largest)
         advice.append(f"columns {both} have {cells} cells together: use wider bins")
     return tuple(advice)
-
-
-def _column_advice(column: AnyColumn) -> list[str]:
-    advice = []
-    if column.size > MANY_CODES:
-        advice.append(f"has {column.size} codes: wider bins or fewer values give better answers")
-    if column.num_values == 1:
-        advice.append("has one value or bin only: it tells nothing, list it under ignore")
-    if isinstance(column, CategoricalColumn):
-        advice += _category_advice(column)
-    return advice
-
-
-def _category_advice(column: CategoricalColumn) -> list[str]:
-    advice = []
-    values = column.values
-    if isinstance(values[0], str):
-        folded: dict[str, str] = {}
-        for value in map(str, values):
-            other = folded.setdefault(value.casefold(), value)
-            if other != value:
-                advice.append(f"has values that differ in case only: {other!r} and {value!r}")
-    elif type(values[0]) is int:
-        if not column.ordered:
-            advice.append("lists integers but is not ordered: add ordered if they are a scale")
-        elif list(values) != sorted(values):
-            advice.append("is ordered but its integers do not ascend: sort them")
-    return advice
 
 
 # The published JSON Schema of schema files, generated from the models.

@@ -1,12 +1,15 @@
-"""Decoded tables as CSV or Parquet, at once or batch by batch."""
+"""Tables as files that appear whole or not at all: formats by suffix, at once or by batches."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,28 +18,110 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.moment import MomentColumn
 from adaptive_qs.table.files import atomic_writer, check_writable, sealed_digest
 from adaptive_qs.table.formulas import Formulas
 from adaptive_qs.table.schema import Schema, discovered_values
 
-# Decoded tables as CSV or Parquet files that appear whole or not at all.
-
 _ROWS = 1 << 16
-_SUFFIXES = {".csv": "csv", ".csv.gz": "csv.gz", ".parquet": "parquet", ".pq": "parquet"}
+
+AsText = Callable[[pa.Array], pa.Array]
+"""Makes texts of the values of a column."""
 
 
-def table_format(path: str | Path) -> str:
-    """ "csv", "csv.gz" or "parquet", told by the suffix.
+class OutputFormat(ABC):
+    """How a table becomes the bytes of a file."""
+
+    is_text: ClassVar[bool]
+    """Whether cells are bare text: formulas are escaped, and missing values have markers."""
+
+    @abstractmethod
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Write a table, or the texts of its cells."""
+
+    @abstractmethod
+    def batch_writer(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
+    ) -> AbstractContextManager[Callable[[pa.RecordBatch], None]]:
+        """What writes batches of the schema as they come, until the block ends.
+
+        Columns in ``dictionaries`` repeat few values. Text keeps no metadata.
+        """
+
+
+@dataclass(frozen=True)
+class Csv(OutputFormat):
+    """Comma-separated UTF-8 text with quotation marks where needed, maybe compressed by gzip."""
+
+    compressed: bool = False
+    is_text = True
+
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+        """A header and one line for each row."""
+        alone = len(texts) == 1
+        with self._opened(file) as target:
+            target.write(_lines([_quoted(pa.array([name]), alone) for name in table.column_names]))
+            for batch in table.to_batches(max_chunksize=_ROWS):
+                cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
+                target.write(_lines([_quoted(column, alone) for column in cells]))
+
+    @contextmanager
+    def batch_writer(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
+    ) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Every text in quotation marks."""
+        plain = plain_schema(schema)
+        with self._opened(file) as target, pacsv.CSVWriter(target, plain) as writer:
+            yield lambda batch: writer.write_batch(batch.cast(plain))
+
+    @contextmanager
+    def _opened(self, file: BinaryIO) -> Iterator[BinaryIO | gzip.GzipFile]:
+        if not self.compressed:
+            yield file
+            return
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as target:
+            yield target
+
+
+class Parquet(OutputFormat):
+    """Apache Parquet: values of the declared types, null where missing."""
+
+    is_text = False
+
+    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Every text as it is."""
+        pq.write_table(table, file)
+
+    @contextmanager
+    def batch_writer(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
+    ) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """One row group for each batch."""
+        with pq.ParquetWriter(
+            file, schema, use_dictionary=list(dictionaries), write_statistics=False
+        ) as writer:
+            yield writer.write_batch
+
+
+FORMATS: dict[str, OutputFormat] = {
+    ".csv": Csv(),
+    ".csv.gz": Csv(compressed=True),
+    ".parquet": Parquet(),
+    ".pq": Parquet(),
+}
+"""The formats by the endings of file names."""
+
+
+def table_format(path: str | Path) -> OutputFormat:
+    """The format that the ending of a file name tells.
 
     Raises:
-        InputError: another suffix.
+        InputError: there is none.
     """
     name = Path(path).name.lower()
-    for suffix, kind in _SUFFIXES.items():
+    for suffix, written in FORMATS.items():
         if name.endswith(suffix):
-            return kind
-    raise InputError(f"{path}: unknown table format: end the name in {', '.join(_SUFFIXES)}")
+            return written
+    raise InputError(f"{path}: unknown table format: end the name in {', '.join(FORMATS)}")
 
 
 def check_table_path(path: str | Path) -> None:
@@ -56,7 +141,7 @@ def write_table(
     formulas: Formulas = "escape-learnt",
     sealed: Callable[[str], None] | None = None,
 ) -> None:
-    """Write a decoded table as CSV or Parquet, by the suffix of the path.
+    """Write a decoded table in the format that the suffix of the path tells.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
     column's format, and texts that a spreadsheet program would run are escaped as asked for:
@@ -75,17 +160,9 @@ def write_table(
     """
     kind = table_format(path)
     columns = [schema.column(name) for name in table.column_names]
-    replaced = [escapes_of(column, schema, formulas) for column in columns]
-    with atomic_writer(path) as file:
-        if kind == "parquet":
-            pq.write_table(table, file)
-        elif kind == "csv":
-            _write_csv(table, columns, replaced, file)
-        else:
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as compressed:
-                _write_csv(table, columns, replaced, compressed)
-        if sealed is not None:
-            sealed(sealed_digest(file))
+    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+    with _sealing(path, sealed) as file:
+        kind.write(table, texts, file)
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
@@ -98,19 +175,6 @@ def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mappin
     return {text: written for text, written in column.escapes.items() if text in found}
 
 
-def _write_csv(
-    table: pa.Table,
-    columns: Sequence[ColumnBase],
-    replaced: Sequence[Mapping[str, str]],
-    file: BinaryIO | gzip.GzipFile,
-) -> None:
-    header = [_quoted(pa.array([name]), len(columns) == 1) for name in table.column_names]
-    file.write(_lines(header))
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        cells = [_texts(*parts) for parts in zip(columns, batch.columns, replaced)]
-        file.write(_lines([_quoted(texts, len(cells) == 1) for texts in cells]))
-
-
 def _lines(columns: list[pa.Array]) -> bytes:
     """Rows of cells, joined by commas and closed by line feeds, as UTF-8."""
     rows = pc.binary_join_element_wise(*columns, ",")
@@ -118,18 +182,9 @@ def _lines(columns: list[pa.Array]) -> bytes:
     return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
 
 
-def _texts(column: ColumnBase, values: pa.Array, replaced: Mapping[str, str]) -> pa.Array:
-    if isinstance(column, MomentColumn) and column.format is not None:
-        distinct = values.dictionary_encode()
-        texts = [
-            None if moment is None else moment.strftime(column.format)
-            for moment in distinct.dictionary.to_pylist()
-        ]
-        texts = pa.array(texts, pa.string()).take(distinct.indices)
-    elif pa.types.is_timestamp(values.type):
-        texts = pc.strftime(values, "%Y-%m-%dT%H:%M:%S")
-    else:
-        texts = values.cast(pa.string())
+def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
+    """The values of a column as CSV has them, with markers and escapes."""
+    texts = column.csv_texts(values)
     texts = texts.fill_null(column.missing[0]) if column.missing else texts
     if not replaced:
         return texts
@@ -144,9 +199,6 @@ def _quoted(texts: pa.Array, alone: bool) -> pa.Array:
         special = pc.or_(special, pc.equal(texts, ""))
     escaped = pc.replace_substring(texts, '"', '""')
     return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)
-
-
-# Tables written batch by batch, as Parquet or CSV: memory does not grow with their length.
 
 
 def write_batches(
@@ -174,27 +226,20 @@ def write_batches(
     """
     kind = table_format(path)
     rows = 0
+    with _sealing(path, sealed) as file, kind.batch_writer(schema, dictionaries, file) as write:
+        for batch in batches:
+            write(batch)
+            rows += batch.num_rows
+    return rows
+
+
+@contextmanager
+def _sealing(path: str | Path, sealed: Callable[[str], None] | None) -> Iterator[BinaryIO]:
+    """A file that appears when the block ends, once its digest was told."""
     with atomic_writer(path) as file:
-        with ExitStack() as stack:
-            writer: Any
-            if kind == "parquet":
-                writer = pq.ParquetWriter(
-                    file, schema, use_dictionary=list(dictionaries), write_statistics=False
-                )
-            else:
-                target: Any = file
-                if kind == "csv.gz":
-                    target = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0)
-                    stack.enter_context(target)
-                schema = plain_schema(schema)
-                writer = pacsv.CSVWriter(target, schema)
-            with writer:
-                for batch in batches:
-                    writer.write_batch(batch if kind == "parquet" else batch.cast(schema))
-                    rows += batch.num_rows
+        yield file
         if sealed is not None:
             sealed(sealed_digest(file))
-    return rows
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

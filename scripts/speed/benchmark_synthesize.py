@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results
@@ -66,7 +66,7 @@ def main(
 ) -> None:
     """Write results/benchmark_synthesize.{json,csv}."""
     description = Schema.load(schema)
-    true = encode_file(data, description)
+    true = read_table(data, description)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for (ways, epsilon), (target, most_seconds, most_memory) in TARGETS.items():
@@ -75,7 +75,7 @@ def main(
             for run in range(runs):
                 out = Path(folder) / f"{ways}-{epsilon}-{run}.csv"
                 cell = run_command(data, schema, ways, epsilon, out)
-                synthetic = encode_file(out, description)
+                synthetic = read_table(out, description)
                 cell["error"] = workload_error(true, synthetic, workload).mean_l1
                 cells.append(cell)
             row = {

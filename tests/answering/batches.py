@@ -15,7 +15,8 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload

@@ -18,7 +18,6 @@ from adaptive_qs.answering import table
 from adaptive_qs.answering.measure import SetAnswers
 from adaptive_qs.answering.table import COLUMNS, REPEATING, answer_batches, interval_factor
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.encode import column_labels
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_batches
 from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Range
@@ -55,7 +54,7 @@ def answers(number):
 
 def sentences(clique, queries):
     """One by one: what the batches build from labels of factors."""
-    left = [(SCHEMA.names[i], column_labels(SCHEMA.columns[i])) for i in clique]
+    left = [(SCHEMA.names[i], SCHEMA.columns[i].labels_of_codes()) for i in clique]
     parts = []
     for factor in queries:
         mine, left = left[: len(factor.shape)], left[len(factor.shape) :]

@@ -45,7 +45,7 @@ from adaptive_qs.privacy.mechanisms import PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.encode import encode_file, read_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
 from .pairs import replay_pairs
@@ -238,7 +238,7 @@ def test_pairs_are_neighbours(tmp_path_factory, schema, seed):
         for rows in (short, long):
             if rows:
                 path = write_rows(rows, schema.names, folder)
-                assert encode_file(path, schema).num_rows == len(rows)
+                assert read_table(path, schema).num_rows == len(rows)
 
 
 def test_every_kind_of_table_and_row_occurs(tmp_path):
@@ -277,7 +277,7 @@ def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, see
     for pair in islice(neighbour_pairs(schema, folder, np.random.default_rng(seed)), 6):
         if pair.here and pair.there:
             types = Types(schema, pair.here, pair.there)
-            whole = encode_file(write_rows(pair.here, schema.names, folder, "whole.csv"), schema)
+            whole = read_table(write_rows(pair.here, schema.names, folder, "whole.csv"), schema)
             for form, make in FORMS.items():
                 table = read_table(make(pair.here, types, folder), schema)
                 for one, other in zip(whole.columns, table.columns):

@@ -24,8 +24,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.ledger.entries import COUNTS, from_bytes
-from adaptive_qs.table.coded import MarginalCounter
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
 CANARY = "CANARY-7f3a"
@@ -73,7 +73,7 @@ class Secrets:
         self._forms = [CANARY.encode(), str(CANARY_NUMBER).encode()]
         self._forms += [struct.pack("<q", CANARY_NUMBER), struct.pack("<d", CANARY_NUMBER)]
         for schema in schemas:
-            self._add(MarginalCounter(encode_file(table, schema)))
+            self._add(MarginalCounter(read_table(table, schema)))
         texts = {text for n in self.scalars for text in (f"{n}", f"{n:,}", f"{n:_}")}
         alone = rf"(?<![0-9A-Za-z._])(?:{'|'.join(texts) or '(?!)'})(?:\.0+)?(?!\.?[0-9A-Za-z_])"
         self._decimal = re.compile(alone.encode())

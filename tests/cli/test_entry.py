@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from adaptive_qs.cli.output import fail, note, percent, warn
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.release.sidecar import manifest_path
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
@@ -231,7 +231,7 @@ def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     assert made.dtypes.to_dict() == true.dtypes.to_dict()
     assert len(made) == content["rows"]
     assert abs(len(made) - len(true)) < 1_000
-    encode_file(path, Schema.load(ADULT.schema))
+    read_table(path, Schema.load(ADULT.schema))
     assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
 
 

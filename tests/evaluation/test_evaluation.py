@@ -26,7 +26,7 @@ from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.sidecar import manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import encode_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.workload import QueryWorkload, Workload
@@ -63,7 +63,7 @@ def as_kind(kind, table, folder, name):
         case "pyarrow":
             return pa.Table.from_pandas(table)
         case "codes":
-            return encode_table(table, PARSED)
+            return read_table(table, PARSED)
         case "csv":
             table.to_csv(folder / f"{name}.csv", index=False)
             return folder / f"{name}.csv"
@@ -189,7 +189,7 @@ REFUSED = {
         {"control": HELD.assign(job=CANARY)},
         "^the control table: col",
     ),
-    "coded": ((encode_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
+    "coded": ((read_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
     "no table": ((TRUE, 7, SCHEMA), {}, "^the synthetic table is not an eager pandas"),
     "no file": (("none.csv", MADE, SCHEMA), {}, "^none.csv: "),
     "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table: no rows"),

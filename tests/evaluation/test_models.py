@@ -19,7 +19,7 @@ from adaptive_qs.evaluation.scoring import agreement, auroc, class_probabilities
 from adaptive_qs.evaluation.scoring import scores as scores_of
 from adaptive_qs.evaluation.tables import Overlap
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
@@ -184,7 +184,7 @@ def test_more_levels_than_trees_tell_apart():
 
 def test_rare_classes_of_a_target_with_many_do_not_upset_the_boosted_model():
     sample = sample_dataset()
-    adult = encode_file(sample.data, Schema.load(sample.schema))
+    adult = read_table(sample.data, Schema.load(sample.schema))
     found = measure_utility(adult, adult, UtilitySettings("occupation", repeats=1, max_rows=5_000))
     logistic, boosted = found.models
     assert found.classes > 10

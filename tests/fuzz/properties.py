@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import column_labels, read_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.importers import Kind, import_schema
 from adaptive_qs.table.propose import propose_schema
 from adaptive_qs.table.schema import Schema, check_schema
@@ -163,7 +163,7 @@ def check_schema_file(content: bytes) -> None:
         assert all("\n" not in advice for advice in check_schema(schema))
         for column in schema.columns:
             if column.size <= MOST_LABELS:
-                assert len(set(column_labels(column))) == column.size
+                assert len(set(column.labels_of_codes())) == column.size
 
 
 def check_workload_file(example: tuple[bytes, bytes]) -> None:

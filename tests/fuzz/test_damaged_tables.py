@@ -182,13 +182,13 @@ def test_parquet(case, run):
 
 def test_empty_stretches_of_a_file_end_nothing(run):
     """A block of blank lines, and a row group without rows."""
-    from adaptive_qs.table.encode import encode_file
+    from adaptive_qs.table.encode import read_table
 
     from .tables import SCHEMA
 
     Path("t.csv").write_bytes(csv(ROW) + b"\n" * (9 << 20) + ROW.encode())
-    assert encode_file("t.csv", SCHEMA).num_rows == 2
+    assert read_table("t.csv", SCHEMA).num_rows == 2
     with pq.ParquetWriter("t.parquet", frame().schema) as writer:
         for rows in (1, 0, 2):
             writer.write_table(frame(2).slice(0, rows))
-    assert encode_file("t.parquet", SCHEMA).num_rows == 3
+    assert read_table("t.parquet", SCHEMA).num_rows == 3

@@ -17,11 +17,6 @@ PLENTY = Cost.within(Fraction(1000), Fraction(1, 10**9))
 """A budget with hardly any noise."""
 
 
-def resolve_private(source, schema, mechanisms, cost):
-    """The schema learnt from a table."""
-    return learn_schema(schema, gather_private(source, schema, cost), mechanisms, cost)
-
-
 def schema_of(*columns):
     return Schema.parse({"version": 1, "columns": [*columns]})
 
@@ -55,6 +50,11 @@ class Replay(Recorder):
 
     def _draw_values(self, event, values, counts, at_most):
         return self._next_output(event)
+
+
+def resolve_private(source, schema, mechanisms, cost):
+    """The two steps of a run in a row."""
+    return learn_schema(schema, gather_private(source, schema, cost), mechanisms, cost)
 
 
 def resolved(source, schema, cost=PLENTY, seed=0):

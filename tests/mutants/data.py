@@ -11,8 +11,9 @@ from adaptive_qs.loop import loop
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import encode
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
+from adaptive_qs.table.count import MarginalCounter
 
 from . import checks
 from .mutant import mutant, watched_counter
@@ -170,7 +171,7 @@ def logged():
 
 @mutant("a cell in an error", checks.canary)
 def quoted():
-    original = encode.read_codes
+    original = ColumnBase.encode
 
     def read(column, values):
         codes = original(column, values)
@@ -179,5 +180,5 @@ def quoted():
             raise DataError(f"column {column.name!r} has the value {refused[0]!r}")
         return codes
 
-    with mock.patch.object(encode, "read_codes", read):
+    with mock.patch.object(ColumnBase, "encode", read):
         yield

@@ -14,7 +14,7 @@ from adaptive_qs.answering import answers
 from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
-from adaptive_qs.learn import gather, ranges
+from adaptive_qs.learn import ranges
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy.budget import Budget
@@ -27,6 +27,7 @@ from adaptive_qs.run.job import Job
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
+from adaptive_qs.table import read as readers
 from adaptive_qs.table.columns.category import CategoricalColumn
 
 from . import entry_checks
@@ -88,7 +89,7 @@ def lost_rows():
 
         return open_file
 
-    with patched(wrapped(encode, "open_file", opener), wrapped(gather, "open_file", opener)):
+    with wrapped(readers, "open_file", opener):
         yield
 
 
@@ -386,7 +387,7 @@ def _frames(change):
     def make(original):
         return lambda table: original(change(table))
 
-    return patched(wrapped(encode, "frame_source", make), wrapped(gather, "frame_source", make))
+    return wrapped(readers, "frame_source", make)
 
 
 @mutant("cells as text wherever one of their column has another type", entry_checks.every_form)

@@ -23,7 +23,7 @@ from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import encode_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
@@ -129,7 +129,7 @@ def test_the_number_of_rows_is_the_noisy_one_or_as_asked(release):
     assert abs(release.num_rows - ROWS) < 60  # noise std below 10 rows at this budget
     assert release.sample(1, seed=1).num_rows == 1
     # fits the schema again, with the declared types
-    encode_table(release.sample_table(200, seed=1), SCHEMA)
+    read_table(release.sample_table(200, seed=1), SCHEMA)
 
 
 @pytest.mark.parametrize("rows", [0, -1, 2.0, True])

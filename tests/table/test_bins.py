@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs.table.bins import Grid, bins_for, codes_for, grid_of, propose_edges
 from adaptive_qs.table.columns.numeric import NumericColumn
-from adaptive_qs.table.encode import decode, draw_values, encode_file
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose, propose_schema
 
 
@@ -114,7 +114,7 @@ def proposed(tmp_path, values, form):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["x", *(form % value for value in values)]) + "\n")
     schema = propose_schema(path)
-    table = encode_file(path, schema)
+    table = read_table(path, schema)
     made = decode(table, schema, np.random.default_rng(0))["x"].to_numpy()
     return schema.columns[0], np.asarray(table.columns[0]), made
 
@@ -179,6 +179,6 @@ def test_all_multiples_in_a_bin_are_drawn_and_nothing_else():
     column = NumericColumn(
         name="x", type="numeric", edges=(-1.1, 0.3, 2.0, 3.2), decimals=1, step=0.5
     )
-    drawn = draw_values(column, np.repeat([0, 1, 2], 400), np.random.default_rng(0)).to_numpy()
+    drawn = column.decode(np.repeat([0, 1, 2], 400), np.random.default_rng(0)).to_numpy()
     made = pd.Series(drawn).groupby(np.repeat([0, 1, 2], 400)).unique().map(sorted).tolist()
     assert made == [[-1.0, -0.5, 0.0], [0.5, 1.0, 1.5], [2.0, 2.5, 3.0]]

@@ -19,13 +19,13 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import read as readers
 from adaptive_qs.table.cells import object_cells
-from adaptive_qs.table.encode import encode_file, encode_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
 
 def codes(column, array):
     schema = Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})
-    return encode_table(pa.table({"a": array}), schema).columns[0].tolist()
+    return read_table(pa.table({"a": array}), schema).columns[0].tolist()
 
 
 INTEGER = {"type": "integer", "min": -10, "max": 50, "missing": ["?", "-99"]}
@@ -111,7 +111,7 @@ def test_csv_conventions(tmp_path):
             "ignore": ["extra", "absent"],
         }
     )  # fmt: skip
-    table = encode_file(path, schema)
+    table = read_table(path, schema)
     assert [column.tolist() for column in table.columns] == [[1, 2, 0], [0, 1, 2]]
 
 
@@ -123,7 +123,7 @@ def test_many_categories(tmp_path, size):
     )
     path = tmp_path / "t.csv"
     pd.DataFrame({"a": values}).to_csv(path, index=False)
-    column = encode_file(path, schema).columns[0]
+    column = read_table(path, schema).columns[0]
     np.testing.assert_array_equal(column, np.arange(size))
     assert column.dtype == np.min_scalar_type(size - 1)
     assert not column.flags.writeable
@@ -131,7 +131,7 @@ def test_many_categories(tmp_path, size):
 
 def test_column_names_that_are_numbers():
     schema = Schema.parse({"0": 2, "1": 2})
-    assert encode_table(pd.DataFrame([[0, 1], [1, 1]]), schema).columns[0].tolist() == [0, 1]
+    assert read_table(pd.DataFrame([[0, 1], [1, 1]]), schema).columns[0].tolist() == [0, 1]
 
 
 def test_categories_of_pandas_with_128_levels():
@@ -139,7 +139,7 @@ def test_categories_of_pandas_with_128_levels():
         {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 127}]}
     )
     frame = pd.DataFrame({"a": pd.Categorical(range(128))})
-    assert encode_table(frame, schema).columns[0].tolist() == list(range(128))
+    assert read_table(frame, schema).columns[0].tolist() == list(range(128))
 
 
 # A cell of a data frame is read by itself: whatever stands in other rows, its code is the same.
@@ -212,7 +212,7 @@ def objects(cells):
 def objects_codes(values):
     """The codes of the same cells under every column, shape (columns, rows)."""
     frame = pd.DataFrame(dict.fromkeys(COLUMNS, pd.Series(values)))
-    return np.array(encode_table(frame, SCHEMA).columns)
+    return np.array(read_table(frame, SCHEMA).columns)
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +311,7 @@ def test_other_objects_are_refused_and_not_quoted(cell):
         frame = pd.DataFrame({"words": pd.Series(objects(values), dtype=object)})
         schema = Schema.parse({"version": 1, "columns": [{"name": "words", **COLUMNS["words"]}]})
         with pytest.raises(DataError) as caught:
-            encode_table(frame, schema)
+            read_table(frame, schema)
         assert str(caught.value) == (
             "table: column 'words' has objects of other types: "
             "convert it to text, numbers, booleans, dates or times"
@@ -322,7 +322,7 @@ def test_objects_of_polars(alone):
     names = ["text", "integer", "none", "midnight in Berlin"]
     column = pl.Series("x", [CELLS[name] for name in names], dtype=pl.Object)
     frame = pl.DataFrame(dict.fromkeys(COLUMNS, column))
-    read = np.array(encode_table(frame, SCHEMA).columns)
+    read = np.array(read_table(frame, SCHEMA).columns)
     np.testing.assert_array_equal(read, np.hstack([alone[name] for name in names]))
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import DataError
-from adaptive_qs.table import coded
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table import count
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.count import MarginalCounter
 
 
 @st.composite
@@ -71,7 +72,7 @@ def test_a_count_is_fresh_each_time():
 
 
 def test_more_rows_than_the_public_bound_are_refused_without_telling_how_many(monkeypatch):
-    monkeypatch.setattr(coded, "MAX_ROWS", 1_000)
+    monkeypatch.setattr(count, "MAX_ROWS", 1_000)
     domain = Domain.from_sizes({"a": 2})
     MarginalCounter(CodedTable.from_codes(domain, [np.zeros(1_000, int)]))
     with pytest.raises(DataError, match=r"more than 1,000 rows") as caught:

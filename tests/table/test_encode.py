@@ -21,18 +21,11 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import BinLabel, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.base import MISSING
 from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.encode import (
-    MISSING,
-    column_labels,
-    decode,
-    encode_file,
-    encode_table,
-    table_bytes,
-    unchanged,
-)
+from adaptive_qs.table.encode import decode, read_table, table_bytes, unchanged
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 from adaptive_qs.workload.axes import Circular, Prefix, Range
@@ -198,7 +191,7 @@ def test_files_and_oracle(case, seed):
         for suffix in ("csv", "parquet"):
             path = Path(folder) / f"table.{suffix}"
             write_table(decoded, path, schema)
-            assert_same(encode_file(path, schema), table)
+            assert_same(read_table(path, schema), table)
         with (Path(folder) / "table.csv").open(newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         assert header == list(schema.names)
@@ -211,13 +204,13 @@ def test_files_and_oracle(case, seed):
 def test_frames(case, seed):
     schema, table = case
     decoded = decode(table, schema, np.random.default_rng(seed))
-    assert_same(encode_table(decoded, schema), table)
-    assert_same(encode_table(pl.from_arrow(decoded), schema), table)
+    assert_same(read_table(decoded, schema), table)
+    assert_same(read_table(pl.from_arrow(decoded), schema), table)
     if not any(isinstance(c, IntegerColumn | CategoricalColumn) and c.missing
                for c in schema.columns):  # fmt: skip
-        assert_same(encode_table(decoded.to_pandas(), schema), table)
+        assert_same(read_table(decoded.to_pandas(), schema), table)
     nullable = decoded.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    assert_same(encode_table(nullable, schema), table)
+    assert_same(read_table(nullable, schema), table)
 
 
 @settings(common, max_examples=100)
@@ -347,12 +340,12 @@ def schema_of(**column):
 
 
 def labels_of(**column):
-    labels = column_labels(*schema_of(**column).columns)
+    labels = schema_of(**column).columns[0].labels_of_codes()
     return labels
 
 
 def codes_of(schema, values):
-    (codes,) = encode_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
+    (codes,) = read_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
     return codes.tolist()
 
 
@@ -375,7 +368,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_label_of_a_value_is_the_value(kind):
     schema = schema_of(**VALUES[kind])
-    labels = column_labels(*schema.columns)
+    labels = schema.columns[0].labels_of_codes()
     assert not any(isinstance(label, BinLabel) for label in labels)
     assert codes_of(schema, labels) == list(range(len(labels)))
 
@@ -392,7 +385,7 @@ BINS = {
 @pytest.mark.parametrize("kind", BINS)
 def test_the_ends_of_a_bin_have_its_code(kind):
     schema = schema_of(**BINS[kind])
-    labels = column_labels(*schema.columns)
+    labels = schema.columns[0].labels_of_codes()
     assert len(set(labels)) == len(labels)
     for code, label in enumerate(labels):
         if not isinstance(label, BinLabel):

@@ -14,7 +14,7 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, SchemaError
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import atomic_writer, check_writable, sample_dataset
 from adaptive_qs.table.importers import import_schema
 from adaptive_qs.table.propose import propose_schema
@@ -27,13 +27,13 @@ ADULT = sample_dataset()
 def test_adult_round_trip_and_progress(tmp_path):
     schema = Schema.load(ADULT.schema)
     seen = []
-    table = encode_file(ADULT.data, schema, lambda done, total: seen.append((done, total)))
+    table = read_table(ADULT.data, schema, lambda done, total: seen.append((done, total)))
     assert table.num_rows == 48_842
     assert len(table.columns) == 15
     assert seen[-1][0] <= seen[-1][1] == ADULT.data.stat().st_size
     decoded = decode(table, schema, np.random.default_rng(0))
     write_table(decoded, tmp_path / "t.csv", schema)
-    again = encode_file(tmp_path / "t.csv", schema)
+    again = read_table(tmp_path / "t.csv", schema)
     for a, b in zip(table.columns, again.columns):
         np.testing.assert_array_equal(a, b)
     true, made = pd.read_csv(ADULT.data), pd.read_csv(tmp_path / "t.csv")
@@ -81,9 +81,9 @@ def test_proposed_schema_fits(tmp_path):
         "ok": ("boolean", ("?",)),
         "answer": ("categorical", ()),
     }
-    assert encode_file(path, schema).num_rows == n
+    assert read_table(path, schema).num_rows == n
     frame.to_parquet(tmp_path / "t.parquet")
-    assert encode_file(tmp_path / "t.parquet", propose_schema(tmp_path / "t.parquet")).num_rows == n
+    assert read_table(tmp_path / "t.parquet", propose_schema(tmp_path / "t.parquet")).num_rows == n
 
 
 @pytest.mark.parametrize("sign", ["", "-"])

@@ -17,9 +17,10 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
-from adaptive_qs.table.encode import decode, encode_file
+from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.orders import in_natural_order
 from adaptive_qs.table.profile import FORMATS, Profile
-from adaptive_qs.table.propose import in_natural_order, propose, propose_schema
+from adaptive_qs.table.propose import propose, propose_schema
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 
 CANARY = "c4n4ry"
@@ -30,7 +31,7 @@ def proposed(tmp_path, values, name="x"):
     path = tmp_path / "t.csv"
     pd.DataFrame({name: values}).to_csv(path, index=False)
     schema = propose_schema(path)
-    table = encode_file(path, schema)
+    table = read_table(path, schema)
     return schema.columns[0], decode(table, schema, np.random.default_rng(0))[name].to_pandas()
 
 
@@ -334,7 +335,7 @@ def doors(request, tmp_path):
         if request.param != "frame":
             assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
             assert Schema.load(tmp_path / "p.json") == proposal.schema
-        encode_file(path, proposal.schema)
+        read_table(path, proposal.schema)
         return proposal
 
     return through
@@ -399,7 +400,7 @@ def test_dates_are_read_as_they_are_written(tmp_path, way):
     schema = propose(path).schema
     column = schema.columns[0]
     assert (column.type, column.format) == ("datetime" if "M" in way[8:] else "date", way)
-    encode_file(path, schema)
+    read_table(path, schema)
 
 
 @pytest.mark.parametrize("way", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y%m%d"])

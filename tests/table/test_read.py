@@ -19,7 +19,7 @@ import pytest
 
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table import read as readers
-from adaptive_qs.table.encode import encode_file, encode_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.propose import propose_schema
 from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.schema import Schema
@@ -166,7 +166,7 @@ def refusal(action, *hints):
 def test_good_row_is_good(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"{HEADER}\n{ROW}\n")
-    assert encode_file(path, SCHEMA).num_rows == 1
+    assert read_table(path, SCHEMA).num_rows == 1
 
 
 @pytest.mark.parametrize("name", list(GOOD))
@@ -175,7 +175,7 @@ def test_bad_cell_in_csv(tmp_path, name, cell):
     path = tmp_path / "t.csv"
     row = ",".join({**GOOD, name: cell}.values())
     path.write_text(f"{HEADER}\n{ROW}\n{row}\n{ROW}\n")
-    refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name), "missing marker")
+    refusal(lambda: read_table(path, SCHEMA), str(path), repr(name), "missing marker")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_bad_cell_in_csv(tmp_path, name, cell):
 def test_value_outside_domain(tmp_path, name, cell):
     path = tmp_path / "t.csv"
     path.write_text(f"{HEADER}\n{ROW}\n" + ",".join({**GOOD, name: cell}.values()) + "\n")
-    message = refusal(lambda: encode_file(path, SCHEMA), repr(name))
+    message = refusal(lambda: read_table(path, SCHEMA), repr(name))
     assert cell not in message.replace(str(path), "")
 
 
@@ -203,17 +203,17 @@ def test_bad_cell_in_frames(tmp_path, name, library, cell):
     if library == "parquet":
         path = tmp_path / "t.parquet"
         pq.write_table(table, path)
-        refusal(lambda: encode_file(path, SCHEMA), str(path), repr(name))
+        refusal(lambda: read_table(path, SCHEMA), str(path), repr(name))
         return
     frame = {"pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}.get(library)
-    refusal(lambda: encode_table(frame() if frame else table, SCHEMA), repr(name))
+    refusal(lambda: read_table(frame() if frame else table, SCHEMA), repr(name))
 
 
 def test_mixed_objects_in_pandas():
     frame = pd.DataFrame({"a": [1, CANARY, {"x": 2}, None, b"q"], "b": ["a"] * 5}, dtype=object)
-    refusal(lambda: encode_table(frame, AB), "'a'")
+    refusal(lambda: read_table(frame, AB), "'a'")
     frame["a"] = pd.Series([1, "2", 3.0, "4.0", np.int8(5)], dtype=object)
-    assert encode_table(frame, AB).columns[0].tolist() == [1, 2, 3, 4, 5]
+    assert read_table(frame, AB).columns[0].tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -249,13 +249,13 @@ def test_mixed_objects_in_pandas():
 def test_damaged_file(tmp_path, content, hint):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    refusal(lambda: encode_file(path, AB), str(path), hint)
+    refusal(lambda: read_table(path, AB), str(path), hint)
 
 
 def test_zip_archive(tmp_path):
     path = tmp_path / "t.zip"
     path.write_bytes(b"PK\x03\x04c4n4ry")
-    refusal(lambda: encode_file(path, AB), "zip archive: unpack it")
+    refusal(lambda: read_table(path, AB), "zip archive: unpack it")
 
 
 @pytest.mark.parametrize("name", ["r.zip", "my r"])
@@ -265,7 +265,7 @@ def test_a_release_bundle_in_the_place_of_a_table(tmp_path, name):
         for member in ("manifest.json", "residuals.npy"):
             archive.writestr(member, CANARY)
     hint = f"sample {shlex.quote(str(path))} --out table.csv"
-    refusal(lambda: encode_file(path, AB), str(path), "is a release bundle", hint)
+    refusal(lambda: read_table(path, AB), str(path), "is a release bundle", hint)
 
 
 @pytest.mark.parametrize(("mark", "label"), [(";", "';'"), ("\t", "tabs"), ("|", "'|'")])
@@ -278,18 +278,18 @@ def test_proposing_from_other_separators(tmp_path, mark, label):
 def test_file_without_header(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"{CANARY},{CANARY}\n1,a\n")
-    refusal(lambda: encode_file(path, AB), "header line")
+    refusal(lambda: read_table(path, AB), "header line")
 
 
 def test_missing_file_and_folder(tmp_path):
-    refusal(lambda: encode_file(tmp_path / "none.csv", AB), "none.csv", "check the path")
-    refusal(lambda: encode_file(tmp_path, AB), "folder")
+    refusal(lambda: read_table(tmp_path / "none.csv", AB), "none.csv", "check the path")
+    refusal(lambda: read_table(tmp_path, AB), "folder")
 
 
 def test_row_longer_than_a_block(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f'a,b\n1,a\n2,"{CANARY * 10**6}"\n')
-    refusal(lambda: encode_file(path, AB), str(path))
+    refusal(lambda: read_table(path, AB), str(path))
 
 
 def test_truncated_parquet(tmp_path):
@@ -298,27 +298,27 @@ def test_truncated_parquet(tmp_path):
     path = tmp_path / "t.parquet"
     for length in (1, 3, 50, len(buffer.getvalue()) - 5):
         path.write_bytes(buffer.getvalue()[:length])
-        refusal(lambda: encode_file(path, AB), str(path), "Parquet")
+        refusal(lambda: read_table(path, AB), str(path), "Parquet")
 
 
 def test_parquet_without_rows_or_of_nested_type(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), path)
-    refusal(lambda: encode_file(path, AB), "no rows")
+    refusal(lambda: read_table(path, AB), "no rows")
     pq.write_table(pa.table({"a": [[1]], "b": ["a"]}), path)
-    refusal(lambda: encode_file(path, AB), "'a'")
+    refusal(lambda: read_table(path, AB), "'a'")
 
 
 @pytest.mark.parametrize("table", [{"a": [1]}, [1], None, pl.LazyFrame({"a": [1], "b": ["a"]})])
 def test_no_table(table):
-    refusal(lambda: encode_table(table, AB), "convert it")
+    refusal(lambda: read_table(table, AB), "convert it")
 
 
 def test_empty_frames_and_wrong_columns():
-    refusal(lambda: encode_table(pd.DataFrame({"a": [], "b": []}), AB), "no rows")
-    refusal(lambda: encode_table(pa.table({"a": [1]}), AB), "'b'")
+    refusal(lambda: read_table(pd.DataFrame({"a": [], "b": []}), AB), "no rows")
+    refusal(lambda: read_table(pa.table({"a": [1]}), AB), "'b'")
     twice = pd.DataFrame([[1, "a", 2]], columns=["a", "b", "a"])
-    refusal(lambda: encode_table(twice, AB))
+    refusal(lambda: read_table(twice, AB))
 
 
 def test_proposing_from_bad_files(tmp_path):
@@ -340,7 +340,7 @@ def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell)
     pq.write_table(pa.table({"a": pa.array([cell, 0], pa.timestamp("ms"))}), path)
     schema = propose_schema(path)
     assert schema.columns[0].type == "categorical"
-    assert encode_file(path, schema).num_rows == 2
+    assert read_table(path, schema).num_rows == 2
 
 
 @pytest.mark.parametrize("cells", [[1.7e308, -1.7e308, 1.0, 2.5], [1.7976931348623157e308]])

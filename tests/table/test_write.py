@@ -25,7 +25,7 @@ from adaptive_qs.release.sidecar import manifest_path
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode, encode_file, encode_table
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import stamp_path
 from adaptive_qs.table.formulas import escaped
 from adaptive_qs.table.schema import AS_PROPOSED, Schema
@@ -240,7 +240,7 @@ def test_every_file_reads_back_to_the_same_codes(tmp_path, name, how):
     schema = schema_of(column_of([*FOUND, "=2+3", "''=2+3"], **LEARNT))
     codes = [*range(schema.columns[0].size)] * 2
     path = written(schema, codes, tmp_path, name, formulas=how)
-    assert encode_file(path, schema).columns[0].tolist() == codes
+    assert read_table(path, schema).columns[0].tolist() == codes
 
 
 def lines(path):
@@ -278,14 +278,14 @@ def test_numbers_and_other_types_are_never_escaped(tmp_path):
     assert lines(path) == ["-9", "-1", "-x-"]
     path = written(schema, [0, 8, 9], tmp_path, formulas="escape")
     assert lines(path) == ["-9", "-1", "'-x-"]
-    assert encode_file(path, schema).columns[0].tolist() == [0, 8, 9]
+    assert read_table(path, schema).columns[0].tolist() == [0, 8, 9]
 
 
 def test_an_escaped_cell_is_read_by_itself():
     """What one cell is read as depends on no other cell."""
     schema = schema_of(column_of(["=1+1", "b"], catch_all="other"))
     for cells in (["'=1+1", "b"], ["'=1+1", "=1+1"], ["'=1+1", "''=1+1"]):
-        codes = encode_table(pd.DataFrame({"c": cells}), schema).columns[0].tolist()
+        codes = read_table(pd.DataFrame({"c": cells}), schema).columns[0].tolist()
         assert codes[0] == 0
     assert codes[1] == 2
 

@@ -1,1 +1,34 @@
-"""The kinds of columns."""
+"""The types of columns: one class each, and the names by which schemas call them.
+
+To add one, write a class that follows :class:`ColumnBase` and list it here. Schemas, their
+published JSON Schema, messages, proposals and the audit take it from this list.
+"""
+
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
+from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
+from adaptive_qs.table.columns.private import (
+    PrivateCategoricalColumn,
+    PrivateColumn,
+    PrivateIntegerColumn,
+    PrivateNumericColumn,
+)
+
+COLUMN_TYPES: dict[str, type[ColumnBase]] = {
+    "categorical": CategoricalColumn,
+    "integer": IntegerColumn,
+    "numeric": NumericColumn,
+    "date": DateColumn,
+    "datetime": DatetimeColumn,
+    "boolean": BooleanColumn,
+}
+"""The classes by the values of the key "type". The last one is asked first for a draft: whoever
+takes any cells comes before those that take few."""
+
+PRIVATE_TYPES: dict[str, type[PrivateColumn]] = {
+    "categorical": PrivateCategoricalColumn,
+    "integer": PrivateIntegerColumn,
+    "numeric": PrivateNumericColumn,
+}
+"""Those of columns of the same types whose bins or values a run has to learn."""

@@ -1,19 +1,47 @@
-"""What every declared column shares: a name, missing markers, and the layout of its codes."""
+"""What a type of columns is: everything that the program asks a declared column.
+
+A type is one class in one module of this package. It says which keys a schema may give, reads cells
+to codes, draws values from codes, names its codes, proposes itself for cells, and tells the audit
+what to try. Array libraries are imported where they are needed, so that reading a schema stays
+quick.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from adaptive_qs.domain import BinLabel
+from adaptive_qs.table.columns.arrays import cells, np, pa, pc
 from adaptive_qs.table.formulas import escapes
+from adaptive_qs.table.spelling import ASCII_SPACE
 
-ASCII_SPACE = " \t\r\n\x0b\x0c"
-"""Characters stripped from both ends of every cell and column name before they are read."""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from adaptive_qs.table.profile import Profile
+
+    Codes: TypeAlias = NDArray[np.int64]
 
 MAX_SIZE = 2**32
 """Codes are at most 32 bits wide."""
+
+EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
+"""Refused cells: null or "" without a marker; not of the type; not a declared value."""
+
+MISSING = "(missing)"
+"""Label of missing values; in more brackets where that is a declared value."""
+
+UNHEARD_OF = "no such value"
+"""A cell that no column declares, for the audit."""
+
+CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
+"""What the cells of a column may be in tables with types; the last two only where they are written
+back as the same text."""
 
 
 def _clean(text: str) -> str:
@@ -37,6 +65,24 @@ Text = Annotated[str, AfterValidator(_clean)]
 """A string that survives a round trip through a CSV cell."""
 
 
+def bin_label(first: str, last: str) -> BinLabel:
+    """The label of a bin from one value to another, both included."""
+    return BinLabel(f"{first}..{last}", first, last)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is proposed for one column, as private as the data.
+
+    Attributes:
+        content: what the schema says about the column, without its name; None to leave it out.
+        note: what the owner should know; the reason where the column is left out.
+    """
+
+    content: dict[str, Any] | None
+    note: str = ""
+
+
 class ColumnBase(BaseModel):
     """A column of the private table, as declared in public.
 
@@ -44,31 +90,32 @@ class ColumnBase(BaseModel):
     values if the column has a catch-all of its own, then one code for missing values if it
     declares missing markers. Null cells of a typed table (Parquet, data frames) count as missing
     exactly when at least one marker is declared; an empty CSV cell is the marker "".
+
+    A type of columns gives ``type`` a literal, and overrides ``num_values``, ``declares``,
+    ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: Annotated[Text, Field(min_length=1)]
     """Name of the column in the data."""
+    type: str
     description: str = ""
     """Free text for people; not part of the fingerprint."""
     missing: tuple[Text, ...] = ()
     """Cells that mean "no value"; the first one is written for missing values in CSV output."""
 
+    numeric: ClassVar[bool] = False
+    """Whether the values are numbers, so that a marker such as "-1" is also met as -1.0."""
+    review: ClassVar[Mapping[str, str]] = {}
+    """Questions about a proposed column that its owner should answer, by their topics."""
+
+    # The layout of the codes.
+
     @property
     def num_values(self) -> int:
         """Number of declared values or bins."""
         raise NotImplementedError
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Texts that the column names: missing markers, and labels where these are text."""
-        return self.missing
-
-    @cached_property
-    def escapes(self) -> dict[str, str]:
-        """Those that a spreadsheet program would run, and what CSV has in their place."""
-        return escapes(self.texts)
 
     @property
     def catch_all_code(self) -> int | None:
@@ -81,17 +128,81 @@ class ColumnBase(BaseModel):
         return self.size - 1 if self.missing else None
 
     @property
+    def other_code(self) -> int | None:
+        """Code of cells that are no declared value, blank ones aside; None when refused.
+
+        That of missing values where a field ``outside`` says "missing".
+        """
+        counted = getattr(self, "outside", "") == "missing"
+        return self.missing_code if counted else self.catch_all_code
+
+    @property
     def size(self) -> int:
         """Number of codes."""
         extra = self.catch_all_code == self.num_values
         return self.num_values + int(extra) + int(bool(self.missing))
 
+    # What a schema says.
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts that the column names: missing markers, and labels where these are text."""
+        return self.missing
+
+    @property
+    def listed(self) -> tuple[str | int, ...] | None:
+        """The values by their codes where a schema lists them all; None otherwise."""
+        return None
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The least and the greatest value where all are integers; None otherwise."""
+        if self.listed is None or isinstance(self.listed[0], str):
+            return None
+        numbers = [int(value) for value in self.listed]
+        return min(numbers), max(numbers)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the schema says that the order of the values means something."""
+        return getattr(self, "ordered", False)
+
+    @property
+    def bin_ends(self) -> tuple[float, ...] | None:
+        """Ends of the bins, in order, where these may differ in width; None otherwise."""
+        return None
+
+    @cached_property
+    def escapes(self) -> dict[str, str]:
+        """Those texts that a spreadsheet program would run, and what CSV has in their place."""
+        return escapes(self.texts)
+
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a declared value."""
         raise NotImplementedError
 
+    def found_values(self, proposed: bool) -> frozenset[str]:
+        """Texts that nobody vouches for: those learnt from the rows, or ``proposed`` ones."""
+        return frozenset()
+
+    def advice(self) -> list[str]:
+        """What the author of a schema may not have meant, in words that follow the name."""
+        advice = []
+        if self.size > MANY_CODES:
+            advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
+        if self.num_values == 1:
+            advice.append("has one value or bin only: it tells nothing, list it under ignore")
+        return advice
+
+    @property
+    def summary(self) -> str:
+        """The values or the range and the bins, for a list of what a proposed schema reveals."""
+        return f"{self.num_values:,} values"
+
     @model_validator(mode="after")
     def _check_layout(self) -> Self:
+        if getattr(self, "outside", "") == "missing" and not self.missing:
+            raise ValueError('outside is "missing" but no missing marker is declared: add one')
         self._check_values()
         refuse_duplicates(self.missing)
         for marker in self.missing:
@@ -103,3 +214,140 @@ class ColumnBase(BaseModel):
 
     def _check_values(self) -> None:
         """Raise ValueError when the declared values contradict each other."""
+
+    # Cells to codes, and back.
+
+    def read(self, values: pa.Array) -> Codes:
+        """Codes of normalised cells, blank ones and markers among them: shape (len(values),).
+
+        Cells that are no declared values get ``UNREADABLE`` or ``OUTSIDE``.
+        """
+        raise NotImplementedError
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Values of the declared type for codes that mean one, uniform inside bins."""
+        raise NotImplementedError
+
+    def value_labels(self) -> list[str]:
+        """Labels of declared values and of the catch-all, in the order of the codes."""
+        raise NotImplementedError
+
+    def encode(self, values: pa.Array) -> Codes:
+        """Codes of normalised cells: shape (len(values),), negative where a cell is refused.
+
+        A text that CSV escapes is read in its escaped form, too.
+        """
+        values = cells.unescaped(values, self.escapes)
+        codes = self.read(values)
+        empty = values.is_null().to_numpy(zero_copy_only=False)
+        blank = empty | cells.is_marker(values, ("",), numeric=False)
+        codes[(codes < 0) & blank] = EMPTY
+        if self.other_code is not None:
+            codes[(codes < 0) & ~empty] = self.other_code
+        if self.missing_code is not None:
+            marked = cells.is_marker(values, self.missing, self.numeric)
+            codes[empty | marked] = self.missing_code
+        return codes
+
+    def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
+        """Values of the declared type, uniform inside bins and periods; null where missing."""
+        codes = codes.astype(np.int64)
+        missing = np.zeros(codes.shape, dtype=np.bool_)
+        if self.missing_code is not None:
+            missing = codes == self.missing_code
+            codes = np.where(missing, 0, codes)
+        return pc.if_else(pa.array(~missing), self.draw(codes, rng), None)
+
+    def labels_of_codes(self) -> tuple[str, ...]:
+        """One distinct label for each code.
+
+        A value is named by itself, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
+        by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
+        codes.
+        """
+        labels = list(self.value_labels())
+        if self.missing:
+            marker = MISSING
+            while marker in labels:
+                marker = f"({marker})"
+            labels.append(marker)
+        assert len(labels) == self.size
+        return tuple(labels)
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Values of the declared type as CSV has them; null where missing."""
+        return values.cast(pa.string())
+
+    def mend(self, refusal: int) -> str:
+        """What is wrong with a refused cell and what to do, without quoting it."""
+        if refusal == EMPTY:
+            return 'has empty cells: add "" to its missing markers, or fill the cells'
+        if refusal == UNREADABLE:
+            return (
+                f"has a cell that cannot be read as {self.type}: correct it, declare it as a "
+                'missing marker, or set outside to "missing"'
+            )
+        return (
+            "has a value outside its declared range: widen the range, or set outside to "
+            '"clip" or "missing"'
+        )
+
+    # What the values of two columns have in common.
+
+    @property
+    def kind(self) -> Hashable:
+        """Columns of the same kind hold values that can be compared; None where none can."""
+        return None
+
+    @property
+    def scale(self) -> Hashable:
+        """Columns on the same scale give the same value the same code; None without an order."""
+        return None
+
+    @property
+    def ranked(self) -> bool:
+        """Whether one value can be smaller than another."""
+        return self.has_order
+
+    @property
+    def by_day(self) -> bool:
+        """Whether the values are whole days, so that one day is a value and no span of time."""
+        return False
+
+    def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and the greatest value of every code; by default its place.
+
+        Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
+        """
+        return codes, codes
+
+    # Proposing and auditing.
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """What a schema could say of a column with these cells, none of them missing markers.
+
+        None where the cells are of another type: the next one is asked.
+        """
+        return None
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """What the cells of generated tables may be, but text, the likeliest first."""
+        return ()
+
+    def undeclared_cell(self) -> str | None:
+        """A cell that is no declared value and not refused either; None where there is none."""
+        return None if self.other_code is None else UNHEARD_OF
+
+    def cell_of_other_type(self) -> str | None:
+        """A cell that is a boolean or an integer among texts, where the schema takes any."""
+        return None
+
+    def stand_in(self) -> ColumnBase:
+        """A column that rows can be generated for: this one, or one like what may be learnt."""
+        return self
+
+
+MANY_CODES = 10_000
+"""Codes of a column from which on wider bins are advised."""

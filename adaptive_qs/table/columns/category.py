@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from adaptive_qs.table.columns.base import ColumnBase, Text, refuse_duplicates
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
+from adaptive_qs.table.columns.base import (
+    EMPTY,
+    OUTSIDE,
+    UNREADABLE,
+    CellType,
+    ColumnBase,
+    Draft,
+    Text,
+    refuse_duplicates,
+)
+from adaptive_qs.table.spelling import FALSE_WORDS, TRUE_WORDS, integer_of
 
-TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
-FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
-"""Cells read as booleans, in any case."""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from adaptive_qs.table.columns.base import Codes
+    from adaptive_qs.table.profile import Profile
 
 Integer64 = Annotated[StrictInt, Field(gt=-(10**18), lt=10**18)]
+
+MAX_CATEGORIES = 1_000
+"""Text columns with more distinct values are not proposed."""
+FEW_INTEGERS = 10
+"""Up to this many distinct integers, scattered over a wide range, are taken for labels."""
+ROWS_PER_LABEL = 5
+"""So many rows for each of more distinct integers show that they are labels, too."""
+MAX_EXACT = 2**53
+"""Integers from here on are taken for identifiers."""
+_WIDTH = 64
+"""Characters of a list of values."""
 
 
 class CategoricalColumn(ColumnBase):
@@ -29,6 +54,11 @@ class CategoricalColumn(ColumnBase):
     learnt: tuple[Literal["values"]] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
+    review: ClassVar = {
+        "values": "could others occur? Add them, or a catch_all, for rare ones, too",
+        "order": "do the values have one? Is it right?",
+    }
+
     @property
     def num_values(self) -> int:
         """Number of listed values."""
@@ -40,6 +70,36 @@ class CategoricalColumn(ColumnBase):
         if self.catch_all is None or self.catch_all in self.values:
             return self.values
         return (*self.values, self.catch_all)
+
+    @property
+    def listed(self) -> tuple[str | int, ...]:
+        """The labels."""
+        return self.labels
+
+    @property
+    def kind(self) -> Hashable:
+        """Numbers, or labels of the same list."""
+        return "numbers" if self._lists_integers else self.values
+
+    @property
+    def scale(self) -> Hashable:
+        """That of the list, where it is in order."""
+        return ("categorical", self.values) if self.ordered else None
+
+    @property
+    def ranked(self) -> bool:
+        """Also where integers are listed in no order."""
+        return self.ordered or self._lists_integers
+
+    @property
+    def _lists_integers(self) -> bool:
+        return type(self.values[0]) is int
+
+    def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The integers that are listed, or places in the list."""
+        if self._lists_integers:
+            codes = np.array(self.values, dtype=np.int64)[codes]
+        return codes, codes
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -68,6 +128,135 @@ class CategoricalColumn(ColumnBase):
                 f"catch_all {self.catch_all!r} is not of the type of the values: make it so"
             )
 
+    def found_values(self, proposed: bool) -> frozenset[str]:
+        """The listed texts, where they were learnt or proposed."""
+        if self.learnt is None and not proposed:
+            return frozenset()
+        return frozenset(v for v in self.values if isinstance(v, str) and v != self.catch_all)
+
+    def advice(self) -> list[str]:
+        """Also of values that differ in case only, and of integers without an order."""
+        advice = super().advice()
+        values = self.values
+        if isinstance(values[0], str):
+            folded: dict[str, str] = {}
+            for value in map(str, values):
+                other = folded.setdefault(value.casefold(), value)
+                if other != value:
+                    advice.append(f"has values that differ in case only: {other!r} and {value!r}")
+        elif type(values[0]) is int:
+            if not self.ordered:
+                advice.append("lists integers but is not ordered: add ordered if they are a scale")
+            elif list(values) != sorted(values):
+                advice.append("is ordered but its integers do not ascend: sort them")
+        return advice
+
+    @property
+    def summary(self) -> str:
+        """All values, or the first ones and the last."""
+        half = _WIDTH // 2
+        shown = [v if len(v) <= half else f"{v[:half]}..." for v in map(str, self.labels)]
+        text = ", ".join(shown)
+        if len(text) <= _WIDTH:
+            return text
+        kept = shown[:-1]
+        while len(kept) > 1 and len(", ".join([*kept, "...", shown[-1]])) > _WIDTH:
+            kept.pop()
+        return ", ".join([*kept, "...", shown[-1]])
+
+    def read(self, values: pa.Array) -> Codes:
+        """The places of cells among the labels."""
+        labels = pa.array(self.labels)
+        if pa.types.is_string(labels.type):
+            looked_up, readable = cells.as_text(values), None
+            if pa.types.is_boolean(values.type) and "True" in self.labels:
+                looked_up = pc.utf8_capitalize(looked_up)  # as Python and pandas write booleans
+        else:
+            boolean = pa.types.is_boolean(labels.type)
+            numbers, readable = (cells.as_booleans if boolean else cells.as_integers)(values)
+            looked_up = pa.array(numbers)
+            labels = labels.cast(pa.int64())
+        codes = pc.index_in(looked_up, value_set=labels).fill_null(OUTSIDE)
+        codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes if readable is None else np.where(readable, codes, UNREADABLE)
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """The labels."""
+        return pa.array(self.labels).take(pa.array(codes))
+
+    def value_labels(self) -> list[str]:
+        """The values and the catch-all, as text."""
+        if isinstance(self.values[0], bool):
+            return [str(value).lower() for value in self.labels]
+        return [str(value) for value in self.labels]
+
+    def mend(self, refusal: int) -> str:
+        """What to do about values that are not listed, whatever they are."""
+        if refusal == EMPTY:
+            return super().mend(refusal)
+        return (
+            "has a value that is not declared: add it to values, declare it as a missing marker, "
+            "or declare a catch_all"
+        )
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Labels: few texts, or few integers that are scattered over a wide range."""
+        if profile.numeric:
+            return cls._draft_of_integers(profile)
+        return None if profile.dated else cls._draft_of_texts(profile)
+
+    @classmethod
+    def _draft_of_integers(cls, profile: Profile) -> Draft | None:
+        rows, distinct = profile.filled, len(profile.points)
+        few = binning.codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
+        exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
+        scattered = profile.high - profile.low + 1 > 5 * distinct
+        if not (profile.integers and exact and distinct <= few and scattered):
+            return None
+        values = profile.points.astype(int).tolist()
+        return Draft({"type": "categorical", "values": values, "ordered": True})
+
+    @classmethod
+    def _draft_of_texts(cls, profile: Profile) -> Draft:
+        """Labels, or why the texts are none."""
+        from adaptive_qs.table.orders import in_natural_order
+
+        values = profile.values
+        ordered = in_natural_order(values)
+        labels: dict[str, Any] = {"type": "categorical", "values": values}
+        if ordered is not None:
+            labels |= {"values": ordered, "ordered": True}
+        most = binning.codes_for(profile.filled)
+        problem = spelled.numbers_spelled(values)
+        if not problem and (problem := spelled.durations_spelled(values)):
+            most = binning.periods_for(profile.filled)
+        if problem and len(values) <= most:
+            return Draft(labels, f"taken as categories, but {problem}")
+        if not problem and len(values) > most:
+            problem = spelled.units_spelled(values)
+            if not problem and ordered is None:
+                problem = spelled.mostly_spelled(values)
+        if not problem:
+            all_different = not profile.too_many and len(values) == profile.filled > 1
+            problem = spelled.keys_spelled(values, all_different)
+        if not problem and len(values) >= max(20, 0.95 * profile.filled):
+            problem = "an identifier or free text: nearly every value is different"
+        if not problem and (profile.too_many or len(values) > MAX_CATEGORIES):
+            problem = f"free text: more than {MAX_CATEGORIES} values"
+        return Draft(None, problem) if problem else Draft(labels)
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Integers or booleans where all cells are."""
+        return "digits", "true or false"
+
+    def cell_of_other_type(self) -> str | None:
+        """A boolean, or an integer where booleans are listed."""
+        if self.catch_all is None:
+            return None
+        return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
+
 
 class BooleanColumn(ColumnBase):
     """False is code 0 and true is code 1; cells are true/false, t/f, yes/no, y/n, 1/0."""
@@ -83,19 +272,44 @@ class BooleanColumn(ColumnBase):
         """Two."""
         return 2
 
+    @property
+    def listed(self) -> tuple[bool, bool]:
+        """False and true."""
+        return False, True
+
+    @property
+    def kind(self) -> Hashable:
+        """Booleans."""
+        return "booleans"
+
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a boolean."""
         return text.lower() in TRUE_WORDS | FALSE_WORDS
 
-    def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
+    @property
+    def summary(self) -> str:
+        """Both values."""
+        return "false, true"
 
+    def read(self, values: pa.Array) -> Codes:
+        """0 and 1."""
+        codes, readable = cells.as_booleans(values)
+        return np.where(readable, codes, UNREADABLE)
 
-def integer_of(text: str) -> int | None:
-    """The integer in a cell such as "39" or "39.0", or None."""
-    whole, _, fraction = text.partition(".")
-    digits = whole[1:] if whole[:1] in ("+", "-") else whole
-    if not (digits.isascii() and digits.isdigit()) or fraction.strip("0"):
-        return None
-    return int(whole)
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """False and true."""
+        return pa.array(codes == 1)
+
+    def value_labels(self) -> list[str]:
+        """In the words of JSON."""
+        return ["false", "true"]
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where the cells are "true" and "false", in any case."""
+        return Draft({"type": "boolean"}) if profile.truth else None
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Booleans."""
+        return ("boolean",)

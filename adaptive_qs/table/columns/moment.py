@@ -3,60 +3,53 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-from typing import ClassVar, Literal
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
+from adaptive_qs.table.columns.base import CellType, Draft, bin_label
 from adaptive_qs.table.columns.numeric import RangeColumn
+from adaptive_qs.table.spelling import EPOCH, read_moment, seconds_of
+
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Codes
+    from adaptive_qs.table.profile import Profile, Span
 
 Granularity = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
-EPOCH = dt.datetime(1970, 1, 1)
 
-
-def seconds_of(moment: dt.date) -> int:
-    """Seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
-    if not isinstance(moment, dt.datetime):
-        return (moment.toordinal() - EPOCH.toordinal()) * 86_400
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return (moment - EPOCH) // dt.timedelta(seconds=1)
+_LENGTH = {"minute": 60, "hour": 3_600, "day": 86_400}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
 def period_of(moment: dt.date, granularity: Granularity) -> int:
     """Number of whole periods from 1970 to a moment; weeks begin on Monday."""
-    months = (moment.year - EPOCH.year) * 12 + moment.month - 1
-    match granularity:
-        case "year":
-            return months // 12
-        case "quarter":
-            return months // 3
-        case "month":
-            return months
-        case "week":
-            return (seconds_of(moment) // 86_400 + 3) // 7
-        case "day":
-            return seconds_of(moment) // 86_400
-        case "hour":
-            return seconds_of(moment) // 3_600
-        case "minute":
-            return seconds_of(moment) // 60
+    if granularity in _MONTHS:
+        months = (moment.year - EPOCH.year) * 12 + moment.month - 1
+        return months // _MONTHS[granularity]
+    if granularity == "week":
+        return (seconds_of(moment) // _LENGTH["day"] + 3) // 7
+    return seconds_of(moment) // _LENGTH[granularity]
 
 
-def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
-    """Seconds since 1970 of a cell in ISO 8601 or in a strptime format, or None.
+def periods_of(seconds: Codes, granularity: Granularity) -> Codes:
+    """Whole periods from 1970 to each moment, given in seconds since 1970."""
+    if granularity in _LENGTH:
+        return seconds // _LENGTH[granularity]
+    if granularity == "week":
+        return (seconds // _LENGTH["day"] + 3) // 7
+    months = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64)
+    return months // _MONTHS[granularity]
 
-    Args:
-        text: the cell.
-        date_format: how it is written, as in strptime; ISO 8601 without it.
-        wall_clock: whether to drop its time zone; the moment is brought to UTC otherwise.
-    """
-    try:
-        if date_format is None:
-            moment = dt.datetime.fromisoformat(text)
-        else:
-            moment = dt.datetime.strptime(text, date_format)
-        return seconds_of(moment.replace(tzinfo=None) if wall_clock else moment)
-    except (ValueError, OverflowError, re.error):  # a format may name a directive twice
-        return None
+
+def starts_of(periods: Codes, granularity: Granularity) -> Codes:
+    """First second of each period: the inverse of `periods_of`."""
+    if granularity in _LENGTH:
+        return periods * _LENGTH[granularity]
+    if granularity == "week":
+        return (periods * 7 - 3) * _LENGTH["day"]
+    months = (periods * _MONTHS[granularity]).astype("M8[M]")
+    return months.astype("M8[s]").astype(np.int64)
 
 
 class MomentColumn(RangeColumn):
@@ -91,7 +84,6 @@ class MomentColumn(RangeColumn):
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
     def _check_values(self) -> None:
-        super()._check_values()
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
         if self.format is None:
@@ -108,6 +100,67 @@ class MomentColumn(RangeColumn):
                     f"format {self.format!r} does not bring back {moment}: use a fuller format, "
                     "a coarser granularity, or bounds that it can write"
                 )
+
+    @property
+    def kind(self) -> Hashable:
+        """Moments."""
+        return "moments"
+
+    @property
+    def scale(self) -> Hashable:
+        """The range and its periods."""
+        return "moment", self.min, self.max, self.granularity
+
+    @property
+    def summary(self) -> str:
+        """The range and its periods."""
+        return f"{self.min} to {self.max} by {self.granularity}"
+
+    def read(self, values: pa.Array) -> Codes:
+        """The periods of moments."""
+        seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
+        inside = np.clip(seconds, *self.span)
+        codes = periods_of(inside, self.granularity) - self.period(self.min)
+        return self._refused(codes, readable, inside == seconds)
+
+    def ends(self, codes: Codes) -> tuple[Codes, Codes]:
+        """First and last second of the periods of codes, inside the range."""
+        periods = codes + self.period(self.min)
+        first, last = self.span
+        low = np.maximum(starts_of(periods, self.granularity), first)
+        return low, np.minimum(starts_of(periods + 1, self.granularity) - 1, last)
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Seconds, uniform in their periods."""
+        return pa.array(rng.integers(*self.ends(codes), endpoint=True)).cast(pa.timestamp("s"))
+
+    def value_labels(self) -> list[str]:
+        """The periods in ISO 8601; weeks by their first and last day."""
+        periods = self.period(self.min) + np.arange(self.num_values)
+        if self.granularity == "quarter":
+            return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
+        if self.granularity == "week":
+            days = starts_of(periods, "week").astype("M8[s]").astype("M8[D]")
+            return [bin_label(str(day), str(day + np.timedelta64(6, "D"))) for day in days]
+        moments = periods.astype(f"M8[{_UNITS[self.granularity]}]")
+        mark = "h" if self.granularity == "hour" else ""
+        return [f"{moment}{mark}" for moment in moments]
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        """In the column's format, or in ISO 8601."""
+        if self.format is None:
+            stamped = pa.types.is_timestamp(values.type)
+            return pc.strftime(values, _ISO) if stamped else values.cast(pa.string())
+        distinct = values.dictionary_encode()
+        texts = [
+            None if moment is None else moment.strftime(self.format)
+            for moment in distinct.dictionary.to_pylist()
+        ]
+        return pa.array(texts, pa.string()).take(distinct.indices)
+
+    def _beyond(self) -> str:
+        last = dt.datetime(9998, 12, 31)
+        return last.strftime(self.format) if self.format else last.date().isoformat()
 
 
 class DateColumn(MomentColumn):
@@ -127,6 +180,27 @@ class DateColumn(MomentColumn):
         """First and last second of min .. max, since 1970."""
         return seconds_of(self.min), seconds_of(self.max) + 86_399
 
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Days, uniform in their periods."""
+        low, high = self.ends(codes)
+        days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
+        return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
+
+    @property
+    def by_day(self) -> bool:
+        """They are."""
+        return True
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where the cells are dates without a time of day."""
+        return _drafted(profile, days=True)
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Dates, where they are written in ISO 8601."""
+        return ("date",) if self.format is None else ()
+
 
 class DatetimeColumn(MomentColumn):
     """Dates with time, to the second; moments with a time zone are brought to UTC."""
@@ -144,3 +218,76 @@ class DatetimeColumn(MomentColumn):
             if moment.tzinfo is not None or moment.microsecond:
                 raise ValueError(f"{moment} has a time zone or part of a second: remove it")
         super()._check_values()
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where the cells are dates with a time of day."""
+        return _drafted(profile, days=False)
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Dates with time, where they are written in ISO 8601."""
+        return ("datetime",) if self.format is None else ()
+
+
+# Drafts of dates and times.
+
+_ISO = "%Y-%m-%dT%H:%M:%S"
+_COMPACT = "%Y%m%d"
+
+
+def _drafted(profile: Profile, days: bool) -> Draft | None:
+    """The draft for moments, all of which are days, or some not; None for other cells."""
+    compact = _compact_dates(profile)
+    if compact is not None:
+        return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
+    if profile.numeric or not profile.dated:
+        return None
+    spans = profile.spans or {}
+    way, span = next(iter(spans.items()))
+    if span.days != days:
+        return None
+    other = spelled.swapped(way)
+    if other is not None and other in spans:
+        return Draft(
+            None,
+            f"dates of which nobody can tell day and month: declare a {_kind(span)} with the "
+            f'"format" {way} or {other}',
+        )
+    return Draft(_periods(profile, way, span))
+
+
+def _compact_dates(profile: Profile) -> Span | None:
+    """The span of integers that are dates such as 20201231; None where they are not."""
+    if not (profile.numeric or profile.dated):
+        return None
+    span = (profile.spans or {}).get(_COMPACT)
+    if span is None or not profile.integers or len(profile.points) < 5:
+        return None
+    first, last = seconds_of(dt.date(1800, 1, 1)), seconds_of(dt.date(2200, 1, 1))
+    return span if first <= span.first <= span.last < last else None
+
+
+def _kind(span: Span) -> str:
+    return "date" if span.days else "datetime"
+
+
+def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
+    first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
+    finest: tuple[Granularity, ...] = ("month", "quarter", "year")
+    if way is None or "%d" in way:
+        finest = ("day", "week", *finest)
+    if not span.days:
+        finest = ("hour", *finest)
+    most = binning.periods_for(profile.filled)
+    for unit in finest:
+        if period_of(last, unit) - period_of(first, unit) < most:
+            break
+    ends = (first.date(), last.date()) if span.days else (first, last)
+    content = {
+        "type": _kind(span),
+        "min": ends[0].isoformat(),
+        "max": ends[1].isoformat(),
+        "granularity": unit,
+    }
+    return content if way is None else {**content, "format": way}

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
+from abc import abstractmethod
+from collections.abc import Hashable
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import Integer64, integer_of
+from adaptive_qs.domain import BinLabel
+from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.columns.arrays import binning, cells, np, pa
+from adaptive_qs.table.columns.base import (
+    OUTSIDE,
+    UNREADABLE,
+    CellType,
+    ColumnBase,
+    Draft,
+    bin_label,
+)
+from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
+from adaptive_qs.table.spelling import integer_of, number_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from adaptive_qs.table.cells import Mask
+    from adaptive_qs.table.columns.base import Codes
+    from adaptive_qs.table.profile import Profile
 
 Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: refuse the table, move them to the nearest end, or
@@ -21,6 +42,18 @@ Learnt = Literal["min", "max", "bins"]
 
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+MAX_WITH_DECIMALS = 1e8
+"""Numbers below this size are written exactly with up to six decimals."""
+WIDE_SPAN = 6
+"""From so many orders of magnitude on a range is worth a word."""
+OWN_BINS = 3
+"""Values with a bin of their own that a summary names."""
+
+CLIPPED = (
+    'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
+)
+SPANNING = "the values span many orders of magnitude: a mistake, or several units?"
 
 
 class RangeColumn(ColumnBase):
@@ -32,12 +65,48 @@ class RangeColumn(ColumnBase):
     """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
     or count them, and cells that cannot be read, as "missing"."""
 
-    def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
+    review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
+
+    def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
+        """The codes, with sentinels for cells that are no values of the range."""
+        if self.outside != "clip":
+            codes = np.where(inside, codes, OUTSIDE)
+        return np.where(readable, codes, UNREADABLE)
+
+    def undeclared_cell(self) -> str | None:
+        """Where values are clipped, one beyond the upper end."""
+        return self._beyond() if self.outside == "clip" else super().undeclared_cell()
+
+    @abstractmethod
+    def _beyond(self) -> str:
+        """A cell beyond the upper end of the range."""
 
 
-class IntegerColumn(RangeColumn):
+class BinnedColumn(RangeColumn):
+    """Integers or numbers, most of them in bins."""
+
+    numeric = True
+    review: ClassVar = RangeColumn.review | {
+        "bins": "round or usual limits? A bin each for 0, top codes and the like?"
+    }
+
+    @property
+    def kind(self) -> Hashable:
+        """Numbers."""
+        return "numbers"
+
+    def _range_in_words(self, span: str, bins: bool, own: list[str]) -> str:
+        """The range, the number of bins and which values have one of their own."""
+        beyond = ", clipped beyond" if self.outside == "clip" else ""
+        if not bins:
+            return span + beyond
+        words = f"{span} in {self.num_values:,} bin{'s' if self.num_values > 1 else ''}"
+        if own:
+            words += f", own bin{'s' if len(own) > 1 else ''}: {first_of(own, OWN_BINS)}"
+        return words + beyond
+
+
+class IntegerColumn(BinnedColumn):
     """Integers from min to max, one code each or grouped into bins."""
 
     type: Literal["integer"]
@@ -71,7 +140,6 @@ class IntegerColumn(RangeColumn):
         return value is not None and self.min <= value <= self.max
 
     def _check_values(self) -> None:
-        super()._check_values()
         if self.min > self.max:
             raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
         if self.bins is not None and self.bin_starts is not None:
@@ -83,8 +151,98 @@ class IntegerColumn(RangeColumn):
             if starts[0] != self.min or any(a >= b for a, b in pairwise(starts)):
                 raise ValueError("bin_starts must begin with min and ascend up to max at most")
 
+    @property
+    def bin_ends(self) -> tuple[int, ...] | None:
+        """Those of bins that are listed; others are equally wide."""
+        return None if self.bin_starts is None else (*self.bin_starts, self.max + 1)
 
-class NumericColumn(RangeColumn):
+    @property
+    def scale(self) -> Hashable:
+        """The range and the bins."""
+        return "integer", self.min, self.max, self.starts
+
+    def ends(self, codes: Codes) -> tuple[Codes, Codes]:
+        """First and last integer of every code."""
+        if self.starts is None:
+            return codes + self.min, codes + self.min
+        starts = np.array(self.starts, dtype=np.int64)
+        return starts[codes], np.append(starts[1:] - 1, self.max)[codes]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The ends of the range."""
+        return self.min, self.max
+
+    @property
+    def summary(self) -> str:
+        """The range and the bins."""
+        pairs = pairwise((*(self.starts or ()), self.max + 1))
+        own = [str(start) for start, end in pairs if end == start + 1]
+        return self._range_in_words(f"{self.min} to {self.max}", self.starts is not None, own)
+
+    def read(self, values: pa.Array) -> Codes:
+        """The integers themselves, or their bins."""
+        numbers, readable = cells.as_integers(values)
+        inside = np.clip(numbers, self.min, self.max)
+        if self.starts is None:
+            codes = inside - self.min
+        else:
+            codes = np.searchsorted(np.array(self.starts), inside, side="right") - 1
+        return self._refused(codes, readable, inside == numbers)
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Integers, uniform in their bins."""
+        first, last = self.ends(codes)
+        return pa.array(first if self.starts is None else rng.integers(first, last, endpoint=True))
+
+    def value_labels(self) -> list[str]:
+        """The integers, or the first and last ones of bins."""
+        if self.starts is None:
+            return [str(value) for value in range(self.min, self.max + 1)]
+        return [
+            str(start) if end == start + 1 else bin_label(str(start), str(end - 1))
+            for start, end in pairwise((*self.starts, self.max + 1))
+        ]
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where all cells are integers and neither labels nor identifiers."""
+        if not (profile.numeric and profile.integers):
+            return None
+        if labels := CategoricalColumn.draft(name, profile):
+            return labels
+
+        rows = profile.filled
+        points, weights, clip, note = _trimmed(profile)
+        low, high = int(points[0]), int(points[-1])
+        if max(abs(low), abs(high)) >= MAX_EXACT:
+            return Draft(None, "an identifier: integers of more than 15 digits")
+        years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
+        if not years and (reason := identifier(name, profile)):
+            return Draft(None, reason)
+        most, codes = binning.bins_for(rows), binning.codes_for(rows)
+        if high - low < codes:
+            return Draft({"type": "integer", "min": low, "max": high, **clip}, note)
+        starts = binning.year_starts(points, weights) or binning.round_starts(points, weights, most)
+        if starts is None:
+            edges = binning.propose_edges(points, weights, binning.Grid(0), most, codes)
+            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
+            note = note or _spanning(points)
+        content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
+        if len(starts) - 1 < starts[-1] - starts[0]:
+            content["bin_starts"] = starts[:-1]
+        return Draft({**content, **clip}, note)
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Integers."""
+        return ("integer",)
+
+    def _beyond(self) -> str:
+        return str(self.max + 1)
+
+
+class NumericColumn(BinnedColumn):
     """Real numbers in bins [edge, next edge), the last one closed."""
 
     type: Literal["numeric"]
@@ -142,14 +300,10 @@ class NumericColumn(RangeColumn):
 
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a number in the range."""
-        try:
-            value = float(text)
-        except ValueError:
-            return False
-        return self.bin_edges[0] <= value <= self.bin_edges[-1]
+        value = number_of(text)
+        return value is not None and self.bin_edges[0] <= value <= self.bin_edges[-1]
 
     def _check_values(self) -> None:
-        super()._check_values()
         by_count = (self.min, self.max, self.bins)
         if self.edges is None and None in by_count:
             raise ValueError("give either edges, or min and max and bins")
@@ -174,3 +328,174 @@ class NumericColumn(RangeColumn):
             raise ValueError("step is given without decimals: give those of the step")
         if Decimal(repr(step)).scaleb(self.decimals) % 1:
             raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")
+
+    @property
+    def summary(self) -> str:
+        """The range, also in orders of magnitude where they are many, and the bins."""
+        low, high = self.bin_edges[0], self.bin_edges[-1]
+        own: list[str] = []
+        if self.grid is not None:
+            unit = 10 ** (self.decimals or 0)
+            high = self.grid[1][-1] / unit
+            own = [f"{first / unit:.9g}" for first, last in zip(*self.grid) if first == last]
+        sizes = [abs(edge) for edge in self.bin_edges if edge]
+        orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
+        wide = f", {orders:.0f} orders of magnitude," if orders >= WIDE_SPAN else ""
+        return self._range_in_words(f"{low:.9g} to {high:.9g}{wide}", True, own)
+
+    @property
+    def bin_ends(self) -> tuple[float, ...]:
+        """The edges."""
+        return self.bin_edges
+
+    @property
+    def scale(self) -> Hashable:
+        """The bins."""
+        return "numeric", self.bin_edges
+
+    def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """First and last number of every code, on the grid where there is one."""
+        if self.grid is not None and self.decimals is not None:
+            first, last = np.array(self.grid)[:, codes] / 10**self.decimals
+            return first, last
+        edges = np.array(self.bin_edges)
+        return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
+
+    def read(self, values: pa.Array) -> Codes:
+        """The bins of numbers."""
+        numbers, readable = cells.as_numbers(values)
+        edges = np.array(self.bin_edges)
+        inside = np.clip(numbers, edges[0], edges[-1])
+        codes = np.searchsorted(edges[:-1], inside, side="right") - 1
+        return self._refused(codes, readable, inside == numbers)
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Numbers, uniform in their bins, on the grid of decimals and step where there is one."""
+        if self.grid is not None and self.decimals is not None:
+            first, last = np.array(self.grid) // self.units
+            steps = rng.integers(first[codes], last[codes], endpoint=True)
+            return pa.array(steps * self.units / 10**self.decimals)
+        edges = np.array(self.bin_edges)
+        low, high = edges[codes], edges[codes + 1]
+        share = rng.random(codes.shape)
+        return pa.array(np.clip(low * (1 - share) + high * share, low, np.nextafter(high, low)))
+
+    def value_labels(self) -> list[str]:
+        """The bins as intervals, in the shortest texts that read back as the same numbers."""
+        texts = [repr(edge).removesuffix(".0") for edge in self.bin_edges]
+        bins = [BinLabel(f"[{a}, {b})", a, b, open=True) for a, b in pairwise(texts)]
+        bins[-1] = BinLabel(f"[{texts[-2]}, {texts[-1]}]", texts[-2], texts[-1])
+        return [*bins]
+
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where all cells are numbers, and some are no integers."""
+        if not profile.numeric or profile.integers:
+            return None
+
+        points, weights, clip, note = _trimmed(profile)
+        low, high = float(points[0]), float(points[-1])
+        whole = bool(clip) and profile.decimals == 0 and not (points % 1).any()
+        exact = whole or 0 < profile.decimals <= 6
+        exact &= max(abs(low), abs(high)) < MAX_WITH_DECIMALS
+        grid = binning.Grid(profile.decimals if exact else None)
+        if exact and not profile.too_many:  # else some of the numbers are merged with others
+            grid = binning.grid_of(points, profile.decimals)
+        most = binning.bins_for(profile.filled), binning.codes_for(profile.filled)
+        edges = binning.propose_edges(points, weights, grid, *most)
+        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
+        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+            return Draft(None, "numbers too large to bin: write the column by hand")
+        content: dict[str, Any] = {"type": "numeric", "edges": edges, **clip}
+        if grid.decimals is not None:
+            content["decimals"] = grid.decimals
+        if grid.multiple > 1:
+            content["step"] = grid.step
+        return Draft(content, note or _spanning(points))
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        """Numbers."""
+        return ("number",)
+
+    def _beyond(self) -> str:
+        return repr(abs(self.bin_edges[-1]) * 2 + 1)
+
+
+# Integers that tell records apart, and what else drafts of integers and of numbers ask.
+
+_OF_RECORDS = re.compile(
+    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
+)
+"""Words in the names of columns that tell records apart."""
+_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+UNLIKELY = 7
+"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
+UNIFORM = 1.36
+"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
+ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
+"""The fewest rows in which integers that are all different, and could be measurements as well, are
+taken for identifiers: where they are evenly spread over their range, and by their name."""
+
+
+def identifier(name: str, profile: Profile) -> str:
+    """Why integers are taken for identifiers; empty where they are not.
+
+    Measurements coincide by chance in as many pairs of rows as is expected where they lie that
+    densely; identifiers do not. Where they lie too thinly to tell, those of a small table are
+    measurements unless their name says otherwise: identifiers are all different and evenly spread.
+    """
+    points, rows = profile.points, profile.filled
+    equal = rows - len(points)
+    if profile.too_many and profile.weights.max() > 1:  # merged: how many coincide is not known
+        equal = rows
+    expected = _coincidences(points)
+    if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
+        return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
+    if equal:
+        return ""
+    words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
+    if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
+        return "an identifier by its name, and every integer is different"
+    if rows >= ROWS_OF_KEYS and _is_uniform(points):
+        return "an identifier: every integer is different; declare it by hand if it is a measure"
+    return ""
+
+
+def _coincidences(points: NDArray[np.float64]) -> float:
+    """Pairs of rows expected to share a value, had each value been drawn by itself, about as
+    densely as these different integers lie."""
+    length = max(15, math.isqrt(len(points)))
+    pairs = 0.0
+    for block in np.array_split(points, max(1, len(points) // length)):
+        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
+    return pairs
+
+
+def _is_uniform(points: NDArray[np.float64]) -> bool:
+    """Whether different integers lie evenly between the first and the last."""
+    rows = len(points)
+    shares = (points - points[0]) / (points[-1] - points[0])
+    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
+    return bool(distance * math.sqrt(rows) < UNIFORM)
+
+
+def _trimmed(
+    profile: Profile,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
+    """The points and weights but for absurd ones, and what to say in the schema and of it."""
+    points, weights = profile.points.copy(), profile.weights
+    points[0] = profile.low  # merging may have moved the first
+    kept = binning.without_absurd(points, weights)
+    clipped = kept.stop - kept.start < len(points)
+    clip = {"outside": "clip"} if clipped else {}
+    return points[kept], weights[kept], clip, CLIPPED if clipped else ""
+
+
+def _spanning(points: NDArray[np.float64]) -> str:
+    """A note where most numbers differ by many orders of magnitude."""
+    sizes = np.abs(points[points != 0])
+    if len(sizes) < 2:
+        return ""
+    first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
+    return SPANNING if last - first >= WIDE_SPAN else ""

@@ -1,8 +1,8 @@
 """Columns whose bins or values nobody declares: a run learns them from the rows and pays for it.
 
 Until then such a column has no codes. What is public about it, its name, missing markers and
-largest number of codes, is declared; :mod:`adaptive_qs.adaptive.preprocessing` makes an ordinary
-column of it.
+largest number of codes, is declared; :mod:`adaptive_qs.learn.schema` makes an ordinary column
+of it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from adaptive_qs.table.columns.arrays import cells, np, pa
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.columns.category import CategoricalColumn, Integer64, integer_of
+from adaptive_qs.table.columns.category import CategoricalColumn, Integer64
 from adaptive_qs.table.columns.numeric import Finite, IntegerColumn, Learnt, NumericColumn
+from adaptive_qs.table.spelling import integer_of, number_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 INTEGER_LIMIT = 10**18 - 1
 """Largest magnitude of a bound of integers."""
@@ -24,9 +29,26 @@ INTEGER_LIMIT = 10**18 - 1
 PrivateBins = Annotated[int, Field(ge=2, le=1000)]
 PrivateValues = Annotated[int, Field(ge=1, le=100_000)]
 
+# What the audit generates rows for, in place of what may be learnt.
+
+WIDTH = 100
+"""Of a range without declared ends."""
+MOST_BINS = 20
+MOST_VALUES = 8
+
 
 class PrivateColumn(ColumnBase):
     """A column that is not ready to be coded; its size is the largest that it can get."""
+
+    key: ClassVar[str]
+    """What a schema gives in place of the bins or values; it tells the two variants apart."""
+    discovers: ClassVar[bool] = False
+    """Whether a part of delta is needed to learn the column."""
+
+    @property
+    def summary(self) -> str:
+        """That there is nothing yet."""
+        return "bins or values to be learnt"
 
     @property
     @abstractmethod
@@ -36,6 +58,12 @@ class PrivateColumn(ColumnBase):
 
 class PrivateRangeColumn(PrivateColumn):
     """Ordered values in bins of about equally many rows each, ends included where not declared."""
+
+    key = "private_bins"
+    whole: ClassVar[bool]
+    """Whether the values are integers."""
+    greatest: ClassVar[int | float]
+    """Largest magnitude of a value."""
 
     private_bins: PrivateBins
     """How many bins at most; where they lie is learnt from the rows and paid for."""
@@ -62,9 +90,38 @@ class PrivateRangeColumn(PrivateColumn):
             ends.append("max")
         return (*ends, "bins")
 
+    @property
+    def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
+        low = -self.greatest if self.min is None else self.min
+        return low, self.greatest if self.max is None else self.max
+
+    def declares(self, text: str) -> bool:
+        """Whether a cell with this text may be a value."""
+        value = integer_of(text) if self.whole else number_of(text)
+        return value is not None and self.span[0] <= value <= self.span[1]
+
+    @property
+    @abstractmethod
+    def places(self) -> int | None:
+        """Decimal places of all values; None where they are any numbers."""
+
+    @abstractmethod
+    def numbers(self, values: pa.Array) -> NDArray[Any]:
+        """Normalised cells as integers or numbers; anything where they are none."""
+
+    @abstractmethod
+    def resolved(self, edges: Sequence[Any]) -> IntegerColumn | NumericColumn:
+        """The column with bins between these edges, public from now on."""
+
+    def _arbitrary_ends(self) -> tuple[float, float]:
+        """The declared ends, or ends as far apart as ``WIDTH``."""
+        low = self.min
+        if low is None:
+            low = 0 if self.max is None else self.max - WIDTH
+        return low, low + WIDTH if self.max is None else self.max
+
     def _check_values(self) -> None:
-        if self.outside == "missing" and not self.missing:
-            raise ValueError('outside is "missing" but no missing marker is declared: add one')
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"min {self.min} is not below max {self.max}: nothing is to be learnt")
         for marker in self.missing:
@@ -78,17 +135,13 @@ class PrivateRangeColumn(PrivateColumn):
 class PrivateIntegerColumn(PrivateRangeColumn):
     """Integers, clipped to min and max where these are declared."""
 
+    whole = True
+    greatest = INTEGER_LIMIT
     type: Literal["integer"]
     min: Integer64 | None = None
     """Smallest value; learnt when absent."""
     max: Integer64 | None = None
     """Largest value; learnt when absent."""
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """Smallest and largest value that the column can hold."""
-        low = -INTEGER_LIMIT if self.min is None else self.min
-        return low, INTEGER_LIMIT if self.max is None else self.max
 
     @property
     def probe(self) -> IntegerColumn:
@@ -109,10 +162,21 @@ class PrivateIntegerColumn(PrivateRangeColumn):
             learnt=learnt,
         )
 
-    def declares(self, text: str) -> bool:
-        """Whether a cell with this text may be a value."""
-        value = integer_of(text)
-        return value is not None and self.span[0] <= value <= self.span[1]
+    @property
+    def places(self) -> int:
+        """None of them."""
+        return 0
+
+    def numbers(self, values: pa.Array) -> NDArray[np.int64]:
+        """Cells as integers."""
+        return cells.as_integers(values)[0]
+
+    def stand_in(self) -> IntegerColumn:
+        """With bins of about equal width."""
+        low, high = self._arbitrary_ends()
+        count = min(self.private_bins, MOST_BINS, int(high - low) + 1)
+        edges = np.linspace(low, high + 1, count + 1).astype(np.int64)
+        return self.resolved(np.unique(edges).tolist())
 
     def _check_values(self) -> None:
         super()._check_values()
@@ -124,6 +188,8 @@ class PrivateIntegerColumn(PrivateRangeColumn):
 class PrivateNumericColumn(PrivateRangeColumn):
     """Real numbers, clipped to min and max where these are declared."""
 
+    whole = False
+    greatest = sys.float_info.max
     type: Literal["numeric"]
     min: Finite | None = None
     """Smallest value; learnt when absent."""
@@ -131,12 +197,6 @@ class PrivateNumericColumn(PrivateRangeColumn):
     """Largest value; learnt when absent."""
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Smallest and largest value that the column can hold."""
-        low = -sys.float_info.max if self.min is None else self.min
-        return low, sys.float_info.max if self.max is None else self.max
 
     @property
     def probe(self) -> NumericColumn:
@@ -153,13 +213,24 @@ class PrivateNumericColumn(PrivateRangeColumn):
             learnt=self.learnt,
         )
 
-    def declares(self, text: str) -> bool:
-        """Whether a cell with this text may be a value."""
-        try:
-            value = float(text)
-        except ValueError:
-            return False
-        return self.span[0] <= value <= self.span[1]
+    @property
+    def places(self) -> int | None:
+        """The declared ones."""
+        return self.decimals
+
+    def numbers(self, values: pa.Array) -> NDArray[np.float64]:
+        """Cells as numbers."""
+        return cells.as_numbers(values)[0]
+
+    def stand_in(self) -> NumericColumn:
+        """With bins of equal width, as nearly as the decimals allow."""
+        low, high = self._arbitrary_ends()
+        count = min(self.private_bins, MOST_BINS)
+        if self.decimals is None:
+            return self.resolved(np.linspace(low, high, count + 1).tolist())
+        unit = 10**self.decimals
+        steps = np.linspace(round(low * unit), round(high * unit), count + 1)
+        return self.resolved((np.unique(np.rint(steps)) / unit).tolist())
 
     def _check_values(self) -> None:
         super()._check_values()
@@ -175,6 +246,8 @@ class PrivateNumericColumn(PrivateRangeColumn):
 class PrivateCategoricalColumn(PrivateColumn):
     """Text whose frequent values are learnt from the rows; all others get the catch-all label."""
 
+    key = "private_values"
+    discovers = True
     type: Literal["categorical"]
     private_values: PrivateValues
     """How many values at most; which ones is learnt from the rows and paid for."""
@@ -210,6 +283,11 @@ class PrivateCategoricalColumn(PrivateColumn):
             values=tuple(values) or (self.catch_all,),
             learnt=learnt,
         )
+
+    def stand_in(self) -> CategoricalColumn:
+        """With more values than can be kept, where that is possible."""
+        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
+        return self.resolved([v for v in values if v not in self.missing])
 
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is the catch-all label."""

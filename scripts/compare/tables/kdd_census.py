@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import encode_file
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from scripts.compare.tables.files import needed
 
@@ -20,4 +20,4 @@ def load(folder: Path) -> CodedTable:
     Raises:
         DataError: the file is missing, or does not fit the schema.
     """
-    return encode_file(needed(folder / FILE, FETCH), Schema.load(SCHEMA))
+    return read_table(needed(folder / FILE, FETCH), Schema.load(SCHEMA))

@@ -1,0 +1,58 @@
+"""An engine that counts in another way: the same counts, so the same releases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs import Synthesizer, answer
+from adaptive_qs.table import count
+
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": "a", "type": "integer", "min": 0, "max": 3},
+        {"name": "b", "type": "categorical", "values": ["x", "y"]},
+        {"name": "c", "type": "boolean"},
+    ],
+}
+FRAME = pd.DataFrame(
+    {"a": np.arange(120) % 4, "b": np.array(["x", "y", "y"] * 40), "c": np.arange(120) % 5 < 2}
+)
+
+
+class Scattered:
+    """Adds one for each row, by numpy."""
+
+    asked: list[tuple[int, ...]] = []  # noqa: RUF012
+
+    def __init__(self, table):
+        self.domain = table.domain
+        self._columns = table.columns
+        self._rows = table.num_rows
+
+    def count(self, clique):
+        self.asked.append(tuple(clique))
+        counts = np.zeros(self.domain.shape(clique), dtype=np.int64)
+        places = tuple(self._columns[i] for i in clique)
+        np.add.at(counts, places if clique else (), 1 if clique else self._rows)
+        return counts
+
+
+def released(engine, monkeypatch):
+    monkeypatch.setitem(count.COUNTERS, "scattered", Scattered)
+    monkeypatch.setattr(count, "ENGINE", engine)
+    model = Synthesizer(rho=1, workload=2, workers=1, insecure_seed=3).fit(FRAME, schema=SCHEMA)
+    answers = answer(FRAME, SCHEMA, 2, rho=1, insecure_seed=3).to_arrow()
+    return model.sample(seed=1), answers
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_both_jobs_count_with_it_and_release_the_same(monkeypatch):
+    table, answers = released("memory", monkeypatch)
+    assert not Scattered.asked
+    same_table, same_answers = released("scattered", monkeypatch)
+    assert Scattered.asked
+    pd.testing.assert_frame_equal(table, same_table)
+    assert answers.equals(same_answers)
