@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, get_args
 
 import grimp
 import networkx as nx
@@ -100,21 +99,12 @@ def _watched(command: list[str]) -> dict[str, int]:
 
 def column_types() -> dict[str, set[str]]:
     """The types of columns, with the names of their classes."""
-    from adaptive_qs.table import schema  # noqa: F401  (it knows all of them)
-    from adaptive_qs.table.columns.base import ColumnBase
+    from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 
-    types: dict[str, set[str]] = {}
-    for column in _subclasses(ColumnBase):
-        declared = column.model_fields.get("type")
-        for name in get_args(declared.annotation) if declared else ():
-            types.setdefault(name, set()).add(column.__name__)
+    types: dict[str, set[str]] = {name: {column.__name__} for name, column in COLUMN_TYPES.items()}
+    for name, column in PRIVATE_TYPES.items():
+        types[name].add(column.__name__)
     return types
-
-
-def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    for child in kind.__subclasses__():
-        yield child
-        yield from _subclasses(child)
 
 
 def column_files() -> dict[str, int]:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import typer
 from hypothesis import strategies as st
 
-from adaptive_qs.cli.app import app
+from adaptive_qs.cli.app import commands
 from adaptive_qs.cli.entry import main
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.table.files import SampleDataset
@@ -70,7 +69,7 @@ def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def verbs() -> tuple[Verb, ...]:
     """Every command of the program."""
     found = []
-    for words, command in _commands(typer.main.get_command(app)):
+    for words, command in _commands(commands()):
         options = [p for p in command.params if p.param_type_name == "option"]
         found.append(
             Verb(

@@ -7,15 +7,15 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 138,
-    "lines": 37_936,
+    "modules": 142,
+    "lines": 38_200,
     "most lines": 740,
-    "files executed by synthesize": 77,
-    "files executed by answer": 86,
+    "files executed by synthesize": 80,
+    "files executed by answer": 89,
     "call depth of answer until rows are counted": 20,
     "frames of the package among them": 13,
-    "files that name a type of column, at least": 4,
-    "files that name a type of column, at most": 14,
+    "files that name a type of column, at least": 5,
+    "files that name a type of column, at most": 8,
     "import circles": 2,
 }
 
