@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.cli import options
-from adaptive_qs.cli.output import counted, emit_columns, emit_json, emit_rows, fail, progress_bars
+from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, fail, progress_bars
 from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.audit import AuditReport

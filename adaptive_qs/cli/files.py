@@ -19,7 +19,7 @@ from adaptive_qs.table.files import stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
-    from adaptive_qs.table.formulas import Formulas
+    from adaptive_qs.table.text import Formulas
 
 
 def beside(table: Path | None) -> list[Path]:

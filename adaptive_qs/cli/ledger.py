@@ -10,8 +10,9 @@ import typer
 from adaptive_qs.cli import options
 from adaptive_qs.cli.files import check_distinct, check_file, companions
 from adaptive_qs.cli.options import number_option, option
-from adaptive_qs.cli.output import Row, counted, emit, emit_columns, emit_json, emit_rows, warn
+from adaptive_qs.cli.output import Row, emit, emit_columns, emit_json, emit_rows, warn
 from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook, RunState

@@ -23,11 +23,11 @@ from adaptive_qs.cli.files import (
     write_stamped,
 )
 from adaptive_qs.cli.ledger import closing_json, closing_lines
-from adaptive_qs.cli.output import Row, counted, emit_json, emit_rows, note, progress_bars, warn
+from adaptive_qs.cli.output import Row, emit_json, emit_rows, note, progress_bars, warn
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.run.request import RunOptions
-from adaptive_qs.table.formulas import check_formulas
+from adaptive_qs.table.text import check_formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release

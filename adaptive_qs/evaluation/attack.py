@@ -19,8 +19,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.results import SEEDS, AttackScore, Membership, Promise
-from adaptive_qs.evaluation.scoring import gradient_boosting, run_tasks
 from adaptive_qs.evaluation.tables import Overlap, TablePair, check_control, ranked, row_numbers
+from adaptive_qs.evaluation.target import gradient_boosting, run_tasks
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.accounting import delta_of
 from adaptive_qs.table.coded import CodedTable

@@ -22,22 +22,25 @@ from adaptive_qs.evaluation.results import (
     Utility,
     UtilitySettings,
 )
-from adaptive_qs.evaluation.scoring import (
+from adaptive_qs.evaluation.tables import Overlap, TablePair
+from adaptive_qs.evaluation.target import (
     Array,
     Codes,
+    Target,
     agreement,
     class_probabilities,
+    determining,
     feature_matrix,
     gradient_boosting,
     importances,
     logistic_regression,
+    propose_target,
     quiet,
     run_tasks,
     scores,
     spread,
+    target_of,
 )
-from adaptive_qs.evaluation.tables import Overlap, TablePair
-from adaptive_qs.evaluation.target import Target, determining, propose_target, target_of
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CodedTable

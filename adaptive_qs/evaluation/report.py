@@ -13,13 +13,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.pairs import Association
-from adaptive_qs.evaluation.results import (
-    AttackScore,
-    Membership,
-    Spread,
-    Utility,
-    kept_part,
-)
+from adaptive_qs.evaluation.results import AttackScore, Membership, Spread, Utility, kept_part
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.evaluation.verdict import (
     ColumnPair,

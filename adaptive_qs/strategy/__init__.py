@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from adaptive_qs.registry import Registry
 
-if TYPE_CHECKING:
-    from adaptive_qs.strategy.choose import Planner
-
 _CHOOSE = "adaptive_qs.strategy.choose"
-MECHANISMS: Registry[Planner] = Registry(
+MECHANISMS: Registry[Any] = Registry(
     {
         "auto": f"{_CHOOSE}:plan_auto",
         "querysmasher": f"{_CHOOSE}:plan_querysmasher",
@@ -23,4 +20,5 @@ MECHANISMS: Registry[Planner] = Registry(
         "gaussian": f"{_CHOOSE}:plan_gaussian",
     }
 )
-"""The mechanisms that ``--mechanism`` can name."""
+"""The mechanisms that ``--mechanism`` can name, each with its
+:data:`~adaptive_qs.strategy.choose.Planner`."""

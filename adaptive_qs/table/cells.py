@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.spelling import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
+from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
 
 # Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
 #

@@ -16,7 +16,7 @@ from adaptive_qs.table import cells
 from adaptive_qs.table.bins import codes_for
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
-from adaptive_qs.table.spelling import read_moment, seconds_of
+from adaptive_qs.table.text import read_moment, seconds_of
 
 # How text cells are spelled that mean numbers, dates, durations or keys, and are not read as such.
 #

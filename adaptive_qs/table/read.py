@@ -28,7 +28,7 @@ from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.files import PARQUET_MAGIC
-from adaptive_qs.table.spelling import ASCII_SPACE
+from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import atomic_writer, check_writable, sealed_digest
-from adaptive_qs.table.formulas import Formulas
 from adaptive_qs.table.schema import Schema, discovered_values
+from adaptive_qs.table.text import Formulas
 
 _ROWS = 1 << 16
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from adaptive_qs.registry import Registry
 
-if TYPE_CHECKING:
-    from adaptive_qs.workload.families import QueryFamily
-
 _FAMILIES = "adaptive_qs.workload.families"
-FAMILIES: Registry[type[QueryFamily]] = Registry(
+FAMILIES: Registry[Any] = Registry(
     {
         "marginal": f"{_FAMILIES}:MarginalFamily",
         "prefix": f"{_FAMILIES}:PrefixFamily",
@@ -23,4 +20,5 @@ FAMILIES: Registry[type[QueryFamily]] = Registry(
         "custom": f"{_FAMILIES}:CustomQueries",
     }
 )
-"""The families that a workload file and ``--queries`` can name."""
+"""The families that a workload file and ``--queries`` can name, each with its class, a
+:class:`~adaptive_qs.workload.families.QueryFamily`."""

@@ -24,12 +24,7 @@ from adaptive_qs.strategy.hdmm import (
     log_error_and_gradient,
     weighted_marginals,
 )
-from adaptive_qs.strategy.hdmm_products import (
-    AxisStrategy,
-    Noise,
-    ProductWorkload,
-    exchangeable,
-)
+from adaptive_qs.strategy.hdmm_products import AxisStrategy, Noise, ProductWorkload, exchangeable
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range

@@ -27,9 +27,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.strategy import optimal
+from adaptive_qs.strategy import MECHANISMS, optimal
 from adaptive_qs.strategy.bounds import SINGLE_CELLS
-from adaptive_qs.strategy.choose import MECHANISMS, OPTIMAL_AXIS
+from adaptive_qs.strategy.choose import OPTIMAL_AXIS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 from adaptive_qs.table.count import MarginalCounter
 from adaptive_qs.workload.axes import Prefix, Range

@@ -16,8 +16,7 @@ from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import Recorder, Replayer
-from adaptive_qs.audit.jobs import Batch, marginals_of
+from adaptive_qs.audit.audit import Batch, Recorder, Replayer, marginals_of
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent

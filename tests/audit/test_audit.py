@@ -20,13 +20,13 @@ from adaptive_qs.audit.audit import (
     Recorder,
     Replayer,
     Run,
+    Synthesis,
     audit,
     compare,
     record,
     replay,
     squared_distance,
 )
-from adaptive_qs.audit.jobs import Synthesis
 from adaptive_qs.audit.tables import FORMS, KINDS, Types, neighbour_pairs, stand_in, write_rows
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings

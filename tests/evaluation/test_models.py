@@ -12,12 +12,12 @@ from sklearn.metrics import roc_auc_score
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation import scoring
+from adaptive_qs.evaluation import target
 from adaptive_qs.evaluation.models import BOOSTED, LOGISTIC, measure_utility
 from adaptive_qs.evaluation.results import UtilitySettings
-from adaptive_qs.evaluation.scoring import agreement, auroc, class_probabilities, spread
-from adaptive_qs.evaluation.scoring import scores as scores_of
 from adaptive_qs.evaluation.tables import Overlap
+from adaptive_qs.evaluation.target import agreement, auroc, class_probabilities, spread
+from adaptive_qs.evaluation.target import scores as scores_of
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import sample_dataset
@@ -192,7 +192,7 @@ def test_rare_classes_of_a_target_with_many_do_not_upset_the_boosted_model():
 
 
 def test_warnings_become_limitations(monkeypatch):
-    monkeypatch.setattr(scoring, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(target, "MAX_ITERATIONS", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = measure_utility(TRUE, GOOD, QUICK, workers=2)

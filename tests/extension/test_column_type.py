@@ -13,7 +13,7 @@ import pytest
 
 from adaptive_qs import Synthesizer, answer
 from adaptive_qs.audit.audit import audit
-from adaptive_qs.cli import main
+from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table import cells

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import answer
-from adaptive_qs.cli import main
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.sidecar import manifest_path
 from adaptive_qs.table.write import FORMATS, OutputFormat

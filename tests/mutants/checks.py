@@ -20,8 +20,7 @@ from unittest import mock
 import numpy as np
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Recorder, audit
-from adaptive_qs.audit.jobs import Synthesis, marginals_of
+from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Synthesis, audit, marginals_of
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets

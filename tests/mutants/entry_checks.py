@@ -22,8 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.audit.audit import Replayer, squared_distance
-from adaptive_qs.audit.jobs import Batch, Synthesis
+from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
@@ -574,7 +573,7 @@ BLOCKS = {
     "adaptive_qs.learn.ranges._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
-    "adaptive_qs.answering.table.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
+    "adaptive_qs.answering.answers.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
 }
 """Sizes of blocks between a private table and what is published: tiny ones, and where they count.
 

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.domain import Domain, downward_closure
-from adaptive_qs.residual.model import (
-    ReferenceModel,
-    ResidualEstimate,
-    uniform_reference,
-)
+from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, uniform_reference
 
 from .bases import (
     CenteredBasis,

@@ -7,7 +7,8 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
-from adaptive_qs.strategy.choose import MECHANISMS, choose_mechanism
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     GroupedMechanism,

@@ -27,8 +27,8 @@ from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import stamp_path
-from adaptive_qs.table.formulas import escaped
 from adaptive_qs.table.schema import AS_PROPOSED, Schema
+from adaptive_qs.table.text import escaped
 from adaptive_qs.table.write import write_table
 
 SCHEMA = Schema.parse({"age": 77, "height": 2})

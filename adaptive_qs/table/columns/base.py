@@ -17,8 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.table.columns.arrays import cells, np, pa, pc
-from adaptive_qs.table.formulas import escapes
-from adaptive_qs.table.spelling import ASCII_SPACE
+from adaptive_qs.table.text import ASCII_SPACE, escapes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

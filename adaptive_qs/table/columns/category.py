@@ -19,7 +19,7 @@ from adaptive_qs.table.columns.base import (
     Text,
     refuse_duplicates,
 )
-from adaptive_qs.table.spelling import FALSE_WORDS, TRUE_WORDS, integer_of
+from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, integer_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

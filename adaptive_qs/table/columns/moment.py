@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
 from adaptive_qs.table.columns.base import CellType, Draft, bin_label
 from adaptive_qs.table.columns.numeric import RangeColumn
-from adaptive_qs.table.spelling import EPOCH, read_moment, seconds_of
+from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Codes

@@ -25,7 +25,7 @@ from adaptive_qs.table.columns.base import (
     bin_label,
 )
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
-from adaptive_qs.table.spelling import integer_of, number_of
+from adaptive_qs.table.text import integer_of, number_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

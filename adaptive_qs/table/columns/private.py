@@ -18,7 +18,7 @@ from adaptive_qs.table.columns.arrays import cells, np, pa
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.columns.category import CategoricalColumn, Integer64
 from adaptive_qs.table.columns.numeric import Finite, IntegerColumn, Learnt, NumericColumn
-from adaptive_qs.table.spelling import integer_of, number_of
+from adaptive_qs.table.text import integer_of, number_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

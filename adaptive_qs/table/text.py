@@ -1,20 +1,22 @@
-"""Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
-
-A program that opens CSV as a sheet runs a cell that begins with =, +, - or @ (also in the wide
-forms of East Asian scripts), after white space and quotation marks. Where a cell begins depends on
-the separator that the program takes, which need not be the comma. So an apostrophe is put before
-each such beginning, at the start of a text and behind every character that could separate cells:
-programs then show the text. Texts that are nothing but numbers stay as they are.
-"""
+"""Cells of text: how numbers, dates and keys are spelled, and what a spreadsheet would run."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 from adaptive_qs.errors import InputError
+
+# Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
+#
+# A program that opens CSV as a sheet runs a cell that begins with =, +, - or @ (also in the wide
+# forms of East Asian scripts), after white space and quotation marks. Where a cell begins depends
+# on the separator that the program takes, which need not be the comma. So an apostrophe is put
+# before each such beginning, at the start of a text and behind every character that could separate
+# cells: programs then show the text. Texts that are nothing but numbers stay as they are.
 
 Formulas = Literal["escape-learnt", "escape", "keep"]
 """Texts that get apostrophes in CSV: those learnt from the rows, declared ones as well, or none."""
@@ -90,3 +92,59 @@ def _is_harmless(text: str, at: int) -> bool:
     if len(text) - at > _LONGEST_NUMBERS:
         return False
     return at + 1 == len(text) or _NUMBERS.fullmatch(text, at) is not None
+
+
+# How single cells are spelled: white space, booleans, integers, dates and times.
+
+ASCII_SPACE = " \t\r\n\x0b\x0c"
+"""Characters stripped from both ends of every cell and column name before they are read."""
+
+TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
+"""Cells read as booleans, in any case."""
+
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def integer_of(text: str) -> int | None:
+    """The integer in a cell such as "39" or "39.0", or None."""
+    whole, _, fraction = text.partition(".")
+    digits = whole[1:] if whole[:1] in ("+", "-") else whole
+    if not (digits.isascii() and digits.isdigit()) or fraction.strip("0"):
+        return None
+    return int(whole)
+
+
+def number_of(text: str) -> float | None:
+    """The number in a cell, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def seconds_of(moment: dt.date) -> int:
+    """Seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
+    if not isinstance(moment, dt.datetime):
+        return (moment.toordinal() - EPOCH.toordinal()) * 86_400
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    return (moment - EPOCH) // dt.timedelta(seconds=1)
+
+
+def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
+    """Seconds since 1970 of a cell in ISO 8601 or in a strptime format, or None.
+
+    Args:
+        text: the cell.
+        date_format: how it is written, as in strptime; ISO 8601 without it.
+        wall_clock: whether to drop its time zone; the moment is brought to UTC otherwise.
+    """
+    try:
+        if date_format is None:
+            moment = dt.datetime.fromisoformat(text)
+        else:
+            moment = dt.datetime.strptime(text, date_format)
+        return seconds_of(moment.replace(tzinfo=None) if wall_clock else moment)
+    except (ValueError, OverflowError, re.error):  # a format may name a directive twice
+        return None
