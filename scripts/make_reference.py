@@ -256,4 +256,6 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    for published in (of_schema, of_workload):
+        published.PUBLISHED.write_text(published.render(), encoding="utf-8")
     write(Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE)

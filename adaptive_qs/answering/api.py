@@ -56,7 +56,7 @@ def plan(
         delta: δ, by default 1e-9.
         rho: the budget in zCDP, instead of ``epsilon``.
         cost: the privacy cost β = 2ρ, instead of ``epsilon``; 1 where none of the three is given.
-        mechanism: a name of ``adaptive_qs.strategy.choose.MECHANISMS``; "auto" chooses.
+        mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``; "auto" chooses.
         gap: solvers stop where the squared error is proven to be this close to the least.
         jobs: threads that solve, by default one for every core.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters

@@ -297,7 +297,7 @@ class Batch:
         domain: the attributes.
         target: the budget, or what learning leaves of it.
         limits: ceilings of memory and threads.
-        mechanism: a name of ``adaptive_qs.strategy.choose.MECHANISMS``.
+        mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``.
         gap: solvers stop where the squared error is proven to be this close to the least.
         bases: for residualplanner+ only: strategies by column name.
         progress: called with the phase "plan", steps done and steps in all.

@@ -560,7 +560,7 @@ def plan(
     rows: options.PlanRows = None,
     as_json: options.Json = False,
 ) -> None:
-    """Tell the error, time and memory of answering a workload, without any data.
+    """State the error, time and memory of answering a workload, without any data.
 
     Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
     """

@@ -184,8 +184,10 @@ def _end(path: str) -> list[Row]:
 
 
 def _kind(column: ColumnBase) -> str:
-    ordered = column.type == "categorical" and column.has_order
-    return f"{column.type}, ordered" if ordered else column.type
+    """Its type; that it is ordered is said where a schema has to say so."""
+    declared = type(column).model_fields.get("ordered")
+    said = declared is not None and declared.default is False and column.has_order
+    return f"{column.type}, ordered" if said else column.type
 
 
 def _taken(column: ColumnBase) -> str:

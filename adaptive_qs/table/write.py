@@ -121,6 +121,8 @@ def table_format(path: str | Path) -> OutputFormat:
     for suffix, written in FORMATS.items():
         if name.endswith(suffix):
             return written
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a folder: give the name of a file in it")
     raise InputError(f"{path}: unknown table format: end the name in {', '.join(FORMATS)}")
 
 

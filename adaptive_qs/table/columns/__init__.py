@@ -23,8 +23,8 @@ COLUMN_TYPES: dict[str, type[ColumnBase]] = {
     "datetime": DatetimeColumn,
     "boolean": BooleanColumn,
 }
-"""The classes by the values of the key "type". The last one is asked first for a draft: whoever
-takes any cells comes before those that take few."""
+"""The classes by the values of the key "type". Drafts are asked for from the end: types that take
+nearly any cells come first, those that take few come last."""
 
 PRIVATE_TYPES: dict[str, type[PrivateColumn]] = {
     "categorical": PrivateCategoricalColumn,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -91,7 +91,9 @@ class ColumnBase(BaseModel):
     exactly when at least one marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal, and overrides ``num_values``, ``declares``,
-    ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit.
+    ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit. A type that
+    declares the keys ``ordered`` or ``outside`` (with its choices as a ``Literal``) has what they
+    mean from here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -281,15 +283,18 @@ class ColumnBase(BaseModel):
         """What is wrong with a refused cell and what to do, without quoting it."""
         if refusal == EMPTY:
             return 'has empty cells: add "" to its missing markers, or fill the cells'
+        outside = type(self).model_fields.get("outside")
+        choices = () if outside is None else get_args(outside.annotation)
         if refusal == UNREADABLE:
+            way = ', or set outside to "missing"' if "missing" in choices else ""
+            before = "" if way else "or "
             return (
-                f"has a cell that cannot be read as {self.type}: correct it, declare it as a "
-                'missing marker, or set outside to "missing"'
+                f"has a cell that cannot be read as {self.type}: correct it, {before}declare it "
+                f"as a missing marker{way}"
             )
-        return (
-            "has a value outside its declared range: widen the range, or set outside to "
-            '"clip" or "missing"'
-        )
+        ways = [f'"{choice}"' for choice in ("clip", "missing") if choice in choices]
+        way = f", or set outside to {' or '.join(ways)}" if ways else ", or correct the value"
+        return f"has a value outside its declared range: widen the range{way}"
 
     # What the values of two columns have in common.
 
