@@ -302,11 +302,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = synthesize(job, table, clock)
-        warn_all(release.doubts, stacklevel=2)
         self._kind = kind_of(table)
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
+        warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
     def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:

@@ -2,8 +2,10 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -23,6 +25,7 @@ from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaEr
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
 from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
+from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.limits import Limits
 from adaptive_qs.run.tables import Tables, check_sample_rows, measure, tables_limits
@@ -385,3 +388,29 @@ def test_what_a_synthesizer_holds_is_shown_in_a_line():
     shown = repr(Synthesizer(epsilon=1.0, workload=workload))
     assert "<Workload: 1 marginals of 2 columns>" in shown
     assert repr(Schema.parse({"a": 2, "b": 3})) == "<Schema: 2 columns>"
+
+
+def test_a_warning_that_is_an_error_comes_after_what_was_paid_for_is_there():
+    model = Synthesizer(rho=1e-4, delta=1e-7, workers=1)
+    table = pd.DataFrame({"a": [0, 1]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "epsilon|rho|delta")
+        with pytest.raises(GuardRailWarning):
+            model.fit(table, schema={"a": 2})
+    assert model.release_.manifest.rho_spent > 0
+
+
+@pytest.mark.parametrize("name", ["resume", "unreviewed_schema", "beyond_limits"])
+def test_consent_is_true_or_false(name):
+    table = pd.DataFrame({"a": [0, 1] * 10})
+    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+        adaptive_qs.answer(table, {"a": 2}, 1, rho=1, **{name: "no"})
+    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+        Synthesizer(rho=1, **{name: "no"}).fit(table, schema={"a": 2})
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InputError, match="no regular file: give a file, or - for standard input"):
+        Synthesizer(rho=1).fit(tmp_path / "pipe.csv", schema={"a": 2})

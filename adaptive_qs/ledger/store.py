@@ -34,7 +34,7 @@ from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, owners_file
 from adaptive_qs.machine import LOGGED, reach
 from adaptive_qs.privacy.events import Cost
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 APPLICATION_ID = 0x61715F73
 BUSY_SECONDS = 60.0
 """How long to wait for other processes that write."""
@@ -425,6 +425,11 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(
             f"{path}: made by a newer version (format {found}, this one reads up to "
             f"{FORMAT_VERSION}): upgrade adaptive-qs"
+        )
+    if found == 1:
+        raise LedgerError(
+            f"{path}: made by an earlier version (format 1, this one reads {FORMAT_VERSION}): use "
+            "that version"
         )
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(_TABLES)

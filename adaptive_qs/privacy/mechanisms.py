@@ -236,7 +236,8 @@ def audited(ledger: Ledger) -> Mechanisms | None:
         ledger: of the run; in memory, as no audit may draw on the budget of a data set.
     """
     found = _AUDITED.get()
-    assert found is None or isinstance(ledger, Budget), "an audit on a data set's ledger"
+    if found is not None and not isinstance(ledger, Budget):
+        raise RuntimeError("an audit on the ledger of a data set")
     return found
 
 

@@ -105,7 +105,7 @@ def guarantee_of(
 
 # What every release states, tables and answers alike: promised, spent and assumed.
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 3
 ROUNDING = Fraction(1, 2**30)
 """Relative error allowed to δ for functions that differ between versions of the libraries."""
 
@@ -127,7 +127,7 @@ class Statement(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format_version: Literal[1] = 1
+    format_version: Literal[3] = 3
     package_version: str = Field(default_factory=package_version)
     versions: dict[str, str] = Field(default_factory=versions)
     """What the bytes of a release depend on besides its numbers."""
@@ -244,13 +244,18 @@ def check_version(content: Any, path: str | Path) -> None:
     """Refuse a statement in JSON that this version cannot know.
 
     Raises:
-        InputError: it was made by a newer version.
+        InputError: it was made by a newer version, or by an earlier one.
     """
     found = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(found, int) and found > FORMAT_VERSION:
         raise InputError(
             f"{path}: made by a newer version (format {found}, this one reads up to "
             f"{FORMAT_VERSION}): upgrade adaptive-qs"
+        )
+    if isinstance(found, int) and found < FORMAT_VERSION:
+        raise InputError(
+            f"{path}: made by an earlier version (format {found}, this one reads "
+            f"{FORMAT_VERSION}): use that version"
         )
 
 

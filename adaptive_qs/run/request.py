@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
@@ -30,6 +33,11 @@ class RunOptions:
     unreviewed_schema: bool = False
     public_rows: int | None = None
     beyond_limits: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("resume", "unreviewed_schema", "beyond_limits"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InputError(f"{name} is {shown(value)}: give True or False")
 
     @classmethod
     def among(cls, parameters: Mapping[str, Any]) -> Self:

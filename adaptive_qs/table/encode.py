@@ -67,7 +67,7 @@ def _stamp(path: str | Path) -> tuple[int, ...]:
         found = os.stat(path)
     except OSError as error:
         raise unreadable(path, error) from None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _file_bytes(path: Path) -> Iterator[bytes]:

@@ -292,6 +292,8 @@ def open_file(path: str | Path) -> Iterator[Source]:
     path = Path(path)
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
     magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
     if not magic:
         raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")

@@ -44,13 +44,20 @@ def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
     assert "no such ledger" in refusal(tmp_path)
 
 
-def test_a_ledger_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path):
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (3, "newer version (format 3, this one reads up to 2): upgrade"),
+        (1, "earlier version (format 1, this one reads 2): use that version"),
+    ],
+)
+def test_a_ledger_of_another_version_is_refused_and_stays_as_it_is(found, said, tmp_path):
     path = filled(tmp_path / "ledger")
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {store.FORMAT_VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {found}")
     connection.close()
     content = path.read_bytes()
-    assert "newer version (format 2, this one reads up to 1): upgrade" in refusal(path)
+    assert said in refusal(path)
     assert path.read_bytes() == content
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from decimal import Decimal
 from functools import partial
-from itertools import count, islice, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -200,6 +200,10 @@ def _unpaid(run: Watched, ledger: Path | None, learns: bool) -> Iterator[str]:
     stated = sum(fact["rho_units"] for fact in run.manifest["facts"])
     if stated != cost.rho_units:
         yield "the release does not state the basis of everything that was drawn"
+    told = [f["columns"] for f in run.manifest["facts"] if f["kind"] == "values" and f["rho_units"]]
+    learnt = [e.columns for e in run.events if e.purpose in (Purpose.BINS, Purpose.VALUES)]
+    if set(chain(*told)) != set(chain(*learnt)):
+        yield "the release does not state which columns were learnt"
     purposes = {event.purpose for event in run.events}
     if learns is not (purposes >= {Purpose.BINS, Purpose.VALUES}):
         yield "bins and values are not paid for"

@@ -292,11 +292,9 @@ def given_back():
 @mutant("learnt bins told as declared", entry_checks.charged_once)
 def told_as_declared():
     def make(original):
-        return lambda events, schema: [
-            fact for fact in original(events, schema) if fact.kind not in ("values", "missing")
-        ]
+        return lambda event: "selections" if (kind := original(event)) == "values" else kind
 
-    with wrapped(facts, "paid_facts", make):
+    with wrapped(facts, "_kind", make):
         yield
 
 

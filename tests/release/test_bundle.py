@@ -266,9 +266,10 @@ def test_bundles_that_contradict_themselves_are_refused(case, saved, tmp_path):
     refusal(edited(saved, tmp_path / "r.zip", *EDITS[case]))
 
 
-def test_newer_versions_say_so(saved, tmp_path):
-    path = edited(saved, tmp_path / "r.zip", "manifest.json", lambda m: m.update(format_version=2))
-    assert "newer version" in refusal(path)
+@pytest.mark.parametrize(("found", "said"), [(4, "a newer version"), (2, "an earlier version")])
+def test_other_versions_say_so(found, said, saved, tmp_path):
+    change = ("manifest.json", lambda m: m.update(format_version=found))
+    assert said in refusal(edited(saved, tmp_path / "r.zip", *change))
 
 
 @pytest.mark.parametrize("name", MEMBERS[2:])
