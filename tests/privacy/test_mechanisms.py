@@ -199,7 +199,7 @@ def test_an_audit_concerns_its_own_block_and_thread_only():
     with auditing(mechanisms), ThreadPoolExecutor(1) as pool:
         assert audited(budget) is mechanisms
         assert pool.submit(audited, budget).result() is None
-        with pytest.raises(AssertionError, match="ledger"):
+        with pytest.raises(RuntimeError, match="ledger"):
             audited(Journal())
     assert audited(budget) is None
     with pytest.raises(InputError), auditing(mechanisms):
