@@ -411,6 +411,32 @@ def test_consent_is_true_or_false(name):
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match="no regular file: give a file, or - for standard input"):
-        Synthesizer(rho=1).fit(tmp_path / "pipe.csv", schema={"a": 2})
+    path = tmp_path / "pipe.csv"
+    os.mkfifo(path)
+    refused = "no regular file: give a file, or - for standard input"
+    with pytest.raises(InputError, match=refused):
+        Synthesizer(rho=1).fit(path, schema={"a": 2})
+    with pytest.raises(InputError, match=refused):
+        adaptive_qs.answer(path, {"a": 2}, 1, rho=1)
+
+
+@pytest.mark.parametrize("job", ["fit", "answer"])
+def test_a_file_that_changes_between_its_two_readings_is_refused_whatever_its_time(job, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\n" + "3\n" * 40)
+    before = path.stat()
+    schema = {"version": 1, "columns": [
+        {"name": "a", "type": "integer", "min": 0, "max": 9, "private_bins": 3},
+    ]}  # fmt: skip
+
+    def rewrite(phase, done, of):
+        if phase == "learn":
+            path.write_text("a\n" + "7\n" * 40)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    runs = {
+        "fit": lambda: Synthesizer(rho=1, workers=1, progress=rewrite).fit(path, schema=schema),
+        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, jobs=1, progress=rewrite),
+    }
+    with pytest.raises(DataError, match="changed while it was read"):
+        runs[job]()
