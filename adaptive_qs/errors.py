@@ -60,3 +60,13 @@ class ResourceExceeded(AdaptiveQsError):
 def reason(error: OSError, otherwise: str = "unknown reason") -> str:
     """What the system says of a failure, for the middle of a line."""
     return (error.strerror or otherwise).lower()
+
+
+def of_another_version(found: int, reads: int) -> str:
+    """What is wrong with a file in another format than the one that is read, and what to do."""
+    if found > reads:
+        return (
+            f"made by a newer version (format {found}, this one reads up to {reads}): upgrade "
+            "adaptive-qs"
+        )
+    return f"made by an earlier version (format {found}, this one reads {reads}): use that version"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,9 @@ def plan_answers(
     described = resolve_schema(schema, max_memory=options.max_memory)
     target = _target(described, options if options.budgeted else replace(options, cost=1.0))
     learning = preprocessing_cost(described, target.budget, options.learning_share)
-    domain, left = described.widest_domain(), target.left_of(target.budget - learning)
-    limits = answers_limits(domain, options.max_memory, options.workers)
-    batch = Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
+    left = target.left_of(target.budget - learning)
+    planner = _planner(workload, options, mechanism, gap, bases, progress)
+    batch = planner(described.widest_domain(), left)
     if options.budgeted:
         warn_all(refusable(batch.rails(target, rows)), stacklevel + 1)
     return batch.plan()
@@ -188,12 +188,25 @@ def answers_job(
     Raises:
         InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
     """
+    planner = _planner(workload, options, mechanism, gap, bases, progress)
+    return Job.of(schema, options, _target(schema, options), planner)
+
+
+def _planner(
+    workload: QuerySource,
+    options: RunOptions,
+    mechanism: str,
+    gap: float,
+    bases: Mapping[str, Any] | None,
+    progress: PhaseProgress | None,
+) -> Callable[[Domain, PrivacyTarget], Batch]:
+    """The batch on any domain, with what learning leaves of the budget."""
 
     def plan(domain: Domain, left: PrivacyTarget) -> Batch:
         limits = answers_limits(domain, options.max_memory, options.workers)
         return Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
 
-    return Job.of(schema, options, _target(schema, options), plan)
+    return plan
 
 
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:

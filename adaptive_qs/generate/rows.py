@@ -239,18 +239,8 @@ def synthesise_rows(
 ) -> Rows:
     """A table of codes whose marginals match the noisy ones.
 
-    Args:
-        residuals: the noisy estimates.
-        measured: cliques that were measured; only maximal ones carry weights.
-        workload: cliques in which the table should be best.
-        num_rows: rows wanted, at least 1.
-        seed: the same seed and inputs give the same table, for any number of workers.
-        settings: see there.
-        workers: threads.
-        progress: called with each phase, its steps done and its steps in all.
-
-    Returns:
-        Shape (num_rows, attributes), int32.
+    Arguments and result are those of :class:`~adaptive_qs.generate.base.Generator`; of the cliques
+    that were measured, only maximal ones carry weights.
     """
     settings = settings or SynthesisSettings()
     domain = residuals.domain

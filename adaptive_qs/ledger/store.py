@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from adaptive_qs.errors import LedgerError, reason
+from adaptive_qs.errors import LedgerError, of_another_version, reason
 from adaptive_qs.ledger.entries import (
     RESTORE,
     START,
@@ -421,16 +421,9 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 
     if pragma("application_id") != APPLICATION_ID:
         raise LedgerError(f"{path}: is not a ledger: check the path")
-    if (found := pragma("user_version")) > FORMAT_VERSION:
-        raise LedgerError(
-            f"{path}: made by a newer version (format {found}, this one reads up to "
-            f"{FORMAT_VERSION}): upgrade adaptive-qs"
-        )
-    if found == 1:
-        raise LedgerError(
-            f"{path}: made by an earlier version (format 1, this one reads {FORMAT_VERSION}): use "
-            "that version"
-        )
+    found = pragma("user_version")
+    if found > 0 and found != FORMAT_VERSION:
+        raise LedgerError(f"{path}: {of_another_version(found, FORMAT_VERSION)}")
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(_TABLES)
         if _definitions(connection) != _definitions(fresh) or found != FORMAT_VERSION:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, of_another_version
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
@@ -247,16 +247,8 @@ def check_version(content: Any, path: str | Path) -> None:
         InputError: it was made by a newer version, or by an earlier one.
     """
     found = content.get("format_version") if isinstance(content, dict) else None
-    if isinstance(found, int) and found > FORMAT_VERSION:
-        raise InputError(
-            f"{path}: made by a newer version (format {found}, this one reads up to "
-            f"{FORMAT_VERSION}): upgrade adaptive-qs"
-        )
-    if isinstance(found, int) and found < FORMAT_VERSION:
-        raise InputError(
-            f"{path}: made by an earlier version (format {found}, this one reads "
-            f"{FORMAT_VERSION}): use that version"
-        )
+    if isinstance(found, int) and found != FORMAT_VERSION:
+        raise InputError(f"{path}: {of_another_version(found, FORMAT_VERSION)}")
 
 
 # The statement of a release of tables, with the public parameters that sampling needs.

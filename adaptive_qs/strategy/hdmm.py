@@ -255,29 +255,26 @@ def optimize_union(
 
 def superset_sums(values: Array) -> Array:
     """For every τ: Σ_{b⊇τ} values[b]."""
-    sums = values.copy()
-    for axis in range(values.ndim):
-        view = np.moveaxis(sums, axis, 0)
-        view[0] += view[1]
-    return sums
+    return _accumulated(values, 0, 1)
 
 
 def subset_sums(values: Array) -> Array:
     """For every b: Σ_{τ⊆b} values[τ]."""
-    sums = values.copy()
-    for axis in range(values.ndim):
-        view = np.moveaxis(sums, axis, 0)
-        view[1] += view[0]
-    return sums
+    return _accumulated(values, 1, 1)
 
 
 def superset_differences(sums: Array) -> Array:
     """The inverse of :func:`superset_sums`: Möbius inversion."""
-    values = sums.copy()
-    for axis in range(sums.ndim):
-        view = np.moveaxis(values, axis, 0)
-        view[0] -= view[1]
-    return values
+    return _accumulated(sums, 0, -1)
+
+
+def _accumulated(values: Array, into: int, sign: int) -> Array:
+    """Axis after axis, one half added to the other, or taken from it."""
+    sums = values.copy()
+    for axis in range(values.ndim):
+        view = np.moveaxis(sums, axis, 0)
+        view[into] += sign * view[1 - into]
+    return sums
 
 
 def subset_products(outside: Sequence[float], inside: Sequence[float]) -> Array:

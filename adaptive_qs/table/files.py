@@ -192,9 +192,14 @@ def _temporary(target: Path) -> tuple[int, Path]:
 
 def _check_kind(target: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
-        raise InputError(f"{target}: is a folder: give the path of a file")
+        raise is_folder(target)
     if not stat.S_ISREG(mode):
         raise InputError(f"{target}: is not a regular file: give another path")
+
+
+def is_folder(target: str | Path) -> InputError:
+    """The error where a folder stands in the place of a file to be written."""
+    return InputError(f"{target}: is a folder: give the path of a file")
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:

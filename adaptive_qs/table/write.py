@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import atomic_writer, check_writable, sealed_digest
+from adaptive_qs.table.files import atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import Formulas
 
@@ -121,8 +122,8 @@ def table_format(path: str | Path) -> OutputFormat:
     for suffix, written in FORMATS.items():
         if name.endswith(suffix):
             return written
-    if Path(path).is_dir():
-        raise InputError(f"{path}: is a folder: give the name of a file in it")
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
+        raise is_folder(path)
     raise InputError(f"{path}: unknown table format: end the name in {', '.join(FORMATS)}")
 
 
