@@ -23,7 +23,7 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.machine import MEASURED, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
-from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Record, Transcript
+from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import MANIFEST
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.sidecar import (
@@ -265,12 +265,12 @@ class Charges(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     times: Annotated[int, Field(ge=1, le=2**62)]
-    charge: Record
+    charge: Annotated[Event, Field(discriminator="mechanism")]
 
     @property
     def cost(self) -> Cost:
         """Of all of them."""
-        one = Cost.of([self.charge.event()])
+        one = Cost.of([self.charge])
         return Cost(self.times * one.rho_units, self.times * one.delta_units)
 
 
@@ -360,10 +360,7 @@ def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
     for event in events:
         kind = (type(event), *(vars(event) | {"columns": ()}).values())
         groups.setdefault(kind, []).append(event)
-    records = Transcript.of(group[0] for group in groups.values()).events
-    return tuple(
-        Charges(times=len(group), charge=record) for group, record in zip(groups.values(), records)
-    )
+    return tuple(Charges(times=len(group), charge=group[0]) for group in groups.values())
 
 
 # The answers of one run: a stream that can be read once, because reading it spends the budget.

@@ -203,7 +203,7 @@ class _Sampling(BaseModel):
 
 
 def _table(named: Path, content: dict[str, Any]) -> Released:
-    events = Transcript.model_validate({"events": content.pop("charges", ())}).restored()
+    events = Transcript.model_validate({"events": content.pop("charges", ())}).events
     sampling = content.pop("sampling", None)
     statement = Manifest.model_validate(content)
     faults = []

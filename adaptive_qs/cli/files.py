@@ -91,7 +91,7 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas:
     from adaptive_qs.table.files import stamped
     from adaptive_qs.table.write import table_format, write_table
 
-    charges = Transcript.of(release.events).model_dump(mode="json")["events"]
+    charges = Transcript(events=release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": table.num_rows}
     if table_format(path).is_text:
         sampling["formulas"] = formulas

@@ -213,7 +213,7 @@ def _after(
     if run is None or run.state != "open":
         raise ValueError("belongs to a run that is not open")
     if isinstance(body, Released):
-        events = body.transcript.restored()
+        events = body.transcript.events
         cost = Cost.of(events)
         if body.position != run.releases or len(events) != len(body.outputs):
             raise ValueError("is not the next release of its run")
@@ -571,7 +571,7 @@ class LedgerBook:
     def events(self, run: int) -> tuple[Event, ...]:
         """Everything that a run charged, in order."""
         bodies = self._store.bodies(Released, run)
-        return tuple(event for body in bodies for event in body.transcript.restored())
+        return tuple(event for body in bodies for event in body.transcript.events)
 
     def published(self, run: int) -> Sequence[Mapping[str, str]]:
         """SHA-256 of the parts of everything that a run handed over, each by name."""

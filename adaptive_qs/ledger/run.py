@@ -20,12 +20,12 @@ from adaptive_qs.ledger.entries import (
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
-from adaptive_qs.privacy.budget import Output, Place, check_fits
+from adaptive_qs.privacy.budget import Ledger, Output, Place, check_fits
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 
 
-class LedgerRun:
-    """A :class:`~adaptive_qs.privacy.budget.Ledger` that outlives the process.
+class LedgerRun(Ledger):
+    """A run's budget that outlives the process.
 
     Every release is one transaction, or comes from an earlier attempt. It is seen by the rest of
     the program only after its commit, so whatever stops the program costs at most a draw that
@@ -40,7 +40,6 @@ class LedgerRun:
 
     Attributes:
         number: of the run.
-        limit: the budget that was reserved.
         resumed: releases that earlier attempts committed.
         finished: whether it is closed because its outputs are in place.
 
@@ -49,28 +48,16 @@ class LedgerRun:
     """
 
     def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
+        super().__init__(reserved.price)
         self.number = reserved.run
-        self.limit = reserved.price
         self._store = store
         self._identity = identity
         self._lock = lock
-        self._events: list[Event] = []
-        self._spent = Cost()
         self._position = 0
         self._digest = START
         self._broken = False
         self.finished = False
         self.resumed = sum(1 for _ in store.rows("released", self.number))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything charged and handed out so far, in order."""
-        return tuple(self._events)
-
-    @property
-    def spent(self) -> Cost:
-        """The sum of their charges."""
-        return self._spent
 
     @property
     def place(self) -> Place | None:
@@ -104,8 +91,7 @@ class LedgerRun:
             reach(COMMITTED)
             self._broken = False
         self._position += 1
-        self._events += events
-        self._spent += cost
+        self._charge(events, cost)
         return outputs
 
     def publish(self, digests: Mapping[str, str]) -> None:
@@ -168,7 +154,7 @@ class LedgerRun:
 
     def _committed(self, events: tuple[Event, ...], definition: str) -> list[Output]:
         body, stored = next(self._store.releases(self.number, self._position))
-        if (body.transcript.restored(), body.definition) != (events, definition):
+        if (body.transcript.events, body.definition) != (events, definition):
             raise LedgerError(
                 f"run {self.number} released something else at this place: it was started by "
                 "another version, on other data or on another machine: start a new run, and give "
@@ -188,7 +174,7 @@ class LedgerRun:
                 run=self.number,
                 position=self._position,
                 price=cost,
-                transcript=Transcript.of(events),
+                transcript=Transcript(events=tuple(events)),
                 definition=definition,
                 outputs=digests_of(stored),
             )

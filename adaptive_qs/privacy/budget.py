@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,29 +46,34 @@ class Place:
     hash: Hex
 
 
-class Ledger(Protocol):
-    """A privacy budget through which every release passes."""
+class Ledger(ABC):
+    """A privacy budget through which every release passes.
+
+    Attributes:
+        limit: the budget.
+    """
+
+    def __init__(self, limit: Cost) -> None:
+        self.limit = limit
+        self._spent = Cost()
+        self._events: list[Event] = []
 
     @property
     def events(self) -> tuple[Event, ...]:
         """Everything charged so far, in order."""
-        ...
-
-    @property
-    def limit(self) -> Cost:
-        """The budget."""
-        ...
+        return tuple(self._events)
 
     @property
     def spent(self) -> Cost:
         """The sum of all charges."""
-        ...
+        return self._spent
 
     @property
     def place(self) -> Place | None:
         """Where the releases stand; None where nothing outlives the process."""
-        ...
+        return None
 
+    @abstractmethod
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
@@ -82,54 +88,37 @@ class Ledger(Protocol):
 
         Raises:
             BudgetExceeded: they cost more than what remains; nothing is recorded or drawn.
+            InputError: an event of unknown kind.
         """
-        ...
+
+    def _charge(self, events: Sequence[Event], cost: Cost) -> None:
+        self._spent += cost
+        self._events += events
 
 
-class Budget:
-    """A ledger in memory.
+class Budget(Ledger):
+    """A ledger in memory: ``rho``-zCDP and a share ``delta`` of δ for partition selection.
+
+    Floats stand for their exact binary values.
 
     Raises:
         InputError: the budget is not positive and finite, or below one unit.
     """
 
     def __init__(self, rho: Fraction | float, delta: Fraction | float = 0) -> None:
-        """A budget of ``rho``-zCDP and a share ``delta`` of δ for partition selection.
-
-        Floats stand for their exact binary values.
-        """
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
-        self.limit = limit
-        self.place: Place | None = None
-        self._spent = Cost()
-        self._events: list[Event] = []
+        super().__init__(limit)
         self._lock = Lock()
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Everything charged so far, in order."""
-        return tuple(self._events)
-
-    @property
-    def spent(self) -> Cost:
-        """The sum of all charges."""
-        return self._spent
 
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
-        """Charge all the events or none, then draw; see :class:`Ledger`.
-
-        Raises:
-            BudgetExceeded: they cost more than what remains; nothing is recorded or drawn.
-            InputError: an event of unknown kind.
-        """
+        """Charge all the events or none, then draw; see :class:`Ledger`."""
         cost = Cost.of(events)
         with self._lock:
             check_fits(events, cost, self.limit - self._spent)
-            self._spent += cost
-            self._events += events
+            self._charge(events, cost)
         return draw()
 
 
@@ -258,16 +247,44 @@ def guard_rails(
     """What there is to say about a budget.
 
     Args:
-        epsilon: ε of the whole run, given or implied.
-        delta: δ of the whole run.
+        epsilon, delta: of the whole run, given or implied.
         count_std: standard deviation (rows) of a count with this budget; None for no check.
         rows: about how many rows there are, as far as is public.
         counted: what is counted so.
     """
-    found = [_epsilon(epsilon), _delta(delta, rows)]
-    if count_std is not None:
-        found.append(_noise(count_std, rows, counted))
-    return tuple(rail for rail in found if rail is not None)
+    found = []
+    if epsilon > WARNED_EPSILON:
+        text = (
+            f"epsilon is {epsilon:.6g}: with any row a release may be e^{epsilon:.4g} times as "
+            "likely as without it, which promises little: 10 or less is usual"
+        )
+        beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
+        found.append(GuardRail(text, beyond))
+    warned, limit = WARNED_DELTA, MOST_DELTA
+    if rows is not None:
+        warned = 1 / rows
+        limit = max(warned, min(DELTA_ROWS / rows, MOST_DELTA))
+    if delta > warned:
+        above = f": in a table of more than {1 / delta:,.0f} rows"
+        if rows is not None:
+            above = f", above one in the number of rows, {rows:,}:"
+        text = (
+            f"delta is {delta:g}{above} a mechanism that publishes some row as it is may promise "
+            "as much: give a delta far below one in the number of rows, such as 1e-9"
+        )
+        found.append(GuardRail(text, f"the limit of {limit:g}" if delta > limit else ""))
+    if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):
+        text = f"at this budget {counted} is known to about +/- {count_std:,.0f} rows"
+        if rows is None:
+            text += (
+                ": raise epsilon, unless there are many times more rows (--public-rows N compares)"
+            )
+            beyond = f"the limit of {MOST_STD:,.0f} rows" if count_std > MOST_STD else ""
+        else:
+            text += f", and there are about {rows:,}: raise epsilon"
+            beyond = "the number of rows itself" if count_std > rows else ""
+        found.append(GuardRail(text, beyond))
+    return tuple(found)
 
 
 def weaknesses(epsilon: float, delta: float) -> tuple[str, ...]:
@@ -306,40 +323,3 @@ def warn_all(texts: Iterable[str], stacklevel: int) -> None:
     """Each as a :class:`GuardRailWarning` where the caller's caller stands."""
     for text in texts:
         warnings.warn(text, GuardRailWarning, stacklevel=stacklevel + 1)
-
-
-def _epsilon(epsilon: float) -> GuardRail | None:
-    if epsilon <= WARNED_EPSILON:
-        return None
-    text = (
-        f"epsilon is {epsilon:.6g}: with any row a release may be e^{epsilon:.4g} times as likely "
-        "as without it, which promises little: 10 or less is usual"
-    )
-    return GuardRail(text, f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else "")
-
-
-def _delta(delta: float, rows: int | None) -> GuardRail | None:
-    if delta <= (WARNED_DELTA if rows is None else 1 / rows):
-        return None
-    limit = MOST_DELTA if rows is None else min(DELTA_ROWS / rows, MOST_DELTA)
-    limit = max(limit, 0.0 if rows is None else 1 / rows)
-    allows = "a mechanism that publishes some row as it is may promise as much"
-    if rows is None:
-        text = f"delta is {delta:g}: in a table of more than {1 / delta:,.0f} rows {allows}"
-    else:
-        text = f"delta is {delta:g}, above one in the number of rows, {rows:,}: {allows}"
-    text += ": give a delta far below one in the number of rows, such as 1e-9"
-    return GuardRail(text, f"the limit of {limit:g}" if delta > limit else "")
-
-
-def _noise(std: float, rows: int | None, counted: str) -> GuardRail | None:
-    if std <= (WARNED_STD if rows is None else rows / DELTA_ROWS):
-        return None
-    text = f"at this budget {counted} is known to about +/- {std:,.0f} rows"
-    if rows is None:
-        beyond = f"the limit of {MOST_STD:,.0f} rows" if std > MOST_STD else ""
-        text += ": raise epsilon, unless there are many times more rows (--public-rows N compares)"
-    else:
-        beyond = "the number of rows itself" if std > rows else ""
-        text += f", and there are about {rows:,}: raise epsilon"
-    return GuardRail(text, beyond)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainSerializer, PlainValidator
 
 from adaptive_qs.errors import InputError
-
-# What was released: its purpose, its columns and the exact parameters that it is priced by.
 
 
 class Purpose(StrEnum):
@@ -45,14 +43,6 @@ _WORDS = {
     Purpose.STRATEGY: "strategy ",
     Purpose.QUERIES: "queries ",
 }
-
-
-def label_of(purpose: Purpose, columns: Sequence[str]) -> str:
-    """A purpose and its columns in public words, for messages; nothing reads them back."""
-    about = "" if purpose is Purpose.SELECTION else " x ".join(columns) or "total"
-    return _WORDS[purpose] + about
-
-
 _COLUMNS = {
     Purpose.ROWS: range(1),
     Purpose.BINS: range(1, 2),
@@ -63,21 +53,62 @@ _COLUMNS = {
 """How many columns a charge of such a purpose is about; any number of them otherwise."""
 
 
+def label_of(purpose: Purpose, columns: Sequence[str]) -> str:
+    """A purpose and its columns in public words, for messages; nothing reads them back."""
+    about = "" if purpose is Purpose.SELECTION else " x ".join(columns) or "total"
+    return _WORDS[purpose] + about
+
+
+# Every number of an event is exact, and written as "numerator/denominator".
+
+MOST_DIGITS = 1_000
+"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
+LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
+"""Between them lies every charge that can be drawn, and floats hold all their squares."""
+_RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
+
+
+def _read_ratio(value: Any) -> Fraction:
+    """A fraction of an event, or one as it is written."""
+    if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
+        found = _RATIO.fullmatch(value)
+        value = Fraction(int(found[1]), int(found[2])) if found else None
+    if not isinstance(value, Fraction):
+        raise ValueError("not a positive fraction such as 3/4")
+    if not LEAST <= value <= MOST:
+        raise ValueError("not a number that any mechanism was charged by")
+    return value
+
+
+def _write_ratio(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+_EXACT = (PlainValidator(_read_ratio), PlainSerializer(_write_ratio))
+Ratio = Annotated[Fraction | int, *_EXACT]
+"""A positive rational number, exactly."""
+
+
 @dataclass(frozen=True)
 class _Charge:
-    """What every event says of itself.
+    """What every event says of itself; its fields are those of its record in JSON.
 
     Attributes:
+        mechanism: names the kind of event.
         purpose: what was paid for.
         columns: names of the columns that it is about; none for the number of rows, for a
             selection, and for counts of all rows.
 
     Raises:
-        InputError: no purpose, columns that are not names, or not as many as the purpose has.
+        InputError: no purpose, columns that are not names, not as many as the purpose has, or a
+            parameter out of range.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", revalidate_instances="always")
+
+    mechanism: str = field(kw_only=True)
     purpose: Purpose
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], FailFast()]
 
     def __post_init__(self) -> None:
         """Refuse a purpose or columns that a reader could not rely on."""
@@ -94,52 +125,39 @@ class _Charge:
         """What was released, in public words for messages."""
         return label_of(self.purpose, self.columns)
 
-    def _set_positive(self, **parameters: Fraction | int) -> None:
-        """Keep parameters as fractions.
-
-        Raises:
-            InputError: one is not a positive int or Fraction.
-        """
-        for name, value in parameters.items():
+    def _set_positive(self, *parameters: str) -> None:
+        """Keep parameters as fractions; refuse those that are not a positive int or Fraction."""
+        for name in parameters:
+            value = getattr(self, name)
             if not isinstance(value, int | Fraction) or value.numerator <= 0:
                 words = name.replace("_", " ")
                 raise InputError(f"{words} is {value!r}: give a positive int or Fraction")
-            if not isinstance(value, Fraction):
-                object.__setattr__(self, name, Fraction(value))
+            object.__setattr__(self, name, Fraction(value))
 
 
 @dataclass(frozen=True)
 class GaussianEvent(_Charge):
-    """Discrete or continuous Gaussian noise on integer values, by its exact parameters.
+    """Discrete or continuous Gaussian noise on integer values.
 
     Attributes:
-        purpose, columns: what was paid for, and the columns that it is about.
         squared_sensitivity: largest squared L2 change of the values by one row, Δ².
         noise_variance: parameter σ² of the noise.
-
-    Raises:
-        InputError: no purpose, or a parameter that is not a positive rational number.
     """
 
-    squared_sensitivity: Fraction | int
-    noise_variance: Fraction | int
+    mechanism: Literal["discrete gaussian"] = field(default="discrete gaussian", kw_only=True)
+    squared_sensitivity: Ratio
+    noise_variance: Ratio
+    delta = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
         super().__post_init__()
-        self._set_positive(
-            squared_sensitivity=self.squared_sensitivity, noise_variance=self.noise_variance
-        )
+        self._set_positive("squared_sensitivity", "noise_variance")
 
     @property
     def rho(self) -> Fraction:
         """zCDP cost Δ²/(2σ²). Canonne, Kamath, Steinke 2020, Theorem 14."""
         return Fraction(self.squared_sensitivity) / (2 * self.noise_variance)
-
-    @property
-    def delta(self) -> Fraction:
-        """No share of δ."""
-        return Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -147,14 +165,12 @@ class SelectionEvent(_Charge):
     """One draw of the exponential mechanism.
 
     Attributes:
-        purpose, columns: what was paid for, and the columns that it is about.
         epsilon: ε of the mechanism; a float stands for its exact binary value.
-
-    Raises:
-        InputError: no purpose, or an epsilon that is not positive and finite.
     """
 
-    epsilon: Fraction | float
+    mechanism: Literal["exponential"] = field(default="exponential", kw_only=True)
+    epsilon: Annotated[Fraction | float, *_EXACT]
+    delta = Fraction(0)
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
@@ -168,11 +184,6 @@ class SelectionEvent(_Charge):
         """zCDP cost ε²/8 by bounded range: Cesar and Rogers 2021; Fuentes et al., Prop. B.3."""
         return Fraction(self.epsilon) ** 2 / 8
 
-    @property
-    def delta(self) -> Fraction:
-        """No share of δ."""
-        return Fraction(0)
-
 
 @dataclass(frozen=True)
 class PartitionEvent(_Charge):
@@ -182,24 +193,20 @@ class PartitionEvent(_Charge):
     P[1 + noise ≥ threshold] ≤ δ; otherwise neighbours differ as Gaussian counts do.
 
     Attributes:
-        purpose, columns: what was paid for, and the columns that it is about.
         noise_variance: parameter σ² of the discrete Gaussian noise on each count.
         threshold: least noisy count of a value that is released.
-        delta: share of δ that covers values of a single row.
-
-    Raises:
-        InputError: no purpose, a parameter out of range, or a δ below the bound on that
-            probability.
+        delta: share of δ that covers values of a single row; at least that probability.
     """
 
-    noise_variance: Fraction | int
-    threshold: int
-    delta: Fraction
+    mechanism: Literal["partition selection"] = field(default="partition selection", kw_only=True)
+    noise_variance: Ratio
+    threshold: Annotated[int, Field(ge=2, le=2**62)]
+    delta: Annotated[Fraction, *_EXACT]
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
         super().__post_init__()
-        self._set_positive(noise_variance=self.noise_variance)
+        self._set_positive("noise_variance")
         if type(self.threshold) is not int or self.threshold < 2:
             raise InputError(f"threshold is {self.threshold!r}: give an integer of at least 2")
         if not isinstance(self.delta, Fraction) or not 0 < self.delta < 1:
@@ -214,6 +221,14 @@ class PartitionEvent(_Charge):
 
 
 Event = GaussianEvent | SelectionEvent | PartitionEvent
+
+
+class Transcript(BaseModel):
+    """Everything that was charged, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    events: Annotated[tuple[Annotated[Event, Field(discriminator="mechanism")], ...], FailFast()]
 
 
 def threshold_delta(noise_variance: Fraction | int, threshold: int) -> Fraction:
@@ -291,7 +306,7 @@ class Cost:
         """
         known = list(events)
         for event in known:
-            if type(event) not in (GaussianEvent, SelectionEvent, PartitionEvent):
+            if type(event) not in get_args(Event):
                 raise InputError(
                     f"cannot price an event of type {type(event).__name__}: use a known one"
                 )
@@ -313,101 +328,3 @@ def zcdp_name(delta: float) -> str:
     Bun and Steinke 2016, section 8: with any of it the promise of zCDP alone does not hold.
     """
     return f"{delta:.3g}-approximate zCDP" if delta else "zCDP"
-
-
-# Events in exact form: every number of the ledger as "numerator/denominator".
-
-MOST_DIGITS = 1_000
-"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
-LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
-"""Between them lies every charge that can be drawn, and floats hold all their squares."""
-
-
-_RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
-
-
-def _read_ratio(value: Any) -> Fraction:
-    """A fraction of an event, or one as it is written."""
-    if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
-        found = _RATIO.fullmatch(value)
-        value = Fraction(int(found[1]), int(found[2])) if found else None
-    if not isinstance(value, Fraction):
-        raise ValueError("not a positive fraction such as 3/4")
-    if not LEAST <= value <= MOST:
-        raise ValueError("not a number that any mechanism was charged by")
-    return value
-
-
-def _write_ratio(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"
-
-
-Ratio = Annotated[Fraction, PlainValidator(_read_ratio), PlainSerializer(_write_ratio)]
-"""A positive rational number, exactly."""
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    mechanism: str
-    purpose: Purpose
-    columns: Annotated[tuple[str, ...], FailFast()]
-
-    def event(self) -> Event:
-        """The event as it was charged."""
-        parameters = dict(vars(self))
-        return _EVENTS[parameters.pop("mechanism")](**parameters)
-
-
-class GaussianRecord(_Record):
-    """Discrete Gaussian noise on integers: zCDP cost squared_sensitivity / (2 noise_variance)."""
-
-    mechanism: Literal["discrete gaussian"] = "discrete gaussian"
-    squared_sensitivity: Ratio
-    noise_variance: Ratio
-
-
-class SelectionRecord(_Record):
-    """One draw of the exponential mechanism: zCDP cost epsilon² / 8."""
-
-    mechanism: Literal["exponential"] = "exponential"
-    epsilon: Ratio
-
-
-class PartitionRecord(_Record):
-    """Partition selection: zCDP cost 1 / (2 noise_variance), and ``delta`` of δ."""
-
-    mechanism: Literal["partition selection"] = "partition selection"
-    noise_variance: Ratio
-    threshold: Annotated[int, Field(ge=2, le=2**62)]
-    delta: Ratio
-
-
-Record = Annotated[
-    GaussianRecord | SelectionRecord | PartitionRecord, Field(discriminator="mechanism")
-]
-_RECORDS: dict[type, Any] = {
-    GaussianEvent: GaussianRecord,
-    SelectionEvent: SelectionRecord,
-    PartitionEvent: PartitionRecord,
-}
-_EVENTS: dict[str, Any] = {
-    record.model_fields["mechanism"].default: event for event, record in _RECORDS.items()
-}
-
-
-class Transcript(BaseModel):
-    """Everything that was charged, in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    events: Annotated[tuple[Record, ...], FailFast()]
-
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> Self:
-        """The records of a ledger's events."""
-        return cls(events=tuple(_RECORDS[type(event)](**vars(event)) for event in events))
-
-    def restored(self) -> tuple[Event, ...]:
-        """The events, equal to those recorded."""
-        return tuple(record.event() for record in self.events)

@@ -170,7 +170,7 @@ class Bundle:
         if any(part.attributes is None for part in asked.parts):
             raise ValueError("the marginals are not listed")  # a few words may stand for millions
         workload = asked.workload(domain)
-        events = Transcript.model_validate(archive.json(CHARGES)).restored()
+        events = Transcript.model_validate(archive.json(CHARGES)).events
         manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
         for past in record.rounds:
@@ -191,7 +191,7 @@ class Bundle:
 
 def charges_text(events: Iterable[Event]) -> str:
     """Every charge, as the member of a bundle that holds them."""
-    return _json(Transcript.of(events))
+    return _json(Transcript(events=tuple(events)))
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ def test_equal_charges_are_counted():
     expected = Counter({(1, 2): 2, (2, 2): 1, (1, 3): 1})
     told = Counter()
     for c in found:
-        event = c.charge.event()
+        event = c.charge
         told[event.squared_sensitivity, event.noise_variance] += c.times
     assert told == expected
 

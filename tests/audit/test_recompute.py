@@ -80,7 +80,7 @@ def test_answers_are_paid_for(data, schema, rho):
     batch = Batch.of(schema, workload, rho, mechanism)
     nothing = CodedTable.from_codes(domain, [np.zeros(0, np.int64)] * len(domain))
     empty = batch_calls(batch, nothing)
-    transcript = json.loads(Transcript.of(call.event for call in empty).model_dump_json())
+    transcript = json.loads(Transcript(events=[call.event for call in empty]).model_dump_json())
     assert recompute.total_cost(transcript) == batch.cost.rho <= Fraction(rho)
 
     rows = list(product(*(range(size) for size in domain.sizes)))

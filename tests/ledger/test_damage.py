@@ -241,4 +241,4 @@ def _outputs(path):
 def _kept(run, row):
     from adaptive_qs.ledger.entries import parse_body
 
-    return run.release(parse_body(row.body).transcript.restored(), lambda: pytest.fail("drew"))
+    return run.release(parse_body(row.body).transcript.events, lambda: pytest.fail("drew"))
