@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from adaptive_qs.learn.schema import DEFAULT_SHARE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
+from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.release import Release, check_rows
-from adaptive_qs.release.sidecar import of_interrupted_run
 from adaptive_qs.release.statement import RoundRecord
 from adaptive_qs.run.request import RunOptions
 from adaptive_qs.run.session import Session

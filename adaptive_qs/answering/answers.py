@@ -24,16 +24,16 @@ from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.machine import MEASURED, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
-from adaptive_qs.release.bundle import MANIFEST
-from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
-from adaptive_qs.release.sidecar import (
+from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
+    MANIFEST,
     digest_of_statement,
     manifest_path,
     of_interrupted_run,
     with_manifest,
     write_manifest,
 )
+from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import Loss, Statement, stated
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Begin, Job

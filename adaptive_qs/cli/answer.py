@@ -474,7 +474,7 @@ def answer(
     spec = options.query_spec(workload, ways, queries)
     check_formulas(formulas)
     check_distinct(beside(out), [data, schema, workload, *companions(run.ledger, run.anchor)])
-    from adaptive_qs.release.sidecar import of_interrupted_run
+    from adaptive_qs.release.bundle import of_interrupted_run
 
     mine = run.resume and of_interrupted_run(out, run.ledger, run.max_memory)
     check_table(out, replacing or mine)

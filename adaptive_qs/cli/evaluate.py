@@ -529,7 +529,7 @@ def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
     Raises:
         InputError: and none is known of the synthetic one, so that they seem to be swapped.
     """
-    from adaptive_qs.release.sidecar import manifest_path
+    from adaptive_qs.release.bundle import manifest_path
 
     statement = manifest_path(true)
     if not exists(statement):

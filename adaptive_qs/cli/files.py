@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def beside(table: Path | None) -> list[Path]:
     """A table and the files that lie beside it: its stamp and its privacy statement."""
-    from adaptive_qs.release.sidecar import manifest_path
+    from adaptive_qs.release.bundle import manifest_path
 
     return [] if table is None else [table, stamp_path(table), manifest_path(table)]
 
@@ -87,7 +87,7 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas:
         InputError: a file cannot be written or removed.
     """
     from adaptive_qs.privacy.events import Transcript
-    from adaptive_qs.release.sidecar import with_manifest, write_manifest
+    from adaptive_qs.release.bundle import with_manifest, write_manifest
     from adaptive_qs.table.files import stamped
     from adaptive_qs.table.write import table_format, write_table
 

@@ -163,7 +163,7 @@ def _share(manifest: Any) -> str:
 
 def _measured(release: Release) -> str:
     """How much of the workload was measured as a whole, by the rule of the release's page."""
-    from adaptive_qs.release.page import is_measured
+    from adaptive_qs.residual.model import is_measured
 
     domain = release.workload.domain
     inside = sum(is_measured(release.estimates, c, domain) for c in release.workload.cliques)
@@ -215,7 +215,7 @@ def synthesize(
     check_distinct(
         [*beside(out), release], [data, schema, workload, *companions(run.ledger, run.anchor)]
     )
-    from adaptive_qs.release.sidecar import of_interrupted_run
+    from adaptive_qs.release.bundle import of_interrupted_run
 
     def mine(path: Path) -> bool:
         return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)

@@ -61,8 +61,7 @@ from adaptive_qs.evaluation.tables import (
     read_compared,
 )
 from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
-from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.sidecar import manifest_path, read_sidecar
+from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import resolve_schema

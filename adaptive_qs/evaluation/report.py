@@ -34,7 +34,8 @@ from adaptive_qs.pages.charts import (
 )
 from adaptive_qs.pages.words import decimals, render, significant
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import BudgetPart, Group, axis_of, budget_parts
+from adaptive_qs.release.page import BudgetPart, Group, budget_parts
+from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.release.statement import RoundRecord, Statement, versions
 from adaptive_qs.table.schema import Schema
 
@@ -51,7 +52,7 @@ def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
         return Bar(group.label, values, ends=group.ends)
 
     weights = np.maximum(true, made).tolist()
-    return axis_of(schema.column(column.name), weights).chart(bar)
+    return chart_of_column(schema.column(column.name), weights, bar)
 
 
 # Heat maps: association of both tables, and errors of pairs.

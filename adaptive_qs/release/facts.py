@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
@@ -17,7 +17,6 @@ from adaptive_qs.privacy.events import (
     SelectionEvent,
 )
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.numeric import RangeColumn
 from adaptive_qs.table.schema import Schema, is_unreviewed
 
 Basis = Literal["declared public", "paid for", "post-processing", "not revealed", "NOT COVERED"]
@@ -184,19 +183,21 @@ def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
     return [_paid_fact(kind, charged, schema) for (kind, _), charged in groups.items()]
 
 
+_KINDS: dict[Purpose, Kind] = {
+    Purpose.ROWS: "rows",
+    Purpose.BINS: "values",
+    Purpose.VALUES: "values",
+    Purpose.SELECTION: "selections",
+    Purpose.RESIDUAL: "combinations",
+    Purpose.STRATEGY: "answers",
+    Purpose.QUERIES: "answers",
+}
+
+
 def _kind(event: Event) -> Kind:
     """The kind of fact that a charge belongs to."""
-    match event.purpose:
-        case Purpose.ROWS:
-            return "rows"
-        case Purpose.BINS | Purpose.VALUES:
-            return "values"
-        case Purpose.SELECTION:
-            return "selections"
-        case Purpose.RESIDUAL:
-            return "single columns" if len(event.columns) == 1 else "combinations"
-        case Purpose.STRATEGY | Purpose.QUERIES:
-            return "answers"
+    single = event.purpose is Purpose.RESIDUAL and len(event.columns) == 1
+    return "single columns" if single else _KINDS[event.purpose]
 
 
 def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
@@ -221,12 +222,17 @@ _OUTSIDE = {
     "missing": "that a cell that does not fit counts as missing",
     "refuse": "that every cell fits: with any other there would be no release",
 }
+_MISSING = (
+    "that no cell is missing: with one there would be no release",
+    'that cells may be missing, and the markers that mean "no value"',
+)
+_ORDER = {kind: place for place, kind in enumerate(get_args(Kind))}
 _CATCH_ALL = "the label under which every value that is not listed counts"
 _CONSTANT = "that they hold one value only, so that nothing is measured about them"
 
 
-def _declared_facts(schema: Schema, paid: Iterable[str]) -> list[Fact]:
-    """The facts about columns that the schema declares.
+def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
+    """The facts about columns that the schema declares, one for every kind, text and basis.
 
     A schema that says of itself that it was taken from the data declares nothing: its facts are
     "NOT COVERED".
@@ -236,51 +242,32 @@ def _declared_facts(schema: Schema, paid: Iterable[str]) -> list[Fact]:
         paid: columns whose values this run paid for; their values are left out here.
     """
     basis: Basis = "NOT COVERED" if is_unreviewed(schema) else "declared public"
-    columns, bought = schema.columns, set(paid)
+    groups: dict[tuple[Kind, str, Basis], list[str]] = {}
 
-    def of_values(column: ColumnBase) -> Basis:
-        learnt = column.name in bought or _learnt(column)
-        return "post-processing" if learnt else basis
+    def add(kind: Kind, text: str, why: Basis, *names: str) -> None:
+        groups.setdefault((kind, text, why), []).extend(names)
 
-    facts = [
-        Fact(
-            kind="columns",
-            fact="their names, order, types and descriptions",
-            columns=schema.names,
-            basis=basis,
-        ),
-        *_grouped("values", (c for c in columns if c.name not in bought), _values, of_values),
-        *_grouped("missing", columns, _missing, lambda _: basis),
-        *_grouped("other cells", columns, _other_cells, lambda _: basis),
-        *_grouped("constant", (c for c in columns if c.size == 1), lambda _: _CONSTANT, of_values),
-    ]
+    add("columns", "their names, order, types and descriptions", basis, *schema.names)
+    for column in schema.columns:
+        bought, text = column.name in paid, column.disclosed
+        of_values: Basis = "post-processing" if bought or _learnt(column) else basis
+        if _learnt(column):
+            text = f"{_learnt_text(column)} and under a budget that is not this one"
+        if not bought:
+            add("values", text, of_values, column.name)
+        add("missing", _MISSING[bool(column.missing)], basis, column.name)
+        other = _OUTSIDE[getattr(column, "outside", "refuse")]
+        catch_all = column.catch_all_code is not None
+        add("other cells", _CATCH_ALL if catch_all else other, basis, column.name)
+        if column.size == 1:
+            add("constant", _CONSTANT, of_values, column.name)
     if schema.ignore:
         text = "that the table may have these columns; their cells are not used"
-        facts.append(Fact(kind="ignored", fact=text, columns=schema.ignore, basis=basis))
-    return facts
-
-
-def _grouped(
-    kind: Kind,
-    columns: Iterable[ColumnBase],
-    text: Callable[[ColumnBase], str],
-    basis: Callable[[ColumnBase], Basis],
-) -> list[Fact]:
-    """One fact for every text and basis, about all columns that have them."""
-    groups: dict[tuple[str, Basis], list[str]] = {}
-    for column in columns:
-        groups.setdefault((text(column), basis(column)), []).append(column.name)
+        add("ignored", text, basis, *schema.ignore)
     return [
-        Fact(kind=kind, fact=fact, columns=tuple(names), basis=reason)
-        for (fact, reason), names in groups.items()
+        Fact(kind=kind, fact=fact, columns=tuple(names), basis=why)
+        for (kind, fact, why), names in sorted(groups.items(), key=lambda g: _ORDER[g[0][0]])
     ]
-
-
-def _values(column: ColumnBase) -> str:
-    if _learnt(column):
-        return f"{_learnt_text(column)} and under a budget that is not this one"
-    ranged = isinstance(column, RangeColumn)
-    return "their bounds and bins" if ranged else "the categories that they may have"
 
 
 def _learnt(column: ColumnBase) -> tuple[str, ...]:
@@ -296,15 +283,3 @@ def _learnt_text(column: ColumnBase) -> str:
     if "bins" in learnt and (declared := [k for k in ("min", "max") if k not in learnt]):
         text += f" ({' and '.join(_LEARNT[key] for key in declared)} declared public)"
     return text
-
-
-def _missing(column: ColumnBase) -> str:
-    if column.missing:
-        return 'that cells may be missing, and the markers that mean "no value"'
-    return "that no cell is missing: with one there would be no release"
-
-
-def _other_cells(column: ColumnBase) -> str:
-    if column.catch_all_code is not None:
-        return _CATCH_ALL
-    return _OUTSIDE[getattr(column, "outside", "refuse")]

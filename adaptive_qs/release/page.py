@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import ceil
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adaptive_qs.domain import BinLabel, Clique, Domain, subsets
+from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
 from adaptive_qs.pages.words import counted, grouped, render, short
 from adaptive_qs.release.bundle import Bundle
@@ -20,9 +17,11 @@ from adaptive_qs.release.facts import Kind
 from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
 from adaptive_qs.residual.model import (
     ReferenceModel,
-    ResidualEstimate,
-    privacy_cost,
-    variance_weight,
+    expected_l1,
+    group_variance,
+    is_measured,
+    known_noise_l1,
+    measured_variance,
 )
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
@@ -37,77 +36,46 @@ EVEN = 1e-6
 """Relative difference of widths up to which bins are equally wide."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Codes that share one bar.
-
-    Attributes:
-        label: of all of them.
-        codes: of the column.
-        ends: the first and the last value.
-    """
+class Group(NamedTuple):
+    """Codes that share one bar, with the first and the last of their values."""
 
     label: str
     codes: tuple[int, ...]
     ends: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Axis:
-    """The bars of a column.
-
-    Attributes:
-        groups: in the order shown.
-        scale: whether they are neighbours on a scale with too many steps for a line each.
-        apart: codes that are not on the scale: missing values and the catch-all.
-        note: what was put together; "" where nothing was.
-    """
-
-    groups: tuple[Group, ...]
-    scale: bool
-    apart: tuple[Group, ...]
-    note: str
-
-    def chart(self, bar: Callable[[Group], Bar]) -> BarChart:
-        """A chart with one bar for each group."""
-        return BarChart(
-            tuple(map(bar, self.groups)), self.scale, tuple(map(bar, self.apart)), self.note
-        )
-
-
-def axis_of(column: ColumnBase, weights: Sequence[float]) -> Axis:
-    """The axis of a column.
+def column_chart(
+    column: ColumnBase, weights: Sequence[float], bar: Callable[[Group], Bar]
+) -> BarChart:
+    """A chart of the codes of a column, with one bar for each group of them.
 
     Args:
         column: its declaration.
         weights: of each code; of an unordered column with many values the heaviest are shown.
+        bar: makes the bar of a group.
     """
     labels = column.labels_of_codes()
     codes = range(len(labels))
     if column.numeric:
         labels = _readable(labels)
+    groups = [_span(labels, [k]) for k in codes]
     if len(labels) <= MOST_LINES:
-        return Axis(tuple(_single(labels, k) for k in codes), False, (), "")
+        return BarChart(tuple(map(bar, groups)), False, (), "")
     if column.has_order:
         scale = column.num_values
         step = ceil(scale / MOST_STEPS)
-        groups = [range(k, min(k + step, scale)) for k in range(0, scale, step)]
+        spans = [_span(labels, codes[k : min(k + step, scale)]) for k in range(0, scale, step)]
         notes = [f"Each bar holds {step} neighbouring codes of {scale:,}."] if step > 1 else []
         if not _even(column, step):
             notes.append("Bins are not equally wide, but are drawn so.")
-        return Axis(
-            tuple(_span(labels, g) for g in groups),
-            True,
-            tuple(_single(labels, k) for k in codes[scale:]),
-            " ".join(notes),
-        )
+        apart = tuple(map(bar, groups[scale:]))  # missing values and the catch-all
+        return BarChart(tuple(map(bar, spans)), True, apart, " ".join(notes))
     by_weight = sorted(codes, key=lambda k: (-weights[k], k))
     rest = tuple(sorted(by_weight[MOST_LINES - 1 :]))
     name = counted(len(rest), "other value")
-    others = Group(name, rest, (name, name))
-    shown = tuple(_single(labels, k) for k in by_weight[: MOST_LINES - 1])
+    shown = [*(groups[k] for k in by_weight[: MOST_LINES - 1]), Group(name, rest, (name, name))]
     note = f"The {MOST_LINES - 1} most frequent of {len(labels):,} values, and all others together."
-    return Axis((*shown, others), False, (), note)
+    return BarChart(tuple(map(bar, shown)), False, (), note)
 
 
 def _even(column: ColumnBase, step: int) -> bool:
@@ -134,15 +102,11 @@ def _readable(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(shown, labels))
 
 
-def _single(labels: Sequence[str], code: int) -> Group:
-    return Group(labels[code], (code,), _ends(labels[code], labels[code]))
-
-
 def _span(labels: Sequence[str], codes: Sequence[int]) -> Group:
     first, last = labels[codes[0]], labels[codes[-1]]
-    if first == last:
-        return _single(labels, codes[0])
     start, end = _ends(first, last)
+    if first == last:
+        return Group(first, (codes[0],), (start, end))
     below = "below " if isinstance(last, BinLabel) and last.open else ""
     return Group(f"{short(start)} to {below}{short(end)}", tuple(codes), (start, end))
 
@@ -166,17 +130,9 @@ _PARTS: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class BudgetPart:
-    """A part of what was spent.
-
-    Attributes:
-        name: what for.
-        learnt: what that tells of the rows, in words of the statement.
-        rho: zCDP.
-        part: of everything spent, 0 to 1.
-        delta: of it.
-    """
+class BudgetPart(NamedTuple):
+    """A part of what was spent: what for, what that tells of the rows, its ρ and δ, and which
+    part of everything it is (0 to 1)."""
 
     name: str
     learnt: str
@@ -205,111 +161,24 @@ def budget_parts(statement: Statement) -> list[BudgetPart]:
     ]
 
 
-# How large the noise in the marginals of a release is, from released quantities alone.
+# Which combinations were measured, in which rounds, and how much noise they hold.
 
 Z95 = 1.959963984540054
 """Half a 95 % interval of a normal deviate, in standard deviations."""
-
-
-def is_measured(
-    estimates: Mapping[Clique, ResidualEstimate], clique: Clique, domain: Domain
-) -> bool:
-    """Whether all that a marginal can tell was measured: every residual in it.
-
-    A residual with an attribute of one code is zero and needs no measurement.
-    """
-    several = tuple(i for i in clique if domain.sizes[i] > 1)
-    return several in estimates and all(tau in estimates for tau in subsets(several))
-
-
-def group_variance(model: ReferenceModel, attribute: int, codes: int) -> float:
-    """Variance of the sum of so many cells of a one-way marginal (rows²).
-
-    Residual noise σ² (I − 11ᵀ/n) adds σ² g (1 − g/n), the number of rows (g/n)² σ₀².
-    """
-    n = model.domain.sizes[attribute]
-    part = codes / n
-    return _variance(model, (attribute,)) * codes * (1 - part) + _variance(model, ()) * part**2
-
-
-def measured_variance(model: ReferenceModel, clique: Clique) -> float:
-    """Variance of every cell of a measured marginal (rows²): Fuentes et al., Proposition 4.4."""
-    return math.fsum(
-        variance_weight(model.domain, tau, clique) * _variance(model, tau)
-        for tau in subsets(clique)
-    )
-
-
-def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """Expected L1 distance, in shares of the rows, between a measured marginal and the truth.
-
-    Only noise counts: n_γ √(2/π) standard errors. Signed estimates; a table has no negative
-    cells and is a little closer.
-    """
-    std = math.sqrt(measured_variance(model, clique))
-    return model.domain.size(clique) * math.sqrt(2 / math.pi) * std / total
-
-
-def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """The same of any marginal, for the part of it that was measured.
-
-    A measured residual τ enters the estimate with weight
-    Σ_{π: τ⊆π⊆γ} k_π (⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), as in :class:`ReferenceModel`, and so does
-    its noise. That the reference follows the same noise changes this in the second order only.
-    What the unmeasured residuals hold comes on top and is not known to anybody but the owner.
-    """
-    domain, sizes = model.domain, model.domain.sizes
-    measured = [tau for tau in subsets(clique) if tau in model.estimates]
-    variance: NDArray[np.float64] = np.zeros(domain.shape(clique))
-    for tau in measured:
-        factor: dict[Clique, int] = {tau: 1}
-        weight = np.zeros([1 if i in tau else sizes[i] for i in clique])
-        for pi in (p for p in measured if set(p) >= set(tau)):
-            if pi != tau:
-                factor[pi] = -sum(k for below, k in factor.items() if set(below) <= set(pi))
-            weight = weight + factor[pi] * _outer(model, clique, tau, pi)
-        variance += _variance(model, tau) * privacy_cost(domain, tau) * np.square(weight)
-    return math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum()) / total
-
-
-def _outer(model: ReferenceModel, clique: Clique, tau: Clique, pi: Clique) -> NDArray[np.float64]:
-    """(⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), with axes of length 1 for τ."""
-    array: NDArray[np.float64] = np.ones([1] * len(clique))
-    for axis, i in enumerate(clique):
-        if i not in tau:
-            q = model.reference[i]
-            shape = [1] * len(clique)
-            shape[axis] = -1
-            array = array * (q - 1 / q.size if i in pi else q).reshape(shape)
-    return array
-
-
-def _variance(model: ReferenceModel, residual: Clique) -> float:
-    precision = model.precision(residual)
-    return 1 / precision if precision else 0.0
-
-
-# Which combinations were measured, in which rounds, and how much noise they hold.
-
 UNMEASURED_SHOWN = 400
 """Marginals that were not measured of which the noise in their parts is computed."""
 LARGEST = 2**16
 """Cells of the largest of them."""
 
 
-@dataclass(frozen=True)
-class Marginal:
-    """A marginal of the workload.
+class Marginal(NamedTuple):
+    """A marginal of the workload, and in how many rounds it was chosen, for how much ρ.
 
     Attributes:
-        names: of its columns.
-        cells: their number.
-        measured: whether everything in it was measured.
+        measured: whether everything in it was.
         std: standard error of a cell (rows); None where it was not measured.
         l1: distance from the truth expected of the noise in what was measured, in shares of the
             rows; None where it was not computed.
-        rounds: in which it was chosen.
-        rho: of these rounds, to measure it.
     """
 
     names: tuple[str, ...]
@@ -384,16 +253,9 @@ def pair_map(
 # Single columns as they were released: noisy counts with their intervals.
 
 
-@dataclass(frozen=True)
-class SingleColumn:
-    """One column of the release.
-
-    Attributes:
-        number: its position in the schema, from 1.
-        declared: its name, type, description and codes.
-        std: standard error of a code (rows); None where nothing was measured.
-        l1: expected distance from the truth through noise, in shares of the rows; or None.
-    """
+class SingleColumn(NamedTuple):
+    """One column, numbered from 1: the standard error of a code (rows) and the distance from the
+    truth expected of noise (shares of the rows), both None where nothing was measured."""
 
     number: int
     declared: ColumnBase
@@ -422,7 +284,7 @@ def error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> Bar
         half = Z95 * math.sqrt(group_variance(model, attribute, len(group.codes)))
         return Bar(group.label, (count,), count - half, count + half, group.ends)
 
-    return axis_of(column, counts.tolist()).chart(bar)
+    return column_chart(column, counts.tolist(), bar)
 
 
 COLUMNS_SHOWN = 24

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cli.output import fail, note, percent, warn
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.release.sidecar import manifest_path
+from adaptive_qs.release.bundle import manifest_path
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema

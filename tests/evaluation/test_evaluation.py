@@ -22,8 +22,7 @@ from adaptive_qs.evaluation.pairs import association_of, count_pairs
 from adaptive_qs.evaluation.results import Promise, UtilitySettings
 from adaptive_qs.evaluation.rules import row_checks
 from adaptive_qs.evaluation.tables import BATCH, JointCodes, TablePair, in_batches
-from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.sidecar import manifest_path, write_manifest
+from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table

@@ -12,7 +12,7 @@ import pytest
 from adaptive_qs import answer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
-from adaptive_qs.release.sidecar import manifest_path
+from adaptive_qs.release.bundle import manifest_path
 from adaptive_qs.table.write import FORMATS, OutputFormat
 
 SCHEMA = {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 3}]}

@@ -253,6 +253,7 @@ EDITS = {
     "mechanism": ("ledger.json", lambda m: m["events"][0].update(mechanism="magic")),
     "workload": ("workload.json", lambda m: m["parts"][0].update(attributes=[["nobody"]])),
     "residual": ("record.json", lambda m: m["residuals"][1].update(attributes=["nobody"])),
+    "uncharged": ("record.json", lambda m: m["residuals"][-1]["attributes"].append("only")),
     "residual twice": ("record.json", lambda m: m["residuals"].append(m["residuals"][-1])),
     "precision": ("record.json", lambda m: m["residuals"][0].update(precision=-1)),
     "no total": ("record.json", lambda m: m["residuals"].pop(0)),

@@ -16,17 +16,21 @@ from adaptive_qs.release.page import (
     MARGINALS_SHOWN,
     MOST_LINES,
     MOST_STEPS,
-    axis_of,
     budget_parts,
+    column_chart,
+    release_page,
+)
+from adaptive_qs.release.release import Release
+from adaptive_qs.residual.model import (
+    ReferenceModel,
+    ResidualEstimate,
+    decompose,
     expected_l1,
     group_variance,
     is_measured,
     known_noise_l1,
     measured_variance,
-    release_page,
 )
-from adaptive_qs.release.release import Release
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, decompose
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
@@ -141,14 +145,19 @@ def column(**content):
     return Schema.parse({"version": 1, "columns": [{"name": "c", **content}]}).columns[0]
 
 
+def axis_of(declared, weights):
+    """The chart of a column whose bars are the groups of codes themselves."""
+    return column_chart(declared, weights, lambda group: group)
+
+
 def test_neighbours_are_put_together_and_missing_values_kept_apart():
     axis = axis_of(column(type="integer", min=0, max=99, missing=["?"]), [1.0] * 101)
     assert axis.scale
-    assert [group.label for group in axis.groups[:2]] == ["0 to 2", "3 to 5"]
+    assert [group.label for group in axis.bars[:2]] == ["0 to 2", "3 to 5"]
     assert axis.note == "Each bar holds 3 neighbouring codes of 100."
-    assert axis.groups[-1].ends == ("99", "99")
+    assert axis.bars[-1].ends == ("99", "99")
     assert [group.codes for group in axis.apart] == [(100,)]
-    covered = [code for group in (*axis.groups, *axis.apart) for code in group.codes]
+    covered = [code for group in (*axis.bars, *axis.apart) for code in group.codes]
     assert covered == list(range(101))
 
 
@@ -174,20 +183,20 @@ def test_bins_that_are_not_equally_wide_are_said_to_be(content, told):
 def test_thousands_are_apart_but_not_in_years():
     edges = [*range(0, 19_000, 1_000), 2_300_000]
     wide = axis_of(column(type="numeric", edges=edges), [1.0] * 19)
-    assert wide.groups[1].label == "1,000 to below 2,000"
-    assert wide.groups[-1].ends == ("18,000", "2,300,000")
+    assert wide.bars[1].label == "1,000 to below 2,000"
+    assert wide.bars[-1].ends == ("18,000", "2,300,000")
     years = axis_of(column(type="integer", min=1990, max=2020), [1.0] * 31)
-    assert years.groups[0].label == "1990"
+    assert years.bars[0].label == "1990"
 
 
 def test_rare_values_are_put_together():
     values = [f"v{k}" for k in range(50)]
     axis = axis_of(column(type="categorical", values=values), list(range(50)))
     assert not axis.scale
-    assert len(axis.groups) == MOST_LINES
-    assert axis.groups[0].label == "v49"
-    assert axis.groups[-1].label == f"{50 - MOST_LINES + 1} other values"
-    assert sorted(c for g in axis.groups for c in g.codes) == list(range(50))
+    assert len(axis.bars) == MOST_LINES
+    assert axis.bars[0].label == "v49"
+    assert axis.bars[-1].label == f"{50 - MOST_LINES + 1} other values"
+    assert sorted(c for g in axis.bars for c in g.codes) == list(range(50))
     assert str(MOST_LINES - 1) in axis.note
 
 

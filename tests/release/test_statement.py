@@ -14,8 +14,8 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
+from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
-from adaptive_qs.release.sidecar import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.statement import Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE

@@ -20,8 +20,8 @@ import adaptive_qs
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
+from adaptive_qs.release.bundle import manifest_path
 from adaptive_qs.release.release import Release
-from adaptive_qs.release.sidecar import manifest_path
 from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable

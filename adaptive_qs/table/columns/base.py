@@ -108,6 +108,8 @@ class ColumnBase(BaseModel):
 
     numeric: ClassVar[bool] = False
     """Whether the values are numbers, so that a marker such as "-1" is also met as -1.0."""
+    disclosed: ClassVar[str] = "the categories that they may have"
+    """What a schema tells of the values of such columns."""
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 

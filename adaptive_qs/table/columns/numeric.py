@@ -65,6 +65,7 @@ class RangeColumn(ColumnBase):
     """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
     or count them, and cells that cannot be read, as "missing"."""
 
+    disclosed: ClassVar = "their bounds and bins"
     review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
 
     def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
