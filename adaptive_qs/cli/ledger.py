@@ -15,8 +15,9 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
-    from adaptive_qs.ledger.book import LedgerBook, RunState
+    from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.entries import Restored
+    from adaptive_qs.ledger.run import RunState
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.run.session import Closing
 

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, reason
 from adaptive_qs.ledger.entries import (
     RESTORE,
     START,
-    Closed,
     Opened,
     Published,
     Recovered,
     Released,
     Reserved,
     Restored,
-    Row,
     parse_body,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
-from adaptive_qs.ledger.run import LedgerRun, matching_run, open_runs, release_hash
+from adaptive_qs.ledger.run import LedgerRun, RunState, release_hash, runs_of
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import RESERVED, reach
-from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
+from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.privacy.budget import (
     GuardRail,
     Place,
@@ -41,7 +38,7 @@ from adaptive_qs.privacy.budget import (
     guard_rails,
     positive_number,
 )
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, GaussianEvent
+from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event
 
 
 @dataclass(frozen=True)
@@ -116,119 +113,6 @@ NOTHING = 1e-6
 NAMED = 5
 """Open runs that a refusal names."""
 
-State = Literal["open", "finished", "closed"]
-
-
-@dataclass(frozen=True)
-class RunState:
-    """What a ledger knows of one run.
-
-    Attributes:
-        number: of the run.
-        state: "open" (at work or interrupted), "finished", or "closed" before it was.
-        reserved: what it might spend.
-        spent: what it spent.
-        events: what was released.
-        releases: in how many transactions.
-        request: the public parameters of the run.
-        insecure: whether its noise came from a seed.
-        started, ended: times of its first and its last entry, UTC.
-    """
-
-    number: int
-    state: State
-    reserved: Cost
-    spent: Cost
-    events: tuple[Event, ...]
-    releases: int
-    request: Mapping[str, str]
-    insecure: bool
-    started: str
-    ended: str
-
-    @property
-    def counted(self) -> Cost:
-        """What it counts against the total."""
-        return self.reserved if self.state == "open" else self.spent
-
-    @property
-    def gaussian_mu(self) -> float | None:
-        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise.
-
-        Holds for events whose parameters were all fixed in advance, such as those of one batch.
-        """
-        fine = FINE_NOISE**2
-        if not self.events or not all(
-            isinstance(event, GaussianEvent) and event.noise_variance >= fine
-            for event in self.events
-        ):
-            return None
-        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
-        return math.nextafter(math.sqrt(squared), math.inf)
-
-
-def runs_of(rows: Iterable[Row]) -> list[RunState]:
-    """All runs in the order in which they began, from all entries.
-
-    Costs are computed anew from the events, the budget from the runs, and both compared with what
-    the entries say.
-
-    Raises:
-        ValueError: an entry does not fit those before it; the message starts with its number.
-    """
-    runs: dict[int, RunState] = {}
-    held = total = Cost()
-    for row in rows:
-        try:
-            body = parse_body(row.body)
-            if isinstance(body, Opened):
-                if row.number != 1:
-                    raise ValueError("sets the total a second time")
-                total = body.total
-            elif isinstance(body, Restored):
-                held += body.cost
-            else:
-                before = runs.get(body.run)
-                runs[body.run] = now = _after(before, body, row.time)
-                held += now.counted - (Cost() if before is None else before.counted)
-            # Only what was released from a copy that is lost may exceed the total.
-            exceeds = isinstance(body, Reserved) and not held.fits(total)
-            if body.held != held or exceeds:
-                raise ValueError("does not count what was spent")
-        except ValueError as error:
-            raise ValueError(f"entry {row.number:,}: {error}") from None
-    return list(runs.values())
-
-
-def _after(
-    run: RunState | None, body: Reserved | Released | Published | Closed, time: str
-) -> RunState:
-    if isinstance(body, Reserved):
-        if run is not None:
-            raise ValueError("reserves for a run that exists")
-        return RunState(
-            body.run, "open", body.price, Cost(), (), 0, body.request, body.insecure,
-            time, time,
-        )  # fmt: skip
-    if run is None or run.state != "open":
-        raise ValueError("belongs to a run that is not open")
-    if isinstance(body, Released):
-        events = body.transcript.events
-        cost = Cost.of(events)
-        if body.position != run.releases or len(events) != len(body.outputs):
-            raise ValueError("is not the next release of its run")
-        if cost != body.price:
-            raise ValueError("states another cost than that of its events")
-        return replace(
-            run, spent=run.spent + cost, events=run.events + events, releases=run.releases + 1,
-            ended=time,
-        )  # fmt: skip
-    if isinstance(body, Published):
-        return replace(run, ended=time)
-    if body.price != run.spent:
-        raise ValueError("closes a run with another cost than that of its releases")
-    return replace(run, state="finished" if body.finished else "closed", ended=time)
-
 
 def remaining_of(limit: Cost, held: Cost) -> Cost:
     """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
@@ -245,7 +129,7 @@ def digits_below(value: float) -> str:
     return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"
 
 
-class LedgerBook:
+class LedgerBook(Store):
     """An open ledger: a total that is set once, and runs that share it.
 
     Proof: docs/proofs.md, section 9.
@@ -269,8 +153,8 @@ class LedgerBook:
     def __init__(
         self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False
     ) -> None:
-        self._store = Store(path, None if anchor is None else Anchor(anchor), restoring)
-        first = next(self._store.bodies(Opened))
+        super().__init__(path, None if anchor is None else Anchor(anchor), restoring)
+        first = next(self.bodies(Opened))
         self.identity = first.ledger
         self.limit = first.total
         self.declared = dict(first.declared)
@@ -303,18 +187,8 @@ class LedgerBook:
             unit=UNIT,
             neighbours=NEIGHBOURS,
         )
-        Store.create(Path(path), opened, None if anchor is None else Anchor(anchor))
+        cls.write_new(Path(path), opened, None if anchor is None else Anchor(anchor))
         return cls(path, anchor)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._store.path
-
-    @property
-    def held(self) -> Cost:
-        """What counts against the total: reserved by open runs, spent by others."""
-        return self._store.held
 
     @property
     def left(self) -> Cost:
@@ -333,7 +207,7 @@ class LedgerBook:
     @property
     def head(self) -> str:
         """Number and hash of the newest entry, to be printed and kept elsewhere."""
-        return str(Mark.of(self._store.last()))
+        return str(Mark.of(self.last()))
 
     @property
     def locked(self) -> bool:
@@ -344,18 +218,14 @@ class LedgerBook:
     def missing(self) -> int:
         """Entries that this copy lacks for certain, by its mark, its anchor, or what was recorded
         when it was locked."""
-        last = self._store.last()
+        last = self.last()
         body = parse_body(last.body)
         known = body.missing if isinstance(body, Restored) and not body.confirmed else 0
-        return max(self._store.reached - last.number, known)
+        return max(self.reached - last.number, known)
 
     def restorations(self) -> Iterator[Restored]:
         """What was recorded whenever a copy was put back, in order."""
-        return self._store.bodies(Restored)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
+        return self.bodies(Restored)
 
     def reserve(
         self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False
@@ -377,11 +247,11 @@ class LedgerBook:
         """
         lock: RunLock | None = None
         try:
-            with self._store.writing():
+            with self.writing():
                 self._refuse_repetition(request, inputs)
                 self.check_remaining(cost)
                 lost = (r.run for entry in self.restorations() for r in entry.releases)
-                number = 1 + max(self._store.newest_run(), *lost, 0)
+                number = 1 + max(self.newest_run(), *lost, 0)
                 reserved = Reserved(
                     held=self.held + cost,
                     run=number,
@@ -389,15 +259,15 @@ class LedgerBook:
                     request=dict(request),
                     insecure=insecure,
                 )
-                self._store.append(reserved)
-                self._store.add_input(number, inputs, reserved.request)
+                self.append(reserved)
+                self.add_input(number, inputs, reserved.request)
                 lock = self._lock(number)
         except BaseException:
             if lock is not None:
                 lock.release()
             raise
         reach(RESERVED)
-        return LedgerRun(self._store, self.identity, reserved, lock)
+        return LedgerRun(self, self.identity, reserved, lock)
 
     def check_remaining(self, cost: Cost) -> None:
         """Refuse a budget that the total does not allow.
@@ -411,7 +281,7 @@ class LedgerBook:
         if cost.fits(remaining):
             return
         hint = ""
-        if holding := self._store.open_runs():
+        if holding := self.open_runs():
             runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
             hint = (
                 f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs "
@@ -435,7 +305,7 @@ class LedgerBook:
 
     def is_open(self, ledger: str, run: int) -> bool:
         """Whether the run of a ledger with this name is one of this ledger, and not closed."""
-        return ledger == self.identity and run in self._store.open_runs()
+        return ledger == self.identity and run in self.open_runs()
 
     def check_resumable(self) -> None:
         """Refuse to resume where no run is open.
@@ -443,15 +313,10 @@ class LedgerBook:
         Raises:
             LedgerError: none is, or the ledger is locked.
         """
-        self._refuse_locked()
-        open_runs(self._store)
+        self._interrupted()
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
-        """Go on with the newest interrupted run that asked for the same.
-
-        Args:
-            request: as for :meth:`reserve`.
-            inputs: keyed hash of the private table.
+        """Go on with the newest interrupted run that asked for the same, as for :meth:`reserve`.
 
         Returns:
             The run, locked by this process.
@@ -460,11 +325,39 @@ class LedgerBook:
             LedgerError: there is none, the table or a parameter differs from it, or another
                 process works on it.
         """
-        self._refuse_locked()
-        found = matching_run(self._store, request, inputs)
+        interrupted = self._interrupted()
+        same = [past for past in interrupted if past.request == dict(request)]
+        if not same:
+            # What the most similar run was asked for otherwise.
+            run, different = min(
+                ((past.run, _changed(past.request, request)) for past in interrupted),
+                key=lambda found: (found[1] == ["command"], len(found[1])),
+            )
+            raise LedgerError(
+                f"{self.path}: run {run} was started with another {', '.join(different)}: repeat "
+                "its command with --resume added, or leave out --resume to start a new run, which "
+                "spends budget anew"
+            )
+        found = next((past for past in same if self.input(past.run) == inputs), None)
+        if found is None:
+            raise LedgerError(
+                f"{self.path}: the private table is not the one that run {same[0].run} read: "
+                "restore it, or start a new run without --resume"
+            )
         lock = self._idle(found.run, "wait for its end, or close what holds it")
-        self._store.catch_up()
-        return LedgerRun(self._store, self.identity, found, lock)
+        self.catch_up()
+        return LedgerRun(self, self.identity, found, lock)
+
+    def _interrupted(self) -> list[Reserved]:
+        """The reservations of all runs that are not closed, newest first."""
+        self._refuse_locked()
+        found = [self.reservation(number) for number in reversed(self.open_runs())]
+        if not found:
+            raise LedgerError(
+                f"{self.path}: no interrupted run to resume: leave out --resume to start a new "
+                "one, which spends budget anew"
+            )
+        return found
 
     def anchor(self, path: str | Path) -> None:
         """Make a new anchor of this ledger as it is.
@@ -472,7 +365,7 @@ class LedgerBook:
         Raises:
             LedgerError: the file exists, or cannot be written.
         """
-        Anchor(path).create(Mark.of(self._store.last()))
+        Anchor(path).create(Mark.of(self.last()))
 
     def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
         """Record that this ledger is a copy, and what was released since it was made.
@@ -492,25 +385,25 @@ class LedgerBook:
         Raises:
             LedgerError: a process works on one of these runs.
         """
-        with self._store.writing():
+        with self.writing():
             lost: dict[Place, Recovered] = {}
             for release in releases:
                 place = Place(self.identity, release.run, release.releases, release.hash)
                 if not self.has(place) and not self.recovered(place):
                     lost[place] = release if place not in lost else lost[place].joined(release)
-            still_open = self._store.open_runs()
+            still_open = self.open_runs()
             for run in dict.fromkeys(place.run for place in lost):
                 if run in still_open:
                     self._close_idle(run)
             entry = Restored(
                 held=self.held + sum((one.price for one in lost.values()), stated),
-                reached=self._store.reached,
+                reached=self.reached,
                 missing=self.missing,
                 confirmed=confirmed,
                 releases=tuple(lost.values()),
                 stated=stated,
             )
-            self._store.append(entry)
+            self.append(entry)
         return entry
 
     def close_run(self, number: int) -> None:
@@ -519,15 +412,11 @@ class LedgerBook:
         Raises:
             LedgerError: there is no such open run, or a process works on it.
         """
-        self._store.reservation(number)
-        if number not in self._store.open_runs():
+        self.reservation(number)
+        if number not in self.open_runs():
             raise LedgerError(f"{self.path}: run {number} is over: nothing is left to give back")
-        with self._store.writing():
+        with self.writing():
             self._close_idle(number)
-
-    def rows(self) -> Iterator[Row]:
-        """All entries, in order."""
-        return self._store.rows()
 
     def runs(self) -> list[RunState]:
         """All runs, in the order in which they began, with costs computed anew.
@@ -536,7 +425,7 @@ class LedgerBook:
             LedgerError: an entry does not fit those before it.
         """
         try:
-            return runs_of(self._store.rows())
+            return runs_of(self.rows())
         except ValueError as error:
             raise LedgerError(f"{self.path}: {error}: {RESTORE}") from None
 
@@ -551,14 +440,14 @@ class LedgerBook:
         """
         for run in self.runs():
             if run.state == "open":
-                for _ in self._store.releases(run.number):
+                for _ in self.releases(run.number):
                     pass
-        return self._store.last().number
+        return self.last().number
 
     def has(self, place: Place) -> bool:
         """Whether all releases of that run are here as a release of it states."""
         digest, releases = START, 0
-        for body in self._store.bodies(Released, place.run):
+        for body in self.bodies(Released, place.run):
             digest, releases = release_hash(digest, body), releases + 1
         return releases > 0 and place == Place(self.identity, place.run, releases, digest.hex())
 
@@ -570,12 +459,12 @@ class LedgerBook:
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Everything that a run charged, in order."""
-        bodies = self._store.bodies(Released, run)
+        bodies = self.bodies(Released, run)
         return tuple(event for body in bodies for event in body.transcript.events)
 
     def published(self, run: int) -> Sequence[Mapping[str, str]]:
         """SHA-256 of the parts of everything that a run handed over, each by name."""
-        return [body.digests for body in self._store.bodies(Published, run)]
+        return [body.digests for body in self.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
         """Refuse to work on a copy of which nobody has said what it lacks."""
@@ -589,13 +478,13 @@ class LedgerBook:
         """Close an open run on which nobody works; inside a transaction."""
         lock = self._idle(number, "stop what holds it first")
         try:
-            self._store.close_run(number, finished=False)
+            self.end_run(number, finished=False)
         finally:
             lock.release()
 
     def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
         """Refuse to pay again for what an interrupted run has paid for."""
-        for run in self._store.asked_for(inputs, request):
+        for run in self.asked_for(inputs, request):
             lock = self._lock(run)
             if lock.held:  # so nobody works on it
                 lock.release()
@@ -619,6 +508,12 @@ class LedgerBook:
             raise LedgerError(
                 f"{self.path}: its folder cannot be written ({reason(error)}): make it writable"
             ) from None
+
+
+def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
+    names = sorted(past.keys() | request.keys())
+    different = [name for name in names if past.get(name) != request.get(name)]
+    return ["command"] if "command" in different else different
 
 
 def exported(book: LedgerBook) -> str:

@@ -1,27 +1,36 @@
-"""One run's part of a ledger, and which interrupted run a request continues."""
+"""The runs of a ledger: the one at work, and what the entries say of all of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
 
 from adaptive_qs.errors import LedgerError, SpentNote
 from adaptive_qs.ledger.entries import (
     START,
+    Closed,
+    Opened,
     Published,
     Released,
     Reserved,
+    Restored,
     Row,
     digests_of,
     from_bytes,
+    parse_body,
     to_bytes,
 )
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
-from adaptive_qs.privacy.budget import Ledger, Output, Place, check_fits
-from adaptive_qs.privacy.events import Cost, Event, Transcript
+from adaptive_qs.privacy.accounting import FINE_NOISE
+from adaptive_qs.privacy.budget import Ledger, Output, Place, check_fits, float_above
+from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Transcript
 
 
 class LedgerRun(Ledger):
@@ -188,7 +197,7 @@ class LedgerRun(Ledger):
 
     def _close(self, finished: bool) -> None:
         with self._store.writing():
-            self._store.close_run(self.number, finished)
+            self._store.end_run(self.number, finished)
 
 
 def release_hash(previous: bytes, body: Released) -> bytes:
@@ -201,55 +210,117 @@ def release_hash(previous: bytes, body: Released) -> bytes:
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
-def open_runs(store: Store) -> list[Reserved]:
-    """The reservations of all runs that are not closed, newest first.
+# All runs as the entries tell of them.
+
+State = Literal["open", "finished", "closed"]
+
+
+@dataclass
+class RunState:
+    """What a ledger knows of one run.
+
+    Attributes:
+        number: of the run.
+        reserved: what it might spend.
+        request: the public parameters of the run.
+        insecure: whether its noise came from a seed.
+        started, ended: times of its first and its last entry, UTC.
+        state: "open" (at work or interrupted), "finished", or "closed" before it was.
+        spent: what it spent.
+        events: what was released.
+        releases: in how many transactions.
+    """
+
+    number: int
+    reserved: Cost
+    request: Mapping[str, str]
+    insecure: bool
+    started: str
+    ended: str
+    state: State = "open"
+    spent: Cost = field(default_factory=Cost)
+    events: tuple[Event, ...] = ()
+    releases: int = 0
+
+    @property
+    def counted(self) -> Cost:
+        """What it counts against the total."""
+        return self.reserved if self.state == "open" else self.spent
+
+    @property
+    def gaussian_mu(self) -> float | None:
+        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise.
+
+        Holds for events whose parameters were all fixed in advance, such as those of one batch.
+        """
+        fine = FINE_NOISE**2
+        if not self.events or not all(
+            isinstance(event, GaussianEvent) and event.noise_variance >= fine
+            for event in self.events
+        ):
+            return None
+        squared = float_above(2 * sum((event.rho for event in self.events), Fraction(0)))
+        return math.nextafter(math.sqrt(squared), math.inf)
+
+    def _follow(self, body: Released | Published | Closed, time: str) -> None:
+        """Take in the next entry about it."""
+        if self.state != "open":
+            raise ValueError("belongs to a run that is not open")
+        self.ended = time
+        if isinstance(body, Released):
+            events = body.transcript.events
+            cost = Cost.of(events)
+            if body.position != self.releases or len(events) != len(body.outputs):
+                raise ValueError("is not the next release of its run")
+            if cost != body.price:
+                raise ValueError("states another cost than that of its events")
+            self.spent += cost
+            self.events += events
+            self.releases += 1
+        elif isinstance(body, Closed):
+            if body.price != self.spent:
+                raise ValueError("closes a run with another cost than that of its releases")
+            self.state = "finished" if body.finished else "closed"
+
+
+def runs_of(rows: Iterable[Row]) -> list[RunState]:
+    """All runs in the order in which they began, from all entries.
+
+    Costs are computed anew from the events, the budget from the runs, and both compared with what
+    the entries say.
 
     Raises:
-        LedgerError: all are.
+        ValueError: an entry does not fit those before it; the message starts with its number.
     """
-    found = [store.reservation(number) for number in reversed(store.open_runs())]
-    if not found:
-        raise LedgerError(
-            f"{store.path}: no interrupted run to resume: leave out --resume to start a new one, "
-            "which spends budget anew"
-        )
-    return found
-
-
-def matching_run(store: Store, request: Mapping[str, str], inputs: str) -> Reserved:
-    """The newest open run that asked for the same about the same table.
-
-    Args:
-        store: the ledger's file.
-        request: everything public that decides what a run does.
-        inputs: keyed hash of the private table.
-
-    Raises:
-        LedgerError: there is none, or the table or a parameter differs.
-    """
-    candidates = open_runs(store)
-    same = [past for past in candidates if past.request == dict(request)]
-    if not same:
-        # What the most similar run was asked for otherwise.
-        run, different = min(
-            ((past.run, _changed(past.request, request)) for past in candidates),
-            key=lambda found: (found[1] == ["command"], len(found[1])),
-        )
-        raise LedgerError(
-            f"{store.path}: run {run} was started with another {', '.join(different)}: repeat its "
-            "command with --resume added, or leave out --resume to start a new run, which spends "
-            "budget anew"
-        )
-    found = next((past for past in same if store.input(past.run) == inputs), None)
-    if found is None:
-        raise LedgerError(
-            f"{store.path}: the private table is not the one that run {same[0].run} read: restore "
-            "it, or start a new run without --resume"
-        )
-    return found
-
-
-def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
-    names = sorted(past.keys() | request.keys())
-    different = [name for name in names if past.get(name) != request.get(name)]
-    return ["command"] if "command" in different else different
+    runs: dict[int, RunState] = {}
+    held = total = Cost()
+    for row in rows:
+        try:
+            body = parse_body(row.body)
+            if isinstance(body, Opened):
+                if row.number != 1:
+                    raise ValueError("sets the total a second time")
+                total = body.total
+            elif isinstance(body, Restored):
+                held += body.cost
+            elif isinstance(body, Reserved):
+                if body.run in runs:
+                    raise ValueError("reserves for a run that exists")
+                runs[body.run] = RunState(
+                    body.run, body.price, body.request, body.insecure, row.time, row.time
+                )
+                held += body.price
+            else:
+                if body.run not in runs:
+                    raise ValueError("belongs to a run that is not open")
+                run = runs[body.run]
+                held -= run.counted
+                run._follow(body, row.time)
+                held += run.counted
+            # Only what was released from a copy that is lost may exceed the total.
+            exceeds = isinstance(body, Reserved) and not held.fits(total)
+            if body.held != held or exceeds:
+                raise ValueError("does not count what was spent")
+        except ValueError as error:
+            raise ValueError(f"entry {row.number:,}: {error}") from None
+    return list(runs.values())

@@ -124,7 +124,7 @@ class Store:
                 raise
 
     @staticmethod
-    def create(path: Path, opened: Opened, anchor: Anchor | None) -> None:
+    def write_new(path: Path, opened: Opened, anchor: Anchor | None) -> None:
         """Make a ledger that appears whole or not at all, readable by its owner only.
 
         Raises:
@@ -213,7 +213,7 @@ class Store:
         row = (run, digest, _text(request))
         self._connection.execute("INSERT INTO inputs VALUES (?, ?, ?)", row)
 
-    def close_run(self, run: int, finished: bool) -> None:
+    def end_run(self, run: int, finished: bool) -> None:
         """Record that a run is over, free what it did not spend and forget its outputs.
 
         Nothing happens where it was closed before. Inside :meth:`writing`.

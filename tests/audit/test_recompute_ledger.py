@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.ledger.book import LedgerBook, exported, runs_of
+from adaptive_qs.ledger.book import LedgerBook, exported
 from adaptive_qs.ledger.entries import Recovered, Row
+from adaptive_qs.ledger.run import runs_of
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
 
 from . import recompute_ledger

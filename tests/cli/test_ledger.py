@@ -398,7 +398,7 @@ def test_an_anchor_is_ahead_of_whatever_anybody_sees(run, restore_ledger, monkey
 
     def save(self, path, force=False):
         book = LedgerBook("l", "away/anchor")
-        seen.append((book._store.reached, book._store.last().number))
+        seen.append((book.reached, book.last().number))
         raise ZeroDivisionError
 
     monkeypatch.setattr(Release, "save", save)
@@ -417,7 +417,7 @@ def test_a_release_that_was_committed_and_not_marked_is_marked_before_it_is_seen
         assert run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR).code == 1
     done(run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR, "--resume"))
     book = LedgerBook("l", "away/anchor")
-    assert book._store.reached == book._store.last().number
+    assert book.reached == book.last().number
 
 
 def test_an_anchor_that_is_not_there_is_not_made_by_a_run(run, restore_ledger):

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_qs.ledger.book import LedgerBook, RunState
+from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Row
 from adaptive_qs.ledger.files import keyed_hash
+from adaptive_qs.ledger.run import RunState
 from adaptive_qs.privacy.events import Cost
 
 from .children import Child, Ended, Preparation, noting, small_groups, stopped_clock

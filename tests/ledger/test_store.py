@@ -73,7 +73,7 @@ def test_a_total_is_set_once(tmp_path):
 
 def test_every_commit_is_synced_to_a_log_that_is_written_ahead(tmp_path):
     book = new_book(tmp_path / "ledger")
-    connection = book._store._connection
+    connection = book._connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     book.close()

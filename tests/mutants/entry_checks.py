@@ -270,7 +270,7 @@ def _resumed_otherwise(folder: Folders) -> Iterator[str]:
     found = []
     for ledger in keys:
         with opened(ledger) as book:
-            found.append(book._store.input(1))
+            found.append(book.input(1))
     if found[0] == found[1]:
         yield "the hash of the table has no key"
 

@@ -281,7 +281,7 @@ def given_back():
     def leave(self):
         if self._lock.held:
             with self._store.writing():
-                self._store.close_run(self.number, finished=False)
+                self._store.end_run(self.number, finished=False)
         self._lock.release()
         self._store.close()
 
