@@ -147,7 +147,8 @@ class LedgerBook(Store):
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
-            its mark or anchor. All methods raise it where the file cannot be read or written.
+            its mark or anchor. All methods raise it where the file cannot be read or written, or
+            has nothing such as they are asked for.
     """
 
     def __init__(
@@ -270,12 +271,7 @@ class LedgerBook(Store):
         return LedgerRun(self, self.identity, reserved, lock)
 
     def check_remaining(self, cost: Cost) -> None:
-        """Refuse a budget that the total does not allow.
-
-        Raises:
-            LedgerError: nobody has said yet what was released since the ledger was copied.
-            BudgetExceeded: it does not.
-        """
+        """Refuse a budget that the total does not allow, and any where the ledger is locked."""
         self._refuse_locked()
         remaining = self.left
         if cost.fits(remaining):
@@ -308,11 +304,7 @@ class LedgerBook(Store):
         return ledger == self.identity and run in self.open_runs()
 
     def check_resumable(self) -> None:
-        """Refuse to resume where no run is open.
-
-        Raises:
-            LedgerError: none is, or the ledger is locked.
-        """
+        """Refuse to resume where no run is open, or the ledger is locked."""
         self._interrupted()
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
@@ -360,11 +352,7 @@ class LedgerBook(Store):
         return found
 
     def anchor(self, path: str | Path) -> None:
-        """Make a new anchor of this ledger as it is.
-
-        Raises:
-            LedgerError: the file exists, or cannot be written.
-        """
+        """Make a new anchor of this ledger as it is."""
         Anchor(path).create(Mark.of(self.last()))
 
     def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
@@ -407,11 +395,7 @@ class LedgerBook(Store):
         return entry
 
     def close_run(self, number: int) -> None:
-        """Give up an interrupted run: free what it did not spend and forget its answers.
-
-        Raises:
-            LedgerError: there is no such open run, or a process works on it.
-        """
+        """Give up an interrupted run: free what it did not spend and forget its answers."""
         self.reservation(number)
         if number not in self.open_runs():
             raise LedgerError(f"{self.path}: run {number} is over: nothing is left to give back")
@@ -419,11 +403,7 @@ class LedgerBook(Store):
             self._close_idle(number)
 
     def runs(self) -> list[RunState]:
-        """All runs, in the order in which they began, with costs computed anew.
-
-        Raises:
-            LedgerError: an entry does not fit those before it.
-        """
+        """All runs, in the order in which they began, with costs computed anew."""
         try:
             return runs_of(self.rows())
         except ValueError as error:
@@ -433,10 +413,7 @@ class LedgerBook(Store):
         """Check all that opening did not: costs, sums, and the answers kept for open runs.
 
         Returns:
-            How many entries there are.
-
-        Raises:
-            LedgerError: something does not fit; the message names the entry.
+            How many entries there are; a refusal names the one that does not fit.
         """
         for run in self.runs():
             if run.state == "open":

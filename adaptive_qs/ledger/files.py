@@ -82,17 +82,14 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
             f"{path}: the key that recognises tables is missing: restore it, or give the "
             "interrupted run up with adaptive-qs ledger close"
         )
-    digest = hmac.new(_key(path), digestmod=hashlib.sha256)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _key(path: Path) -> bytes:
     try:
         remove_stale(path)
         if not path.exists():
-            _make(path)
+            with owners_file(path) as (handle, temporary):
+                os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+                os.fsync(handle)
+                with suppress(FileExistsError):  # another process was faster
+                    os.link(temporary, path)
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError) as error:
         why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
@@ -102,16 +99,10 @@ def _key(path: Path) -> bytes:
         ) from None
     if len(key) != KEY_BYTES:
         raise LedgerError(f"{path}: is not a ledger's key: restore it")
-    return key
-
-
-def _make(path: Path) -> None:
-    """Write a new key, whole or not at all."""
-    with owners_file(path) as (handle, temporary):
-        os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
-        os.fsync(handle)
-        with suppress(FileExistsError):  # another process was faster
-            os.link(temporary, path)
+    digest = hmac.new(key, digestmod=hashlib.sha256)
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 # One process at a time works on a run; its lock is gone with the process, however it ends.
@@ -227,6 +218,9 @@ class MarkFile:
 
     Attributes:
         path: of the file; None for an anchor that is the printed entry itself.
+
+    Raises:
+        LedgerError: from every method, where the file is missing, damaged or cannot be written.
     """
 
     path: Path | None
@@ -239,11 +233,7 @@ class MarkFile:
         return "its mark"
 
     def read(self) -> Mark:
-        """The newest entry that the ledger must have.
-
-        Raises:
-            LedgerError: the file is missing or damaged.
-        """
+        """The newest entry that the ledger must have."""
         assert self.path is not None
         try:
             found = _newest(self.path.read_bytes())
@@ -254,11 +244,7 @@ class MarkFile:
         return found
 
     def advance(self, mark: Mark) -> None:
-        """Make sure that the file is at least this far; durable on return.
-
-        Raises:
-            LedgerError: it cannot be written.
-        """
+        """Make sure that the file is at least this far; durable on return."""
         if self.path is None:
             return
         with self._writable():
@@ -274,11 +260,7 @@ class MarkFile:
                 os.close(handle)
 
     def write(self, mark: Mark) -> None:
-        """Make the file say this, whatever it said before.
-
-        Raises:
-            LedgerError: it cannot be written.
-        """
+        """Make the file say this, whatever it said before."""
         with self._writable():
             self.begin(mark)
 
@@ -333,11 +315,7 @@ class Anchor(MarkFile):
         return self._given if self.path is None else super().read()
 
     def check_apart(self, ledger: Path) -> None:
-        """Refuse a file that belongs to the ledger, with which it would be turned back.
-
-        Raises:
-            LedgerError: it is one.
-        """
+        """Refuse a file that belongs to the ledger, with which it would be turned back."""
         own = own_files(Path(os.path.realpath(ledger)))
         if self.path is not None and Path(os.path.realpath(self.path)) in own:
             raise LedgerError(
@@ -346,20 +324,12 @@ class Anchor(MarkFile):
             )
 
     def check_replaceable(self) -> None:
-        """Refuse a file that is there and no anchor: nothing else may be replaced by one.
-
-        Raises:
-            LedgerError: it is such a file.
-        """
+        """Refuse a file that is there and no anchor: nothing else may be replaced by one."""
         if self.path is not None and os.path.lexists(self.path):
             self.read()
 
     def create(self, mark: Mark) -> None:
-        """Make the file.
-
-        Raises:
-            LedgerError: there is one already, or it cannot be written.
-        """
+        """Make the file, where there is none."""
         if self.path is None:
             raise LedgerError("an anchor is to be made: name a file on another volume for it")
         if os.path.lexists(self.path):

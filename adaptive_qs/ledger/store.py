@@ -125,11 +125,7 @@ class Store:
 
     @staticmethod
     def write_new(path: Path, opened: Opened, anchor: Anchor | None) -> None:
-        """Make a ledger that appears whole or not at all, readable by its owner only.
-
-        Raises:
-            LedgerError: there is a file already, or none can be written there.
-        """
+        """Make a ledger that appears whole or not at all, readable by its owner only."""
         row = chained(START, 1, _now(), opened.model_dump_json())
         try:
             if not os.path.lexists(path):
@@ -180,10 +176,7 @@ class Store:
             self._mark(self._appended)
 
     def catch_up(self) -> None:
-        """Bring mark and anchor to the newest entry, before anybody sees what it released.
-
-        A process that was killed between the two left them behind.
-        """
+        """Bring mark and anchor, which a killed process left behind, to the newest entry."""
         self._mark(Mark.of(self.last()))
 
     def append(self, body: Body) -> None:
@@ -217,9 +210,6 @@ class Store:
         """Record that a run is over, free what it did not spend and forget its outputs.
 
         Nothing happens where it was closed before. Inside :meth:`writing`.
-
-        Raises:
-            LedgerError: there is no such run.
         """
         if any(self.rows("closed", run)):
             return
@@ -275,11 +265,7 @@ class Store:
         )
 
     def reservation(self, run: int) -> Reserved:
-        """The entry that reserved a run's budget.
-
-        Raises:
-            LedgerError: there is none.
-        """
+        """The entry that reserved a run's budget; a run that there is none of is refused."""
         body = next(self.bodies(Reserved, run), None)
         if body is None:
             raise LedgerError(f"{self.path}: has no run {run}: adaptive-qs ledger show lists them")
@@ -309,11 +295,8 @@ class Store:
     def releases(
         self, run: int, position: int | None = None
     ) -> Iterator[tuple[Released, list[tuple[str, bytes]]]]:
-        """The releases of an open run, each with the outputs kept for it.
-
-        Raises:
-            LedgerError: their hashes differ; the message names the entry.
-        """
+        """The releases of an open run, each with the outputs kept for it, if these have the hashes
+        that the entry states."""
         for row in self.rows("released", run, position):
             body = parse_body(row.body)
             assert isinstance(body, Released)
@@ -346,14 +329,8 @@ class Store:
             (file.write if self._restoring else file.advance)(mark)
 
     def _check_sound(self, marks: Mapping[Mark, str]) -> None:
-        """Check the chain of entries, its length, and that the file's tables and indices agree.
-
-        Args:
-            marks: entries that the ledger must have, each with what says so.
-
-        Raises:
-            LedgerError: something does not fit; the message names the last good entry.
-        """
+        """Check the chain of entries, that it has those of the marks, and that the file's tables
+        and indices agree; a refusal names the last good entry."""
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
         number, sound = 0, False
 
