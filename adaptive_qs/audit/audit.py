@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +38,9 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, StepProgress, memory_bytes
 from adaptive_qs.privacy.budget import Budget, Ledger
-from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, PartitionEvent, SelectionEvent
+from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
-from adaptive_qs.release.release import Release
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.limits import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
@@ -51,7 +51,7 @@ from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec
-from adaptive_qs.workload.workload import QueryWorkload, Workload
+from adaptive_qs.workload.workload import Workload
 
 # The two things that spend budget, `Synthesizer.fit` and `answer`, with all that they publish.
 
@@ -100,7 +100,7 @@ class Synthesis:
         target = PrivacyTarget.of(rho=rho, discovery_share=discovery_share(schema))
         preprocessing_cost(schema, target.budget)
         domain = schema.widest_domain()
-        marginals = marginals_of(resolve_queries(queries, domain))
+        marginals = resolve_queries(queries, domain).marginals()
         return cls(schema, marginals, target, tables_limits(domain, marginals, max_memory, 1))
 
     def at_ceiling(self) -> Self:
@@ -108,20 +108,18 @@ class Synthesis:
 
         Then the cells of all measured marginals together may be no more than those of the largest.
         """
-        low, high = 0, self.plan.max_memory_bytes
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                self._planned(middle)
-                high = middle
-            except ResourceExceeded:
-                low = middle
-        return replace(self, plan=self._planned(high))
 
-    @property
-    def cost(self) -> Cost:
-        """The budget."""
-        return self.target.budget
+        def planned(memory: int) -> Limits:
+            return tables_limits(self.schema.widest_domain(), self.marginals, memory, 1)
+
+        def fits(memory: int) -> bool:
+            try:
+                return bool(planned(memory))
+            except ResourceExceeded:
+                return False
+
+        least = bisect_left(range(1, self.plan.max_memory_bytes), True, key=fits) + 1
+        return replace(self, plan=planned(least))
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
@@ -137,41 +135,31 @@ class Synthesis:
         Returns:
             Every byte that would leave, by name.
         """
-        release = self._release(source, mechanisms, folder)
+        marginals, target, plan = self.marginals, self.target, self.plan
+        if isinstance(source, CodedTable):
+            work = Tables(marginals, marginals, "product", plan, target.rho)
+            clock = PhaseClock()
+            release = measure(source, self.schema, marginals, target, work, mechanisms, clock)
+        else:
+            workload: WorkloadSpec = marginals
+            if self.schema.private_columns:  # a file, where their sizes are still to be learnt
+                workload = folder / "workload.json"
+                workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
+            model = Synthesizer(
+                rho=target.rho,
+                workload=workload,
+                max_memory=plan.max_memory_bytes,
+                workers=plan.workers,
+                **_CONSENT,
+            )
+            with _made_up(mechanisms):
+                release = model.fit(source, schema=self.schema).release_
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
             artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
         return artefacts
-
-    def _release(self, source: Source, mechanisms: Mechanisms, folder: Path) -> Release:
-        plan = self.plan
-        if isinstance(source, CodedTable):
-            marginals, target = self.marginals, self.target
-            work = Tables(marginals, marginals, "product", plan, target.rho)
-            clock = PhaseClock()
-            return measure(source, self.schema, marginals, target, work, mechanisms, clock)
-        model = Synthesizer(
-            rho=self.target.rho,
-            workload=self._workload(folder),
-            max_memory=plan.max_memory_bytes,
-            workers=plan.workers,
-            **_CONSENT,
-        )
-        with _made_up(mechanisms):
-            return model.fit(source, schema=self.schema).release_
-
-    def _planned(self, max_memory: int) -> Limits:
-        return tables_limits(self.schema.widest_domain(), self.marginals, max_memory, 1)
-
-    def _workload(self, folder: Path) -> WorkloadSpec:
-        """The marginals, as a file where their sizes are still to be learnt."""
-        if not self.schema.private_columns:
-            return self.marginals
-        path = folder / "workload.json"
-        path.write_text(WorkloadFile.of(self.marginals).model_dump_json(exclude_none=True))
-        return path
 
 
 @dataclass(frozen=True)
@@ -216,18 +204,13 @@ class Batch:
         share = discovery_share(schema) if learns else None
         target = PrivacyTarget.of_answers(rho=rho, discovery_share=share)
         widest = schema.widest_domain()
-        check_learnable(resolve_queries(queries, widest), schema)
+        resolved = resolve_queries(queries, widest)
+        check_learnable(resolved, schema)
         limits = answers_limits(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
-        resolved = resolve_queries(queries, widest)
         planned = Work(resolved, widest, target, limits, choice).measurable.mechanism
         return cls(schema, resolved, target, choice, limits, planned)
-
-    @property
-    def cost(self) -> Cost:
-        """The budget."""
-        return self.target.budget
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
@@ -265,16 +248,6 @@ def _made_up(mechanisms: Mechanisms) -> Iterator[None]:
         yield
 
 
-def marginals_of(queries: QueryWorkload) -> Workload:
-    """The attribute sets of a workload of queries as marginals, each with its largest weight."""
-    weights: dict[tuple[int, ...], float] = {}
-    for part in queries.parts:
-        for clique, weight in zip(part.cliques.tolist(), part.weights.tolist()):
-            key = tuple(clique)
-            weights[key] = max(weight, weights.get(key, 0.0))
-    return Workload(queries.domain, weights)
-
-
 def _bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -289,11 +262,7 @@ Job = Callable[[Mechanisms], Mapping[str, bytes]]
 
 
 class Diverged(Exception):
-    """A replayed run asked for something else than the recorded one.
-
-    Attributes:
-        event: what it asked for.
-    """
+    """A replayed run asked for something else, ``event``, than the recorded one."""
 
     def __init__(self, event: Event) -> None:
         super().__init__("the run on the neighbour took another course")
@@ -393,15 +362,8 @@ class Check(StrEnum):
     SEEN = "the row that differs is seen"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A check that failed; holds no private value.
-
-    Attributes:
-        check: which one.
-        where: the run.
-        label: the event or artefact.
-    """
+class Finding(NamedTuple):
+    """A check that failed, in which run and about which event or artefact; no private value."""
 
     check: Check
     where: str
@@ -622,6 +584,7 @@ def _replay_on(
     runs: list[Run] = []
     for make in tables:  # one after the other: their files have the same name
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
-        budget, entropy = Budget(publisher.cost.rho, publisher.cost.delta), InsecureSeed(seed)
+        cost, entropy = publisher.target.budget, InsecureSeed(seed)
+        budget = Budget(cost.rho, cost.delta)
         runs.append(replay(job, budget, entropy, *runs) if runs else record(job, budget, entropy))
     compare(runs[0], runs[1], where, report)

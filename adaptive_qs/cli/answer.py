@@ -378,7 +378,6 @@ class Tables:
         Raises:
             InputError: the budget is none that it takes.
         """
-        from adaptive_qs.audit.audit import marginals_of
         from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
         from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
         from adaptive_qs.run.budget import PrivacyTarget
@@ -389,7 +388,7 @@ class Tables:
         share = discovery_share(described)
         target = PrivacyTarget.of(asked.epsilon, asked.delta, rho, share)
         learning = preprocessing_cost(described, target.budget, asked.learning_share)
-        workload = marginals_of(plan.workload)
+        workload = plan.workload.marginals()
         forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
         combined = any(len(clique) > 1 for clique in workload.cliques)
         std = total_std(workload.domain, forecast.rho, rows or 0, combined)

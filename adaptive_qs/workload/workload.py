@@ -248,3 +248,11 @@ class QueryWorkload:
     def num_sets(self) -> int:
         """Attribute sets of all parts together."""
         return sum(map(len, self.parts))
+
+    def marginals(self) -> Workload:
+        """The attribute sets as marginals, each with its largest weight."""
+        weights: dict[Clique, float] = {}
+        for number, index, weight in self.sets():
+            clique = tuple(self.parts[number].cliques[index].tolist())
+            weights[clique] = max(weight, weights.get(clique, 0.0))
+        return Workload(self.domain, weights)

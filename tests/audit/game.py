@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import Batch, Recorder, Replayer, marginals_of
+from adaptive_qs.audit.audit import Batch, Recorder, Replayer
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent
@@ -110,13 +110,13 @@ def batch_game(runs: int, seed: int = 0) -> Verdict:
     def answer(table, mechanisms):
         list(answer_sets(batch.planned, table, mechanisms, batch.target.units))
 
-    return play(answer, batch.cost.rho, runs, seed)
+    return play(answer, batch.target.budget.rho, runs, seed)
 
 
 def loop_game(runs: int, seed: int = 0) -> Verdict:
     """The adaptive loop at ρ = μ²/2, selections and all."""
     rho = MU**2 / 2
-    workload = marginals_of(resolve_queries(2, SCHEMA.domain()))
+    workload = resolve_queries(2, SCHEMA.domain()).marginals()
 
     def loop(table, mechanisms):
         run_loop(table, workload, mechanisms, rho)

@@ -47,7 +47,7 @@ def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
     folder, rng = tmp_path_factory.mktemp("release"), np.random.default_rng(seed)
     pair = next(neighbour_pairs(stand_in(schema), folder, rng))
     job = Synthesis.of(schema, 2, rho)
-    ledger = Budget(job.cost.rho, job.cost.delta)
+    ledger = Budget(job.target.budget.rho, job.target.budget.delta)
     rows = write_rows(pair.here, schema.names, folder)
     job.publish(rows, Recorder(ledger, InsecureSeed(seed)), folder, sampled=False)
     assert recompute.problems(folder / "release.zip") == []
@@ -66,7 +66,7 @@ def test_the_chance_that_one_row_s_value_passes():
 
 
 def batch_calls(batch, table):
-    recorder = Recorder(Budget(batch.cost.rho), InsecureSeed(0))
+    recorder = Recorder(Budget(batch.target.budget.rho), InsecureSeed(0))
     batch.publish(table, recorder, None, sampled=False)
     return recorder.calls
 
@@ -81,7 +81,7 @@ def test_answers_are_paid_for(data, schema, rho):
     nothing = CodedTable.from_codes(domain, [np.zeros(0, np.int64)] * len(domain))
     empty = batch_calls(batch, nothing)
     transcript = json.loads(Transcript(events=[call.event for call in empty]).model_dump_json())
-    assert recompute.total_cost(transcript) == batch.cost.rho <= Fraction(rho)
+    assert recompute.total_cost(transcript) == batch.target.budget.rho <= Fraction(rho)
 
     rows = list(product(*(range(size) for size in domain.sizes)))
     chosen = np.random.default_rng(0).permutation(len(rows))[:24]

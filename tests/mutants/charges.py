@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from unittest import mock
 
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import loop, select
@@ -15,69 +14,48 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
 
 from . import checks
-from .mutant import mutant, watched_counter
+from .mutant import SEEN, peeking, replaced
 
 
-@mutant("a sensitivity of counts that is too small", checks.replay)
-def counts_sensitivity():
-    original = Mechanisms.release_together
-
-    def cheaper(self, requests):
+@replaced(
+    Mechanisms,
+    "release_together",
+    "a sensitivity of counts that is too small",
+    checks.replay,
+)
+def counts_sensitivity(original, self, requests):
+    def halved(event):
         half = Fraction(1, 2)
-        return original(
-            self,
-            [
-                replace(
-                    request,
-                    event=replace(
-                        request.event,
-                        squared_sensitivity=request.event.squared_sensitivity * half,
-                        noise_variance=request.event.noise_variance * half,
-                    ),
-                )
-                for request in requests
-            ],
+        return replace(
+            event,
+            squared_sensitivity=event.squared_sensitivity * half,
+            noise_variance=event.noise_variance * half,
         )
 
-    with mock.patch.object(Mechanisms, "release_together", cheaper):
-        yield
+    return original(self, [replace(request, event=halved(request.event)) for request in requests])
 
 
-@mutant("a sensitivity of scores that is too small", checks.replay)
-def score_sensitivity():
-    original = Mechanisms.select
-
-    def cheaper(self, event, scores, sensitivity):
-        return original(self, event, scores, max(1, sensitivity // 2))
-
-    with mock.patch.object(Mechanisms, "select", cheaper):
-        yield
+@replaced(Mechanisms, "select", "a sensitivity of scores that is too small", checks.replay)
+def score_sensitivity(original, self, event, scores, sensitivity):
+    return original(self, event, scores, max(1, sensitivity // 2))
 
 
-@mutant("a score with two private terms and the sensitivity of one", checks.replay)
-def two_terms():
-    original = select.grid_l1
-
-    def two(counter, model, clique):
-        rows = int(counter.count(()))
-        return original(counter, model, clique) + (rows << select.CELL_BITS)
-
-    with mock.patch.object(select, "grid_l1", two):
-        yield
+@replaced(
+    select, "grid_l1", "a score with two private terms and the sensitivity of one", checks.replay
+)
+def two_terms(original, counter, model, clique):
+    rows = int(counter.count(()))
+    return original(counter, model, clique) + (rows << select.CELL_BITS)
 
 
-@mutant("selections not charged", checks.replay, checks.recomputed)
-def free_selection():
-    def free(self, event, scores, sensitivity):
-        scores = checked_scores(scores)
-        self.entropy.begin(self._releases)
-        self._releases += 1
-        chosen = self._draw_selection(event, scores, sensitivity)
-        self._tell(PrimitiveCall(event, scores, sensitivity, chosen))
-        return chosen
-
-    with mock.patch.object(Mechanisms, "select", free):
-        yield
+@replaced(Mechanisms, "select", "selections not charged", checks.replay, checks.recomputed)
+def free_selection(_, self, event, scores, sensitivity):
+    scores = checked_scores(scores)
+    self.entropy.begin(self._releases)
+    self._releases += 1
+    chosen = self._draw_selection(event, scores, sensitivity)
+    self._tell(PrimitiveCall(event, scores, sensitivity, chosen))
+    return chosen
 
 
 def unpaid(counter, model, clique):
@@ -86,108 +64,61 @@ def unpaid(counter, model, clique):
     model.update(clique, measure_residual(counter, free, clique, 9.0), 1 / 9.0)
 
 
-@mutant("initial cliques not charged", checks.recomputed, checks.replay)
-def free_cliques():
-    original = loop.measure_one_way
-
-    def more(counter, mechanisms, model, rho):
-        original(counter, mechanisms, model, rho)
-        unpaid(counter, model, (0, 1))
-
-    with mock.patch.object(loop, "measure_one_way", more):
-        yield
+@replaced(loop, "measure_one_way", "initial cliques not charged", checks.recomputed, checks.replay)
+def free_cliques(original, counter, mechanisms, model, rho):
+    original(counter, mechanisms, model, rho)
+    unpaid(counter, model, (0, 1))
 
 
-@mutant("the total measured twice and charged once", checks.recomputed)
-def free_total():
-    original = loop.measure_total
-
-    def twice(counter, mechanisms, rho):
-        model = original(counter, mechanisms, rho)
-        unpaid(counter, model, ())
-        return model
-
-    with mock.patch.object(loop, "measure_total", twice):
-        yield
+@replaced(loop, "measure_total", "the total measured twice and charged once", checks.recomputed)
+def free_total(original, counter, mechanisms, rho):
+    model = original(counter, mechanisms, rho)
+    unpaid(counter, model, ())
+    return model
 
 
-@mutant("costs rounded down", checks.budget)
-def rounded_down():
-    def floor(cls, events):
-        return cls(sum(math.floor(event.rho * UNITS_PER_RHO) for event in events), 0)
-
-    with mock.patch.object(Cost, "of", classmethod(floor)):
-        yield
+@replaced(Cost, "of", "costs rounded down", checks.budget)
+def rounded_down(_, cls, events):
+    return cls(sum(math.floor(event.rho * UNITS_PER_RHO) for event in events), 0)
 
 
-@mutant("a share of delta that is not charged", checks.budget)
-def free_delta():
-    original = Cost.of.__func__
-
-    def of(cls, events):
-        return cls(original(cls, events).rho_units, 0)
-
-    with mock.patch.object(Cost, "of", classmethod(of)):
-        yield
+@replaced(Cost, "of", "a share of delta that is not charged", checks.budget)
+def free_delta(original, cls, events):
+    return cls(original(cls, events).rho_units, 0)
 
 
-@mutant("a budget with a tolerance", checks.budget)
-def tolerant():
-    def about(self, limit):
-        slack = 1 + 1e-9
-        return (
-            self.rho_units <= limit.rho_units * slack
-            and self.delta_units <= limit.delta_units * slack
-        )
-
-    with mock.patch.object(Cost, "fits", about):
-        yield
+@replaced(Cost, "fits", "a budget with a tolerance", checks.budget)
+def tolerant(_, self, limit):
+    slack = 1 + 1e-9
+    return (
+        self.rho_units <= limit.rho_units * slack and self.delta_units <= limit.delta_units * slack
+    )
 
 
-@mutant("draws before the charge", checks.budget)
-def drawn_first():
-    original = Budget.release
-
-    def release(self, events, draw, definition=""):
-        outputs = draw()
-        return original(self, events, lambda: outputs, definition)
-
-    with mock.patch.object(Budget, "release", release):
-        yield
+@replaced(Budget, "release", "draws before the charge", checks.budget)
+def drawn_first(original, self, events, draw, definition=""):
+    outputs = draw()
+    return original(self, events, lambda: outputs, definition)
 
 
-@mutant("only the first of several releases charged", checks.budget, checks.replay)
-def first_only():
-    original = Budget.release
-
-    def release(self, events, draw, definition=""):
-        return original(self, events[:1], draw, definition)
-
-    with mock.patch.object(Budget, "release", release):
-        yield
-
-
-@mutant("a retry that redraws noise", checks.retry)
-def redrawn():
-    original = LedgerRun.release
-
-    def release(self, events, draw, definition=""):
-        known = self._position < self.resumed
-        outputs = original(self, events, draw, definition)
-        return draw() if known else outputs
-
-    with mock.patch.object(LedgerRun, "release", release):
-        yield
+@replaced(
+    Budget,
+    "release",
+    "only the first of several releases charged",
+    checks.budget,
+    checks.replay,
+)
+def first_only(original, self, events, draw, definition=""):
+    return original(self, events[:1], draw, definition)
 
 
-@mutant("a budget that depends on the data", checks.replay)
-def share_of_data():
-    original = loop.initial_share
+@replaced(LedgerRun, "release", "a retry that redraws noise", checks.retry)
+def redrawn(original, self, events, draw, definition=""):
+    known = self._position < self.resumed
+    outputs = original(self, events, draw, definition)
+    return draw() if known else outputs
 
-    with watched_counter() as seen:
 
-        def share(domain, rho, total):
-            return original(domain, rho, float(seen[0].count(())))
-
-        with mock.patch.object(loop, "initial_share", share):
-            yield
+@peeking(loop, "initial_share", "a budget that depends on the data", checks.replay)
+def share_of_data(original, domain, rho, total):
+    return original(domain, rho, float(SEEN[0].count(())))

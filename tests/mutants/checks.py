@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Synthesis, audit, marginals_of
+from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Synthesis, audit
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
@@ -236,7 +236,7 @@ def retry() -> list[str]:
     domain = SCHEMA.domain()
     rng = np.random.default_rng(0)
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 100) for n in domain.sizes])
-    workload = marginals_of(resolve_queries(2, domain))
+    workload = resolve_queries(2, domain).marginals()
 
     def attempt(path, resume, stop_after):
         calls = []
@@ -326,7 +326,7 @@ def recorded_alike() -> list[str]:
     domain = SCHEMA.domain()
     rng = np.random.default_rng(0)
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 300) for n in domain.sizes])
-    workload = marginals_of(resolve_queries(2, domain))
+    workload = resolve_queries(2, domain).marginals()
     outputs = []
     for workers in (1, 2):
         recorder = Recorder(Budget(1.0), InsecureSeed(0))

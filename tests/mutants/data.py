@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 
@@ -16,169 +15,100 @@ from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.count import MarginalCounter
 
 from . import checks
-from .mutant import mutant, watched_counter
+from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped
 
 
 @mutant("annealing on true data", checks.replay)
 def true_annealing():
     taken = []
-    original = loop.Offer.take
 
-    def take(self, clique):
+    def take(original, self, clique):
         taken[:] = [clique]
         original(self, clique)
 
-    with watched_counter() as seen:
+    def distance(_, after, before):
+        return float(abs(after - SEEN[0].count(taken[0])).sum())
 
-        def distance(after, before):
-            return float(abs(after - seen[0].count(taken[0])).sum())
-
-        with (
-            mock.patch.object(loop.Offer, "take", take),
-            mock.patch.object(loop, "_clipped_distance", distance),
-        ):
-            yield
-
-
-@mutant("a domain without the values that do not occur", checks.replay)
-def domain_of_data():
-    original = loop.measurable_cliques
-
-    with watched_counter() as seen:
-
-        def occurring(workload):
-            several = [(seen[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
-            return tuple(c for c in original(workload) if all(several[i] for i in c))
-
-        with mock.patch.object(loop, "measurable_cliques", occurring):
-            yield
-
-
-@mutant("candidates by their true error", checks.replay)
-def true_candidates():
-    original = Selector.select
-
-    def select(self, mechanisms, expected, epsilon, offered):
-        wrong = offered & (self._errors >= np.median(self._errors[offered]))
-        return original(self, mechanisms, expected, epsilon, wrong)
-
-    with mock.patch.object(Selector, "select", select):
+    with (
+        watched_counter(),
+        wrapped(loop.Offer, "take", take),
+        wrapped(loop, "_clipped_distance", distance),
+    ):
         yield
 
 
-@mutant("as many rows sampled as there are", checks.replayed_tables)
-def true_rows():
-    with watched_counter() as seen:
-
-        def rows(self):
-            return max(1, int(seen[0].count(())))
-
-        with mock.patch.object(Release, "num_rows", property(rows)):
-            yield
+@peeking(loop, "measurable_cliques", "a domain without the values that do not occur", checks.replay)
+def domain_of_data(original, workload):
+    several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
+    return tuple(c for c in original(workload) if all(several[i] for i in c))
 
 
-@mutant("the number of rows in the manifest", checks.replay)
-def told_rows():
-    original = Release.of_run.__func__
-
-    with watched_counter() as seen:
-
-        def of_run(cls, *args, **kwargs):
-            release = original(cls, *args, **kwargs)
-            rows = max(1, int(seen[0].count(())))
-            return replace(
-                release, manifest=release.manifest.model_copy(update={"most_rows": rows})
-            )
-
-        with mock.patch.object(Release, "of_run", classmethod(of_run)):
-            yield
+@replaced(Selector, "select", "candidates by their true error", checks.replay)
+def true_candidates(original, self, mechanisms, expected, epsilon, offered):
+    wrong = offered & (self._errors >= np.median(self._errors[offered]))
+    return original(self, mechanisms, expected, epsilon, wrong)
 
 
-@mutant("missing values filled from the data", checks.replay)
-def filled():
-    original = encode._codes
-
-    def codes(column, values, label):
-        found = original(column, values, label)
-        if column.missing_code is not None:
-            present = np.bincount(found[found >= 0], minlength=column.size)
-            found = np.where(found == column.missing_code, present[:-1].argmax(), found)
-        return found
-
-    with mock.patch.object(encode, "_codes", codes):
-        yield
+@peeking(Release, "num_rows", "as many rows sampled as there are", checks.replayed_tables)
+def true_rows(_, self):
+    return max(1, int(SEEN[0].count(())))
 
 
-@mutant("bins from the data", checks.replay)
-def quantiles():
-    original = encode._codes
-
-    def codes(column, values, label):
-        found = original(column, values, label)
-        if isinstance(column, IntegerColumn):
-            edges = np.quantile(found, np.arange(1, 3) / 3)
-            found = np.searchsorted(edges, found)
-        return found
-
-    with mock.patch.object(encode, "_codes", codes):
-        yield
+@peeking(Release, "of_run", "the number of rows in the manifest", checks.replay)
+def told_rows(original, cls, *args, **kwargs):
+    release = original(cls, *args, **kwargs)
+    rows = max(1, int(SEEN[0].count(())))
+    return replace(release, manifest=release.manifest.model_copy(update={"most_rows": rows}))
 
 
-def _counting(change):
-    """Marginals with a change."""
-    original = MarginalCounter.count
-
-    def count(self, clique):
-        return change(original(self, clique))
-
-    return mock.patch.object(MarginalCounter, "count", count)
-
-
-@mutant("every row counted twice", checks.replay, checks.counts)
-def doubled():
-    with _counting(lambda marginal: 2 * marginal):
-        yield
+@replaced(encode, "_codes", "missing values filled from the data", checks.replay)
+def filled(original, column, values, label):
+    found = original(column, values, label)
+    if column.missing_code is not None:
+        present = np.bincount(found[found >= 0], minlength=column.size)
+        found = np.where(found == column.missing_code, present[:-1].argmax(), found)
+    return found
 
 
-@mutant("the last value lost in the bin before", checks.counts)
-def dropped():
-    def as_histogram(marginal):
-        if marginal.ndim and marginal.shape[-1] > 1:
-            marginal = marginal.copy()
-            marginal[..., -2] += marginal[..., -1]
-            marginal[..., -1] = 0
-        return marginal
-
-    with _counting(as_histogram):
-        yield
+@replaced(encode, "_codes", "bins from the data", checks.replay)
+def quantiles(original, column, values, label):
+    found = original(column, values, label)
+    if isinstance(column, IntegerColumn):
+        found = np.searchsorted(np.quantile(found, np.arange(1, 3) / 3), found)
+    return found
 
 
-@mutant("counts in single precision", checks.counts)
-def single_precision():
-    with _counting(lambda marginal: marginal.astype(np.float32).astype(np.int64)):
-        yield
+@replaced(MarginalCounter, "count", "every row counted twice", checks.replay, checks.counts)
+def doubled(original, self, clique):
+    return 2 * original(self, clique)
 
 
-@mutant("true counts in a log", checks.canary)
-def logged():
-    def told(marginal):
-        logging.getLogger("adaptive_qs").info("largest count %d", marginal.max())
-        return marginal
+@replaced(MarginalCounter, "count", "the last value lost in the bin before", checks.counts)
+def dropped(original, self, clique):
+    marginal = original(self, clique)
+    if marginal.ndim and marginal.shape[-1] > 1:
+        marginal = marginal.copy()
+        marginal[..., -2] += marginal[..., -1]
+        marginal[..., -1] = 0
+    return marginal
 
-    with _counting(told):
-        yield
+
+@replaced(MarginalCounter, "count", "counts in single precision", checks.counts)
+def single_precision(original, self, clique):
+    return original(self, clique).astype(np.float32).astype(np.int64)
 
 
-@mutant("a cell in an error", checks.canary)
-def quoted():
-    original = ColumnBase.encode
+@replaced(MarginalCounter, "count", "true counts in a log", checks.canary)
+def logged(original, self, clique):
+    marginal = original(self, clique)
+    logging.getLogger("adaptive_qs").info("largest count %d", marginal.max())
+    return marginal
 
-    def read(column, values):
-        codes = original(column, values)
-        refused = [v for v, code in zip(values.to_pylist(), codes) if code < 0 and v is not None]
-        if refused:
-            raise DataError(f"column {column.name!r} has the value {refused[0]!r}")
-        return codes
 
-    with mock.patch.object(ColumnBase, "encode", read):
-        yield
+@replaced(ColumnBase, "encode", "a cell in an error", checks.canary)
+def quoted(original, column, values):
+    codes = original(column, values)
+    refused = [v for v, code in zip(values.to_pylist(), codes) if code < 0 and v is not None]
+    if refused:
+        raise DataError(f"column {column.name!r} has the value {refused[0]!r}")
+    return codes

@@ -1,8 +1,10 @@
 """A known privacy bug, and the check that must notice it."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 from adaptive_qs.table.count import MarginalCounter
@@ -38,15 +40,65 @@ def mutant(name: str, *checks: Callable[[], list[str]]):
     return register
 
 
+def wrapped(owner, name, function):
+    """A patch of a function, method or property: what replaces it is given the original first."""
+    original = inspect.getattr_static(owner, name)
+    if isinstance(original, property):
+        new = property(partial(function, original.fget))
+    elif isinstance(original, classmethod):
+        inner = original.__func__
+        new = classmethod(lambda cls, *args, **named: function(inner, cls, *args, **named))
+    else:
+
+        def new(*args, **named):
+            return function(original, *args, **named)
+
+    return mock.patch.object(owner, name, new)
+
+
+def replaced(owner, name, what, *checks):
+    """Register a function as a mutant: it stands in the place of one that it is given first."""
+
+    def register(function):
+        def apply():
+            with wrapped(owner, name, function):
+                yield
+
+        return mutant(what, *checks)(apply)
+
+    return register
+
+
+SEEN: list[MarginalCounter] = []
+"""In mutants that look at private rows: the counter of the table read last."""
+
+
+def peeking(owner, name, what, *checks):
+    """The same for a function that looks at private rows, by ``SEEN``."""
+
+    def register(function):
+        def keep(original, self, table):
+            original(self, table)
+            SEEN[:] = [self]
+
+        def apply():
+            with wrapped(MarginalCounter, "__init__", keep), wrapped(owner, name, function):
+                yield
+            SEEN.clear()
+
+        return mutant(what, *checks)(apply)
+
+    return register
+
+
 @contextmanager
 def watched_counter() -> Iterator[list[MarginalCounter]]:
     """The counter of the table read last, as a bug that looks at private rows would see it."""
-    seen: list[MarginalCounter] = []
     original = MarginalCounter.__init__
 
     def keep(self, table):
         original(self, table)
-        seen[:] = [self]
+        SEEN[:] = [self]
 
     with mock.patch.object(MarginalCounter, "__init__", keep):
-        yield seen
+        yield SEEN
