@@ -10,6 +10,9 @@ that a to 60 digits and then rounded.
 
 Gaussian DP: with x = ε/μ - μ/2, δ = Φ(-x) - exp(ε) Φ(-x-μ), exactly (Dong, Roth, Su 2022,
 Corollary 2.13). The second term is φ(x) times the Mills ratio at x + μ.
+
+Every conversion raises InputError for an ε, ρ or μ that is not positive and finite (a ρ of 0 costs
+nothing), and for a δ that is not in [1e-300, 1).
 """
 
 from __future__ import annotations
@@ -37,11 +40,7 @@ by at most 2⁻⁵²(x + μ), a tail by |x| as much, and the functions err by fe
 
 
 def delta_of(rho: float, epsilon: float) -> float:
-    """The δ for which ρ-zCDP implies (ε, δ)-DP, rounded up.
-
-    Raises:
-        InputError: rho is negative, epsilon not positive, or one of them not finite.
-    """
+    """The δ for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_positive("epsilon", epsilon)
     if rho == 0:
         return 0.0
@@ -53,11 +52,7 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up.
-
-    Raises:
-        InputError: rho is negative or not finite, or delta is not in [1e-300, 1).
-    """
+    """The smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_delta(delta)
     if rho == 0:
         return 0.0
@@ -72,11 +67,7 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down.
-
-    Raises:
-        InputError: epsilon is not positive and finite, or delta is not in [1e-300, 1).
-    """
+    """The largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down."""
     _check_positive("epsilon", epsilon)
     _check_delta(delta)
     order = _best_order(lambda a: -(epsilon + (_shape(a) + math.log(delta)) / a) / (1 + a))
@@ -87,11 +78,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta_of(mu: float, epsilon: float) -> float:
-    """The δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up.
-
-    Raises:
-        InputError: mu or epsilon is not positive and finite.
-    """
+    """The δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_positive("epsilon", epsilon)
     return min(1.0, _gaussian_delta(mu, epsilon))
@@ -101,9 +88,6 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
     """The largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
 
     Noise variances σ_i² on queries of squared sensitivities Δ_i² meet it if Σ Δ_i²/σ_i² <= μ².
-
-    Raises:
-        InputError: epsilon is not positive and finite, or delta is not in [1e-300, 1).
     """
     _check_positive("epsilon", epsilon)
     _check_delta(delta)
@@ -120,11 +104,7 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon_of(mu: float, delta: float) -> float:
-    """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up.
-
-    Raises:
-        InputError: mu is not positive and finite, or delta is not in [1e-300, 1).
-    """
+    """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_delta(delta)
     lowest = 1e-12

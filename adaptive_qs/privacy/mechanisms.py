@@ -78,12 +78,20 @@ class Mechanisms:
 
     A replay overrides ``_draw_counts``, ``_draw_selection`` and ``_draw_values``, which run after
     the charge.
+
+    Args:
+        ledger: charged before anything is drawn.
+        entropy: what is drawn from.
+        observer: told of every use, in tests only.
+
+    Raises:
+        InputError: from every method, for a parameter out of range; nothing is charged.
+        BudgetExceeded: from every method, where the ledger refuses; nothing is drawn.
     """
 
     def __init__(
         self, ledger: Ledger, entropy: EntropySource, observer: Observer | None = None
     ) -> None:
-        """Charge ``ledger``, draw from ``entropy``, and tell ``observer`` (tests only)."""
         self.ledger = ledger
         self.entropy = entropy
         self._observer = observer
@@ -100,10 +108,6 @@ class Mechanisms:
 
         Returns:
             Noisy integers for each request, of the shape of its values.
-
-        Raises:
-            InputError: a parameter out of range; nothing is charged.
-            BudgetExceeded: the ledger refuses; nothing is drawn.
         """
         values = [_checked_counts(request.values) for request in requests]
         events = [request.event for request in requests]
@@ -134,10 +138,6 @@ class Mechanisms:
 
         Returns:
             The position of the candidate drawn.
-
-        Raises:
-            InputError: a parameter out of range; nothing is charged.
-            BudgetExceeded: the ledger refuses; nothing is drawn.
         """
         scores = checked_scores(scores)
         checked_rate(sensitivity, event.epsilon)
@@ -163,10 +163,6 @@ class Mechanisms:
 
         Returns:
             Values whose noisy count passes the threshold, in ascending order.
-
-        Raises:
-            InputError: a parameter out of range; nothing is charged.
-            BudgetExceeded: the ledger refuses; nothing is drawn.
         """
         counts = _checked_counts(counts)
         checked_variance(event.noise_variance)

@@ -364,40 +364,34 @@ def entries(ledger):
     return [] if ledger is None else [row.body for row in LedgerBook(ledger).rows()]
 
 
-def artefacts(rows, folder, ledger, monkeypatch, mechanisms):
-    """What is written by a fit whose mechanisms are made by ``mechanisms``."""
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", mechanisms)
-    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
-    model = Synthesizer(rho=0.2, max_memory="1GB", workers=1, ledger=ledger)
-    fitted = model.fit(frame, schema=SCHEMA)
-    fitted.save(folder / "r.zip", force=True)
-    return (folder / "r.zip").read_bytes(), fitted.sample(seed=1).to_csv(), entries(ledger)
+def fitted(frame, folder, options):
+    """A bundle and a table that is sampled from it."""
+    model = Synthesizer(**options, workers=1).fit(frame, schema=SCHEMA)
+    model.save(folder / "r.zip", force=True)
+    (folder / "sample.csv").write_text(model.sample(seed=1).to_csv())
+
+
+def answered(frame, folder, options):
+    """Every file that answers are written to."""
+    answer(frame, SCHEMA, [1, 2], **options, jobs=1).write(folder / "a.csv", force=True)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
-def test_neighbours_write_the_same_bytes(neighbour, ledger, tmp_path, monkeypatch):
+@pytest.mark.parametrize("publish", [fitted, answered])
+def test_neighbours_write_the_same_bytes(publish, neighbour, ledger, tmp_path, monkeypatch):
     few_rows = partial(SynthesisSettings, fewest_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
+
+    def published(rows, mechanisms):
+        monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", mechanisms)
+        options = {"rho": 0.2, "max_memory": "1GB", "ledger": ledger()}
+        publish(pd.DataFrame(rows, columns=["a", "b", "c"]), tmp_path, options)
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        return files, entries(options["ledger"])
+
     recorder, replayer, made = recording()
-    first = artefacts(ROWS, tmp_path, ledger(), monkeypatch, recorder)
-    assert artefacts(NEIGHBOURS[neighbour], tmp_path, ledger(), monkeypatch, replayer) == first
+    first = published(ROWS, recorder)
+    assert len(first[0]) == 2
+    assert published(NEIGHBOURS[neighbour], replayer) == first
     recorded, replayed = made
     assert len(replayed.calls) == len(recorded.calls) > 5  # total, one-way, one round
-
-
-def answered(rows, folder, ledger, monkeypatch, mechanisms):
-    """Every file that answers are written to."""
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", mechanisms)
-    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
-    options = {"rho": 0.2, "max_memory": "1GB", "jobs": 1, "ledger": ledger}
-    answer(frame, SCHEMA, [1, 2], **options).write(folder / "a.csv", force=True)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}, entries(ledger)
-
-
-@pytest.mark.parametrize("neighbour", NEIGHBOURS)
-def test_neighbours_write_the_same_answers(neighbour, ledger, tmp_path, monkeypatch):
-    recorder, replayer, made = recording()
-    first = answered(ROWS, tmp_path, ledger(), monkeypatch, recorder)
-    assert answered(NEIGHBOURS[neighbour], tmp_path, ledger(), monkeypatch, replayer) == first
-    recorded, replayed = made
-    assert len(replayed.calls) == len(recorded.calls) > 5

@@ -124,23 +124,41 @@ def test_all_events_of_a_release_are_charged_or_none(ledger, attempts):
 
 @LEDGERS
 def test_the_last_unit_can_be_spent_and_not_one_more(ledger):
-    whole = GaussianEvent(Purpose.QUERIES, ("everything",), 2 * RHO, 1)
+    part = GaussianEvent(Purpose.QUERIES, ("everything",), RHO / 2, 1)
     least = GaussianEvent(Purpose.QUERIES, ("one unit",), 1, Fraction(UNITS_PER_RHO, 2))
     with ledger() as budget:
-        budget.release([whole], lambda: [1])
+        for _ in range(4):
+            budget.release([part], lambda: [1])
+        assert budget.spent == Cost.within(0.5)
         assert budget.spent.rho == budget.limit.rho == RHO
-        with pytest.raises(BudgetExceeded, match="one unit"):
-            budget.release([least], lambda: pytest.fail("drew what was refused"))
+        for event, said in (
+            (part, r"everything: cost rho 0\.125 exceeds the remaining 0:"),
+            (least, "one unit"),
+        ):
+            with pytest.raises(BudgetExceeded, match=said):
+                budget.release([event], lambda: pytest.fail("drew what was refused"))
+
+
+class Guess:
+    """No event, with all that one says of itself."""
+
+    label, rho, delta = "guess", Fraction(0), Fraction(0)
+
+
+class CheaperEvent(GaussianEvent):
+    """A guess at a price."""
+
+    rho = Fraction(0)
 
 
 @LEDGERS
-def test_events_of_unknown_kind_are_refused_before_the_draw(ledger):
-    class Guess:
-        label, rho, delta = "guess", Fraction(0), Fraction(0)
-
+@pytest.mark.parametrize(
+    "event", [Guess(), "counts", None, CheaperEvent(Purpose.QUERIES, ("counts",), 1, 1)]
+)
+def test_events_of_unknown_kind_are_refused_before_the_draw(ledger, event):
     with ledger() as budget:
-        with pytest.raises(InputError, match="Guess"):
-            budget.release([Guess()], lambda: pytest.fail("drew what cannot be priced"))
+        with pytest.raises(InputError, match=f"cannot price.*{type(event).__name__}"):
+            budget.release([event], lambda: pytest.fail("drew what cannot be priced"))
         assert budget.events == ()
 
 
