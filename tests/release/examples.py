@@ -1,5 +1,7 @@
-"""Schemas and charges of every kind, for hypothesis."""
+"""Schemas and charges of every kind, for hypothesis, and bundles with other members."""
 
+import json
+import zipfile
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -93,3 +95,22 @@ def charges(draw, schema):
         if getattr(column, "learnt", None)
     ]
     return tuple(paid + draw(st.lists(free, min_size=1, max_size=12)))
+
+
+def rewritten(saved, path, changes, arrays=zipfile.ZIP_STORED):
+    """A copy of a bundle with some members replaced; None drops one."""
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            content = changes.get(name, old.read(name))
+            if content is not None:
+                kind = arrays if name.endswith("npy") else zipfile.ZIP_DEFLATED
+                new.writestr(name, content, kind)
+    return path
+
+
+def edited(saved, path, member, edit):
+    """A copy of a bundle with one member of JSON changed in place."""
+    with zipfile.ZipFile(saved) as old:
+        content = json.loads(old.read(member))
+    edit(content)
+    return rewritten(saved, path, {member: json.dumps(content)})

@@ -23,6 +23,8 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import MAX_CLIQUES, Workload
 
+from .examples import edited, rewritten
+
 SCHEMA = {
     "version": 1,
     "columns": [
@@ -51,22 +53,6 @@ def folder(saved, tmp_path, monkeypatch):
     (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
     (tmp_path / "x.csv").write_text(TABLE)
     return tmp_path
-
-
-def rewritten(saved, path, changes, **options):
-    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w", **options) as new:
-        for info in old.infolist():
-            text = changes.get(info.filename, old.read(info))
-            kind = zipfile.ZIP_STORED if info.filename.endswith("npy") else zipfile.ZIP_DEFLATED
-            new.writestr(info.filename, text, kind)
-    return path
-
-
-def edited(saved, path, name, edit):
-    with zipfile.ZipFile(saved) as old:
-        content = json.loads(old.read(name))
-    edit(content)
-    return rewritten(saved, path, {name: json.dumps(content)})
 
 
 def refusal(path, kind=InputError):
