@@ -309,26 +309,6 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
     return content
 
 
-def read_place(path: str | Path, max_memory: int | str | None = None) -> Place | None:
-    """Where a ledger keeps the charges of a release, by its bundle or its sidecar.
-
-    Returns:
-        None where it was made without a ledger.
-
-    Raises:
-        InputError: the file is neither.
-        ResourceExceeded: reading it would take more memory.
-    """
-    if is_zipfile(path):
-        return Bundle.load(path, max_memory).manifest.ledger
-    found = read_sidecar(path, max_memory).get("ledger")
-    try:
-        return None if found is None else TypeAdapter(Place).validate_python(found)
-    except ValueError:
-        pass
-    raise InputError(f"{path}: is neither a release bundle nor the manifest of a table")
-
-
 def of_interrupted_run(
     output: str | Path, ledger: str | Path | None, max_memory: int | str | None = None
 ) -> bool:
@@ -347,8 +327,12 @@ def of_interrupted_run(
     if ledger is None or not exists(release):
         return False
     try:
-        place = read_place(release, max_memory)
-    except (InputError, ResourceExceeded):
+        if is_zipfile(release):
+            place = Bundle.load(release, max_memory).manifest.ledger
+        else:
+            stated = read_sidecar(release, max_memory).get("ledger")
+            place = None if stated is None else TypeAdapter(Place).validate_python(stated)
+    except (ValueError, ResourceExceeded):  # it is no output of a run
         return False
     from adaptive_qs.ledger.book import LedgerBook
 
