@@ -323,30 +323,29 @@ class Run:
     failure: str | None = None
 
 
-def record(job: Job, ledger: Ledger, entropy: EntropySource) -> Run:
-    """Run a job and keep all that it drew."""
-    mechanisms = Recorder(ledger, entropy)
-    artefacts = job(mechanisms)
-    return Run(tuple(mechanisms.calls), tuple(ledger.events), artefacts)
-
-
-def replay(job: Job, ledger: Ledger, entropy: EntropySource, recorded: Run) -> Run:
-    """Run a job on a neighbour with the outputs frozen to the recorded ones.
+def record(job: Job, ledger: Ledger, entropy: EntropySource, known: Run | None = None) -> Run:
+    """Run a job and keep all that it drew.
 
     Args:
-        job: the same code on a neighbouring table.
-        ledger: an unspent one of the same budget.
-        entropy: of the same kind; nothing is drawn from it.
-        recorded: the run on the other table.
+        job: the code.
+        ledger: an unspent one.
+        entropy: what is drawn from.
+        known: a run of the job on a neighbouring table, whose outputs are handed out again; then
+            nothing is drawn, and an error is a finding.
     """
-    mechanisms = Replayer(ledger, entropy, recorded.calls)
+    if known is None:
+        mechanisms = Recorder(ledger, entropy)
+    else:
+        mechanisms = Replayer(ledger, entropy, known.calls)
     stopped_at = failure = None
     artefacts: Mapping[str, bytes] = {}
     try:
         artefacts = job(mechanisms)
     except Diverged as error:
         stopped_at = error.event.label
-    except Exception as error:  # noqa: BLE001  (whatever it is, the recorded run met no error)
+    except Exception as error:
+        if known is None:
+            raise
         failure = type(error).__name__
     return Run(tuple(mechanisms.calls), tuple(ledger.events), artefacts, stopped_at, failure)
 
@@ -586,5 +585,5 @@ def _replay_on(
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
         cost, entropy = publisher.target.budget, InsecureSeed(seed)
         budget = Budget(cost.rho, cost.delta)
-        runs.append(replay(job, budget, entropy, *runs) if runs else record(job, budget, entropy))
+        runs.append(record(job, budget, entropy, *runs))
     compare(runs[0], runs[1], where, report)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -109,27 +109,33 @@ class Types:
     def __init__(self, schema: Schema, *tables: Rows) -> None:
         """Types for the columns of a schema with these rows."""
         self.names = schema.names
-        cells = [{row[i] for rows in tables for row in rows} for i in range(len(self.names))]
-        self._read = [
-            _reader(column, found - set(column.missing), set(column.missing))
-            for column, found in zip(schema.columns, cells)
+        self._columns = schema.columns
+        self._common = [
+            _common_type(column, {row[i] for rows in tables for row in rows} - {*column.missing})
+            for i, column in enumerate(schema.columns)
         ]
-        self._own = [_own_type(column) for column in schema.columns]
 
     def arrow(self, rows: Rows) -> pa.Table:
         """The rows with one type for each column; values of a category are dictionary encoded."""
         columns = {}
-        for i, (name, (kind, read)) in enumerate(zip(self.names, self._read)):
-            cells = pa.array([read(row[i]) for row in rows], kind)
-            columns[name] = cells.dictionary_encode() if kind == pa.string() else cells
+        for i, (column, (kind, read)) in enumerate(zip(self._columns, self._common)):
+            values = [None if row[i] in column.missing else read(row[i]) for row in rows]
+            cells = pa.array(values, kind)
+            columns[column.name] = cells.dictionary_encode() if kind == pa.string() else cells
         return pa.table(columns)
 
     def objects(self, rows: Rows) -> pd.DataFrame:
         """The rows as Python objects, each of a type of its own."""
+
+        def read(column: ColumnBase, cell: str) -> Cell:
+            if isinstance(cell, Verbatim):
+                return str(cell)
+            return None if cell in column.missing else _common_type(column, [cell])[1](cell)
+
         return pd.DataFrame(
             {
-                name: pd.Series([_object(row[i], read) for row in rows], dtype=object)
-                for i, (name, read) in enumerate(zip(self.names, self._own))
+                column.name: pd.Series([read(column, row[i]) for row in rows], dtype=object)
+                for i, column in enumerate(self._columns)
             }
         )
 
@@ -178,38 +184,16 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 """Every form in which a table may come, by its name; polars where it is installed."""
 
 
-def _own_type(column: ColumnBase) -> Callable[[str], Cell]:
-    """Reads a cell as an object of the type that it has by itself."""
-
-    def read(text: str) -> Cell:
-        if text in column.missing:
-            return None
-        for kind in column.cell_types:
-            try:
-                return _PARSERS[kind][0](text)
-            except ValueError:
-                continue
-        return text
-
-    return read
-
-
-def _reader(
-    column: ColumnBase, cells: Iterable[str], missing: set[str]
+def _common_type(
+    column: ColumnBase, cells: Iterable[str]
 ) -> tuple[pa.DataType, Callable[[str], Cell]]:
     """The first type that all cells can have, and how to read them."""
     for read, kind in map(_PARSERS.__getitem__, column.cell_types):
-        try:
+        with suppress(ValueError):
             for text in cells:
                 read(text)
-        except ValueError:
-            continue
-        return kind, partial(_unless_missing, missing, read)
-    return pa.string(), partial(_unless_missing, missing, str)
-
-
-def _unless_missing(missing: Collection[str], kind: Callable[[str], Cell], text: str) -> Cell:
-    return None if text in missing else kind(text)
+            return kind, read
+    return pa.string(), str
 
 
 def _integer(text: str) -> int:
@@ -225,18 +209,16 @@ def _boolean(text: str) -> bool:
     return text.lower() in TRUE_WORDS
 
 
-def _plain_integer(text: str) -> int:
-    """An integer that is written back as the same text."""
-    number = _integer(text)
-    if str(number) != text:
-        raise ValueError("written in another way")
-    return number
+def _plain(read: Callable[[str], Cell]) -> Callable[[str], Cell]:
+    """The same for texts only that are as the value is written, in lower case."""
 
+    def parse(text: str) -> Cell:
+        value = read(text)
+        if str(value).lower() != text:
+            raise ValueError("written in another way")
+        return value
 
-def _plain_boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("written in another way")
-    return text == "true"
+    return parse
 
 
 _PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = MappingProxyType(
@@ -244,17 +226,13 @@ _PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = Mapping
         "integer": (_integer, pa.int64()),
         "number": (float, pa.float64()),
         "boolean": (_boolean, pa.bool_()),
-        "digits": (_plain_integer, pa.int64()),
-        "true or false": (_plain_boolean, pa.bool_()),
+        "digits": (_plain(_integer), pa.int64()),
+        "true or false": (_plain(_boolean), pa.bool_()),
         "date": (date.fromisoformat, pa.date32()),
         "datetime": (datetime.fromisoformat, pa.timestamp("s")),
     }
 )
 """How cells of each type are read, and the type of Arrow that holds them."""
-
-
-def _object(text: str, read: Callable[[str], Cell]) -> Cell:
-    return str(text) if isinstance(text, Verbatim) else read(text)
 
 
 def no_rows(schema: Schema) -> CodedTable:

@@ -24,7 +24,6 @@ from adaptive_qs.audit.audit import (
     audit,
     compare,
     record,
-    replay,
     squared_distance,
 )
 from adaptive_qs.audit.tables import FORMS, KINDS, Types, neighbour_pairs, stand_in, write_rows
@@ -74,7 +73,7 @@ def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=N
 
 def audited(here, there):
     recorded = record(here, Budget(1), InsecureSeed(0))
-    replayed = replay(there, Budget(1), InsecureSeed(9), recorded)
+    replayed = record(there, Budget(1), InsecureSeed(9), recorded)
     tally = AuditReport()
     compare(recorded, replayed, "a run", tally)
     return recorded, replayed, tally

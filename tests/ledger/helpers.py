@@ -1,10 +1,14 @@
 """Small ledgers, runs and events."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
+from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
 from adaptive_qs.ledger.run import LedgerRun
@@ -66,8 +70,18 @@ def filled(path):
 
 def rows_of(path):
     """All entries."""
-    book = LedgerBook(path)
-    try:
+    with closing(LedgerBook(path)) as book:
         return list(book.rows())
-    finally:
-        book.close()
+
+
+def refusal(path):
+    """The line by which a ledger is refused."""
+    with pytest.raises(LedgerError) as caught:
+        LedgerBook(path)
+    return str(caught.value)
+
+
+def execute(path, *statements):
+    """What someone with an editor for databases may do; how many rows each statement changed."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return [connection.execute(*statement).rowcount for statement in statements]

@@ -10,10 +10,22 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import store
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import START, chained, last_sound
+from adaptive_qs.ledger.entries import START, Released, chained, last_sound
 from adaptive_qs.ledger.files import mark_path
 
-from .helpers import INPUTS, REQUEST, copied, crash, filled, new_book, released, reserve, rows_of
+from .helpers import (
+    INPUTS,
+    REQUEST,
+    copied,
+    crash,
+    execute,
+    filled,
+    new_book,
+    refusal,
+    released,
+    reserve,
+    rows_of,
+)
 
 TRIGGERS = re.findall(r"CREATE TRIGGER.*?END;", store._TABLES, re.DOTALL)
 
@@ -29,22 +41,14 @@ def ledger(sound, tmp_path):
 
 
 def tamper(path, *statements):
-    """What someone with an editor for databases may do."""
-    connection = sqlite3.connect(path)
-    for name in ("no_change", "no_removal"):
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement, values in statements:
-        assert connection.execute(statement, values).rowcount == 1
-    connection.commit()
-    for trigger in TRIGGERS:
-        connection.execute(trigger)
-    connection.close()
-
-
-def refusal(path):
-    with pytest.raises(LedgerError) as caught:
-        LedgerBook(path)
-    return str(caught.value)
+    """Change entries, each by a statement and its values."""
+    changed = execute(
+        path,
+        *((f"DROP TRIGGER {name}",) for name in ("no_change", "no_removal")),
+        *statements,
+        *((trigger,) for trigger in TRIGGERS),
+    )
+    assert changed[2:-2] == [1] * len(statements)
 
 
 def test_the_chain_holds_only_as_a_whole(sound):
@@ -118,10 +122,7 @@ def test_values_of_other_types_are_refused(ledger, column, value):
 
 
 def test_tables_that_are_not_those_of_a_ledger_are_refused(ledger):
-    connection = sqlite3.connect(ledger)
-    connection.execute("DROP INDEX releases")
-    connection.commit()
-    connection.close()
+    execute(ledger, ("DROP INDEX releases",))
     assert "damaged before its first entry" in refusal(ledger)
 
 
@@ -135,10 +136,7 @@ def test_tables_that_are_not_those_of_a_ledger_are_refused(ledger):
     ],
 )
 def test_changed_outputs_are_never_handed_out(ledger, change):
-    connection = sqlite3.connect(ledger)
-    assert connection.execute(change).rowcount == 1
-    connection.commit()
-    connection.close()
+    assert execute(ledger, (change,)) == [1]
     with pytest.raises(LedgerError, match=r"answers of entry [67] are damaged"):
         LedgerBook(ledger).verify()
     with pytest.raises(LedgerError, match=r"answers of entry [67] are damaged"):
@@ -232,13 +230,8 @@ def _outputs(path):
     """What the open run hands out when it is resumed."""
     run = LedgerBook(path).resume(REQUEST, INPUTS)
     try:
-        rows = list(run._store.rows("released", run.number))
-        return [list(map(str, _kept(run, row))) for row in rows]
+        bodies = list(run._store.bodies(Released, run.number))
+        kept = [run.release(b.transcript.events, lambda: pytest.fail("drew")) for b in bodies]
+        return [list(map(str, outputs)) for outputs in kept]
     finally:
         crash(run)
-
-
-def _kept(run, row):
-    from adaptive_qs.ledger.entries import parse_body
-
-    return run.release(parse_body(row.body).transcript.events, lambda: pytest.fail("drew"))

@@ -17,13 +17,19 @@ from adaptive_qs.ledger.entries import Published, last_sound
 from adaptive_qs.ledger.files import key_path, keyed_hash
 from adaptive_qs.privacy.events import Cost
 
-from .helpers import INPUTS, REQUEST, costing, crash, filled, new_book, released, reserve, rows_of
-
-
-def refusal(path):
-    with pytest.raises(LedgerError) as caught:
-        LedgerBook(path)
-    return str(caught.value)
+from .helpers import (
+    INPUTS,
+    REQUEST,
+    costing,
+    crash,
+    execute,
+    filled,
+    new_book,
+    refusal,
+    released,
+    reserve,
+    rows_of,
+)
 
 
 def test_a_missing_ledger_is_not_made(tmp_path):
@@ -33,10 +39,7 @@ def test_a_missing_ledger_is_not_made(tmp_path):
 
 def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
     path = tmp_path / "ledger"
-    other = sqlite3.connect(tmp_path / "other")
-    other.execute("CREATE TABLE entries (number)")
-    other.commit()
-    other.close()
+    execute(tmp_path / "other", ("CREATE TABLE entries (number)",))
     for content in (b"", b"age,sex\n3,4\n", b"\0" * 5_000, (tmp_path / "other").read_bytes()):
         path.write_bytes(content)
         assert "not a ledger" in refusal(path)
@@ -53,9 +56,7 @@ def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
 )
 def test_a_ledger_of_another_version_is_refused_and_stays_as_it_is(found, said, tmp_path):
     path = filled(tmp_path / "ledger")
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {found}")
-    connection.close()
+    execute(path, (f"PRAGMA user_version = {found}",))
     content = path.read_bytes()
     assert said in refusal(path)
     assert path.read_bytes() == content
@@ -88,15 +89,8 @@ def test_ledger_key_lock_and_log_are_readable_by_their_owner_only(tmp_path):
     finally:
         os.umask(before)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
-    names = [
-        "ledger",
-        "ledger.key",
-        "ledger.mark",
-        "ledger-wal",
-        "ledger-shm",
-        ".ledger.run-1.lock",
-    ]
-    assert modes == dict.fromkeys(names, 0o600)
+    names = [f"ledger{end}" for end in ("", ".key", ".mark", "-wal", "-shm")]
+    assert modes == dict.fromkeys([*names, ".ledger.run-1.lock"], 0o600)
     crash(live)
 
 

@@ -91,23 +91,21 @@ def test_exact_path_alone_has_the_exact_pmf(variance, monkeypatch):
     assert chi_square_pvalue(draws, float(variance)) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(101, 2), Fraction(2**80)])
-def test_exact_path_and_filter_agree_word_by_word(variance, monkeypatch):
-    filtered = discrete_gaussian(variance, 1_000, InsecureSeed(6))
-    monkeypatch.setattr(noise, "FILTER_SLACK", math.inf)
-    assert np.array_equal(discrete_gaussian(variance, 1_000, InsecureSeed(6)), filtered)
-
-
-def test_narrow_gap_mixes_both_paths(monkeypatch):
-    filtered = discrete_gaussian(1000, 20_000, InsecureSeed(7))
-    monkeypatch.setattr(noise, "FILTER_SLACK", 1e-3)
-    assert np.array_equal(discrete_gaussian(1000, 20_000, InsecureSeed(7)), filtered)
-
-
-def test_block_boundaries_do_not_matter(monkeypatch):
-    whole = discrete_gaussian(1000, 20_000, InsecureSeed(8))
-    monkeypatch.setattr(noise, "_BLOCK_TRIALS", 7)
-    assert np.array_equal(discrete_gaussian(1000, 20_000, InsecureSeed(8)), whole)
+@pytest.mark.parametrize(
+    ("variance", "count", "constant", "value"),
+    [
+        # the exact path and the filter, and a narrow gap, which mixes them
+        *((v, 1_000, "FILTER_SLACK", math.inf) for v in (Fraction(1, 10), Fraction(101, 2), 2**80)),
+        (1000, 20_000, "FILTER_SLACK", 1e-3),
+        (1000, 20_000, "_BLOCK_TRIALS", 7),
+    ],
+)
+def test_neither_the_filter_nor_blocks_show_in_the_draws(
+    variance, count, constant, value, monkeypatch
+):
+    usual = discrete_gaussian(variance, count, InsecureSeed(6))
+    monkeypatch.setattr(noise, constant, value)
+    assert np.array_equal(discrete_gaussian(variance, count, InsecureSeed(6)), usual)
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(5, 2)])
@@ -260,50 +258,22 @@ def test_honest_noise_has_no_faults():
     assert faults(honest().figures()) == []
 
 
-def reused(noise):
-    drawn = noise.drawn.copy()
-    drawn[1] = drawn[0]
-    return dataclasses.replace(noise, drawn=drawn)
+SPOILT = {
+    "reused": (lambda n: {"drawn": n.drawn[[0, 0, 2, 3]]}, "correlation"),
+    "repeated": (lambda n: {"drawn": np.repeat(n.drawn[:, ::2], 2, axis=1)}, "correlation"),
+    "declared wider": (lambda n: {"variance": n.variance * Fraction(103, 100)}, "std_error"),
+    "declared double": (lambda n: {"variance": n.variance * 2}, "p_value"),
+    "returned narrower": (lambda n: {"returned": n.returned / 2**0.5}, "returned_std_error"),
+    "coarse": (lambda n: {"drawn": n.drawn // 2 * 2}, "low_digits_p_value"),
+    "cut off": (lambda n: {"drawn": np.clip(n.drawn, -60, 60)}, "p_value"),
+}
 
 
-def repeated(noise):
-    return dataclasses.replace(noise, drawn=np.repeat(noise.drawn[:, ::2], 2, axis=1))
-
-
-def declared_wider(noise):
-    return dataclasses.replace(noise, variance=noise.variance * Fraction(103, 100))
-
-
-def declared_double(noise):
-    return dataclasses.replace(noise, variance=noise.variance * 2)
-
-
-def returned_narrower(noise):
-    return dataclasses.replace(noise, returned=noise.returned / 2**0.5)
-
-
-def coarse(noise):
-    return dataclasses.replace(noise, drawn=noise.drawn // 2 * 2)
-
-
-def cut_off(noise):
-    return dataclasses.replace(noise, drawn=np.clip(noise.drawn, -60, 60))
-
-
-@pytest.mark.parametrize(
-    ("spoil", "fault"),
-    [
-        (reused, "correlation"),
-        (repeated, "correlation"),
-        (declared_wider, "std_error"),
-        (declared_double, "p_value"),
-        (returned_narrower, "returned_std_error"),
-        (coarse, "low_digits_p_value"),
-        (cut_off, "p_value"),
-    ],
-)
-def test_spoilt_noise_is_found_out(spoil, fault):
-    assert fault in faults(spoil(honest()).figures())
+@pytest.mark.parametrize("case", SPOILT)
+def test_spoilt_noise_is_found_out(case):
+    spoil, fault = SPOILT[case]
+    found = honest()
+    assert fault in faults(dataclasses.replace(found, **spoil(found)).figures())
 
 
 def test_continuous_noise_that_was_rounded_is_found_out():
