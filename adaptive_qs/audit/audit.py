@@ -67,14 +67,8 @@ the schema leaves nothing to be learnt: `fit` and `answer` refuse a table withou
 
 @dataclass(frozen=True)
 class Synthesis:
-    """`Synthesizer.fit`, its release bundle and a table sampled from it.
-
-    Attributes:
-        schema: the public description of the columns.
-        marginals: which matter, over as many codes as there can be.
-        target: the budget.
-        plan: ceilings, as `fit` makes them.
-    """
+    """`Synthesizer.fit` of the marginals that matter, over as many codes as there can be, with the
+    budget and the ceilings (``plan``) that it makes: its bundle and a table sampled from it."""
 
     schema: Schema
     marginals: Workload
@@ -306,15 +300,9 @@ class Replayer(Recorder):
 
 @dataclass(frozen=True)
 class Run:
-    """What one run did, private inputs included.
-
-    Attributes:
-        calls: every draw, in order.
-        charged: every event in the ledger.
-        artefacts: what it would publish, by name.
-        stopped_at: label of the event at which a replay left the recorded course.
-        failure: type of the error that ended a replay.
-    """
+    """What one run did, private inputs included: every draw, every event in the ledger, and what it
+    would publish, by name. A replay may have stopped at an event (its label) where it left the
+    recorded course, or at an error (its type)."""
 
     calls: tuple[PrimitiveCall, ...]
     charged: tuple[Event, ...]
@@ -402,13 +390,9 @@ class AuditReport:
 
 
 def compare(recorded: Run, replayed: Run, where: str, report: AuditReport) -> None:
-    """Compare a run with its replay on a neighbour.
+    """Compare a run with its replay on a neighbour; ``where`` names the two in findings.
 
-    Args:
-        recorded: the run whose outputs were frozen.
-        replayed: the run that got them.
-        where: names the two in findings.
-        report: receives the checks, and how many draws there were and had inputs that differed.
+    The report receives the checks, and how many draws there were and had inputs that differed.
     """
     finished = replayed.stopped_at is None and replayed.failure is None
     for run in (recorded, replayed):

@@ -136,13 +136,9 @@ class Released:
 def read_released(path: Path, max_memory: int | str | None = None) -> Released:
     """A release bundle, a table or file of answers with its sidecar, or that sidecar.
 
-    Args:
-        path: of one of them.
-        max_memory: ceiling of the process's memory.
-
     Raises:
         InputError: it is none of these, damaged, or made by a newer version.
-        ResourceExceeded: reading it would take more memory.
+        ResourceExceeded: reading it would take more than the ceiling of memory.
     """
     if is_zipfile(path):
         return _bundle(path, max_memory)

@@ -246,13 +246,7 @@ def no_rows(schema: Schema) -> CodedTable:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables of text cells that differ by one row.
-
-    Attributes:
-        name: what kind of table, and what kind of row.
-        here: one table.
-        there: the other.
-    """
+    """Two tables of text cells that differ by one row, named by the kind of table and of row."""
 
     name: str
     here: Rows

@@ -169,16 +169,13 @@ class LedgerBook(Store):
         declared: Mapping[str, float],
         anchor: str | Path | None = None,
     ) -> Self:
-        """A new ledger with this total, which cannot be changed later.
+        """A new ledger with this total, which cannot be changed later; its key will lie next to it.
 
         Args:
-            path: the new file; its key will lie next to it.
+            path: the new file.
             limit: the total.
             declared: the total in the owner's terms, such as epsilon and delta.
             anchor: a file to be made as well, best on another volume.
-
-        Raises:
-            LedgerError: there is a file already, or none can be written there.
         """
         opened = Opened(
             held=Cost(),
@@ -199,8 +196,7 @@ class LedgerBook(Store):
     def epsilon_of(self, cost: Cost) -> float | None:
         """ε of a cost at the ledger's δ, of which partition selection takes its share first.
 
-        Returns:
-            None where the share is δ or more, so that no ε holds.
+        None where that share is δ or more, so that no ε holds.
         """
         left = Fraction(self.declared["delta"]) - cost.delta
         return epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
@@ -231,16 +227,13 @@ class LedgerBook(Store):
     def reserve(
         self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False
     ) -> LedgerRun:
-        """Set a budget aside for a new run.
+        """Set a budget aside for a new run, which this process locks.
 
         Args:
             request: everything public that decides what the run does.
             inputs: keyed hash of the private table.
             cost: the budget.
             insecure: whether the noise comes from a seed.
-
-        Returns:
-            The run, locked by this process.
 
         Raises:
             BudgetExceeded: the total does not allow it; nothing is recorded.
@@ -308,10 +301,7 @@ class LedgerBook(Store):
         self._interrupted()
 
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
-        """Go on with the newest interrupted run that asked for the same, as for :meth:`reserve`.
-
-        Returns:
-            The run, locked by this process.
+        """Go on with the newest interrupted run that asked for the same, and lock it.
 
         Raises:
             LedgerError: there is none, the table or a parameter differs from it, or another
@@ -360,18 +350,13 @@ class LedgerBook(Store):
 
         Releases that it has are left out, and what is of one run counts once. Of the others all of
         the cost is counted, also where it exceeds the total, and a run of theirs that is still open
-        in the copy is closed. Mark and anchor begin anew.
+        in the copy is closed, or all is refused where a process works on it. Mark and anchor begin
+        anew.
 
         Args:
             releases: of this ledger.
             stated: what else to count as spent.
             confirmed: whether that is all; otherwise no run is taken until it is.
-
-        Returns:
-            What was recorded.
-
-        Raises:
-            LedgerError: a process works on one of these runs.
         """
         with self.writing():
             lost: dict[Place, Recovered] = {}
@@ -412,8 +397,7 @@ class LedgerBook(Store):
     def verify(self) -> int:
         """Check all that opening did not: costs, sums, and the answers kept for open runs.
 
-        Returns:
-            How many entries there are; a refusal names the one that does not fit.
+        Returns how many entries there are; a refusal names the one that does not fit.
         """
         for run in self.runs():
             if run.state == "open":

@@ -38,14 +38,8 @@ START = bytes(32)
 
 
 class Row(NamedTuple):
-    """One entry as it is stored.
-
-    Attributes:
-        number: from 1.
-        time: UTC, in ISO 8601; says nothing about the order.
-        body: JSON of the entry.
-        hash: 32 bytes.
-    """
+    """One entry as it is stored: its number from 1, when it was written (UTC, in ISO 8601; says
+    nothing about the order), its JSON and its hash of 32 bytes."""
 
     number: int
     time: str
@@ -54,14 +48,7 @@ class Row(NamedTuple):
 
 
 def chained(previous: bytes, number: int, time: str, body: str) -> Row:
-    """An entry that follows another one.
-
-    Args:
-        previous: hash of the entry before, or ``START``.
-        number: of the new entry.
-        time: UTC, in ISO 8601.
-        body: JSON of the entry.
-    """
+    """An entry that follows another one, by the hash of that or ``START``."""
     digest = hashlib.sha256(previous)
     for field in (str(number), time, body):
         data = field.encode()
@@ -71,11 +58,7 @@ def chained(previous: bytes, number: int, time: str, body: str) -> Row:
 
 
 def last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
-    """How far a chain holds.
-
-    Returns:
-        The number of the last entry up to which it does, and whether that is all of them.
-    """
+    """The number of the last entry up to which a chain holds, and whether that is all of them."""
     previous, number = START, 0
     for row in rows:
         # A damaged file may hold values of any type.

@@ -42,11 +42,7 @@ def mark_path(ledger: str | Path) -> Path:
 def owners_file(target: Path) -> Iterator[tuple[int, Path]]:
     """A new file that only its owner can read, to be given the name of the target in the block.
 
-    Yields:
-        Its handle and its temporary path, of which neither outlives the block.
-
-    Raises:
-        OSError: it cannot be written.
+    Yields its handle and its temporary path, of which neither outlives the block.
     """
     handle, temporary = create_partial(target)
     try:
@@ -117,9 +113,6 @@ class RunLock:
 
     Attributes:
         held: whether it could be had.
-
-    Raises:
-        OSError: the file of the lock cannot be opened.
     """
 
     def __init__(self, ledger: Path, run: int) -> None:

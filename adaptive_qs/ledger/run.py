@@ -104,16 +104,11 @@ class LedgerRun(Ledger):
         return outputs
 
     def publish(self, digests: Mapping[str, str]) -> None:
-        """Record what the run is about to hand over; nothing where that was recorded before.
+        """Record the digests of what the run is about to hand over, where that was not done before.
 
         So a forgery can later be told from it. A crash between this and the writing leaves an
-        entry that nothing refers to: a resumed run gives the same digests.
-
-        Args:
-            digests: SHA-256 of each part, by name; they must follow from released values.
-
-        Raises:
-            LedgerError: the run was closed.
+        entry that nothing refers to: a resumed run gives the same digests, which must follow from
+        released values.
         """
         with self._store.writing():
             self._refuse_closed()
@@ -126,8 +121,7 @@ class LedgerRun(Ledger):
     def finish(self) -> Row:
         """Close the run: its outputs are delivered, and what it did not spend is free again.
 
-        Returns:
-            The newest entry of the ledger now.
+        Returns the newest entry of the ledger now.
         """
         self._close(finished=True)
         self.finished = True
@@ -219,16 +213,9 @@ State = Literal["open", "finished", "closed"]
 class RunState:
     """What a ledger knows of one run.
 
-    Attributes:
-        number: of the run.
-        reserved: what it might spend.
-        request: the public parameters of the run.
-        insecure: whether its noise came from a seed.
-        started, ended: times of its first and its last entry, UTC.
-        state: "open" (at work or interrupted), "finished", or "closed" before it was.
-        spent: what it spent.
-        events: what was released.
-        releases: in how many transactions.
+    It is "open" (at work or interrupted), "finished", or "closed" before it was. It asked for what
+    is public in ``request``, might spend ``reserved``, spent ``spent`` on the events, and released
+    them in so many transactions. Times are those of its first and its last entry, UTC.
     """
 
     number: int

@@ -33,11 +33,8 @@ Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
 class Place:
     """Where a durable ledger keeps the charges of a run; every release states it.
 
-    Attributes:
-        ledger: hexadecimal digits that name the ledger.
-        run: number of the run.
-        releases: transactions of the run.
-        hash: of what they released and what it cost, in hexadecimal digits.
+    It names the ledger, the run, the number of its transactions, and the hash of what they
+    released and what that cost.
     """
 
     ledger: Hex
@@ -214,19 +211,15 @@ CONSENT = "--beyond-limits (in Python beyond_limits=True)"
 
 @dataclass(frozen=True)
 class GuardRail:
-    """Something about a budget that its owner may not have meant.
-
-    Attributes:
-        text: what, with the number, and what to do.
-        beyond: the limit that it is beyond, in words; empty where there is only a warning.
-    """
+    """What about a budget its owner may not have meant, with the number and what to do; and the
+    limit that it is beyond, in words, or "" where there is only a warning."""
 
     text: str
     beyond: str = ""
 
 
 def checked_public_rows(rows: Any, name: str = "public_rows") -> int | None:
-    """A number of rows that a table may have; None where none is given.
+    """A number of rows that a table may have, or None where none is given.
 
     Raises:
         InputError: it is no positive integer, or beyond what can be counted.
@@ -295,12 +288,8 @@ def weaknesses(epsilon: float, delta: float) -> tuple[str, ...]:
 def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, ...]:
     """The warnings, or a refusal.
 
-    Args:
-        rails: what was found.
-        beyond_limits: whether the owner has consented to go beyond the limits.
-
     Raises:
-        InputError: a limit is exceeded without consent; all such limits are named.
+        InputError: a limit is exceeded without the owner's consent; all such limits are named.
     """
     found = tuple(rails)
     refused = [f"{rail.text} (beyond {rail.beyond})" for rail in found if rail.beyond]

@@ -164,12 +164,8 @@ LIBRARY_MARGIN = Fraction(2**20 - 1, 2**20)
 def least_threshold(noise_variance: Fraction | int, delta: Fraction) -> int:
     """The smallest T of at least 2 for which a single row's value passes with at most ``delta``.
 
-    Args:
-        noise_variance: parameter σ² of the noise.
-        delta: share of δ, above 0 and below 1.
-
     Raises:
-        InputError: δ is out of range.
+        InputError: δ is not above 0 and below 1.
     """
     if not 0 < delta < 1:
         raise InputError(f"delta is {float(delta):.4g}: discovering values needs one above 0")
@@ -191,11 +187,7 @@ def released_values(
 ) -> tuple[str, ...]:
     """The values of the largest noisy counts that pass, in alphabetical order.
 
-    Args:
-        values: distinct and ascending; ties of the noisy counts go to the first.
-        noisy: shape (len(values),), noisy counts.
-        threshold: least noisy count that passes.
-        at_most: how many values are kept.
+    Values are distinct and ascending, with a noisy count each; ties go to the first.
     """
     passing = np.flatnonzero(noisy >= threshold)
     by_count = passing[np.argsort(-noisy[passing], kind="stable")]
@@ -203,13 +195,10 @@ def released_values(
 
 
 def check_values(values: Sequence[str], counts: NDArray[np.int64], at_most: int) -> None:
-    """Refuse values that are not distinct and ascending with one count each.
+    """Refuse values that are not distinct and ascending with one count each, or to keep none.
 
     Order and number of the values must not carry anything but which of them occur, and a value
-    that came twice would be charged once.
-
-    Raises:
-        InputError: they are not, or fewer than one value is to be kept; no value is quoted.
+    that came twice would be charged once. No value is quoted.
     """
     if counts.shape != (len(values),):
         raise InputError("values and counts differ in number: give one count for each value")

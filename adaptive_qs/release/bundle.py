@@ -211,10 +211,6 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
     In a table that is sampled from the release they are independent of all others. Columns of one
     code count neither as connected nor as unconnected, since nothing can depend on them; nor does
     a column of which the workload asks for no combination.
-
-    Args:
-        workload: what was asked for.
-        measured: the residuals that were measured.
     """
     domain = workload.domain
     several = {i for i, size in enumerate(domain.sizes) if size > 1}
@@ -262,9 +258,6 @@ def write_manifest(statement: Statement, table: str | Path, **more: Any) -> None
         statement: what is stated; the same statement gives the same bytes.
         table: path of the table.
         more: fields of this table only, such as the seed that it was sampled with.
-
-    Raises:
-        InputError: it cannot be written.
     """
     content = {**json.loads(statement.to_json()), **more}
     with atomic_writer(manifest_path(table)) as file:
@@ -289,11 +282,7 @@ def digest_of_statement(statement: Statement) -> str:
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """The content of a sidecar.
-
-    Args:
-        path: of it.
-        max_memory: ceiling of the process's memory.
+    """The content of a sidecar, within a ceiling of the process's memory.
 
     Raises:
         InputError: it is not one, or was made by a newer version.
@@ -318,9 +307,6 @@ def of_interrupted_run(
         output: a bundle, or a table with its sidecar.
         ledger: None for none.
         max_memory: ceiling of the process's memory while the output is read.
-
-    Raises:
-        LedgerError: the ledger cannot be used.
     """
     beside = manifest_path(output)
     release = beside if exists(beside) else output

@@ -235,11 +235,7 @@ def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
     """The facts about columns that the schema declares, one for every kind, text and basis.
 
     A schema that says of itself that it was taken from the data declares nothing: its facts are
-    "NOT COVERED".
-
-    Args:
-        schema: as released.
-        paid: columns whose values this run paid for; their values are left out here.
+    "NOT COVERED". Values that this run paid for are left out here.
     """
     basis: Basis = "NOT COVERED" if is_unreviewed(schema) else "declared public"
     groups: dict[tuple[Kind, str, Basis], list[str]] = {}

@@ -129,12 +129,8 @@ class Release(Bundle):
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write one zip of JSON and npy; the same release gives the same bytes.
 
-        Args:
-            path: of the bundle.
-            force: replace a file that exists.
-
         Raises:
-            InputError: the file exists, or cannot be written.
+            InputError: the file exists and is not to be replaced, or cannot be written.
         """
         check_new(path, force)
         with create_archive(path) as archive:

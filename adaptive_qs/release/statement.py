@@ -90,11 +90,8 @@ def guarantee_of(
 ) -> str:
     """What is promised, in the one sentence that every statement, page and manifest has.
 
-    Args:
-        rho: zCDP budget.
-        epsilon, delta: that the budget implies.
-        delta_spent: the part of δ that discovering values took.
-        mu: of Gaussian DP, where the budget is stated by it.
+    ρ, the (ε, δ) that it implies, the part of δ that discovering values took, and μ where the
+    budget is stated by it.
     """
     means = f"({epsilon:.6g}, {delta:g})-differential privacy"
     if mu is not None:
@@ -222,11 +219,7 @@ def stated(
 ) -> dict[str, Any]:
     """The fields of a statement that follow from the charges, the schema and the kind of noise.
 
-    Args:
-        events: every charge.
-        schema: as released.
-        derived: what was computed from released values; see :func:`facts_of`.
-        stamp: whether the release is private.
+    ``derived`` is what was computed from released values, as for :func:`facts_of`.
     """
     cost = Cost.of(events)
     return {
