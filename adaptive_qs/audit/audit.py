@@ -65,6 +65,19 @@ Source = Any
 the schema leaves nothing to be learnt: `fit` and `answer` refuse a table without rows."""
 
 
+def least_memory(plan: Callable[[int], Any], most: int) -> int:
+    """The least ceiling of memory (bytes), up to ``most``, that a plan accepts."""
+
+    def fits(memory: int) -> bool:
+        try:
+            plan(memory)
+        except ResourceExceeded:
+            return False
+        return True
+
+    return bisect_left(range(1, most), True, key=fits) + 1
+
+
 @dataclass(frozen=True)
 class Synthesis:
     """`Synthesizer.fit` of the marginals that matter, over as many codes as there can be, with the
@@ -106,14 +119,7 @@ class Synthesis:
         def planned(memory: int) -> Limits:
             return tables_limits(self.schema.widest_domain(), self.marginals, memory, 1)
 
-        def fits(memory: int) -> bool:
-            try:
-                return bool(planned(memory))
-            except ResourceExceeded:
-                return False
-
-        least = bisect_left(range(1, self.plan.max_memory_bytes), True, key=fits) + 1
-        return replace(self, plan=planned(least))
+        return replace(self, plan=planned(least_memory(planned, self.plan.max_memory_bytes)))
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool

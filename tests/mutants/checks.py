@@ -206,25 +206,21 @@ def discovery() -> list[str]:
 
 
 def entropy() -> list[str]:
-    """System entropy never repeats: not in another source, nor on both sides of a fork."""
-    wrong = []
-    first, second = (SystemEntropy().words(4).tolist() for _ in range(2))
-    if first == second:
-        wrong.append("two sources give the same words")
+    """System entropy never repeats a word: not in another source, nor on both sides of a fork."""
     source = SystemEntropy()
-    source.words(1)
+    before = np.concatenate([SystemEntropy().words(4), source.words(3)])
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writing, source.words(4).tobytes())
+        os.write(writing, source.words(16).tobytes())
         os._exit(0)
-    here = source.words(4).tobytes()
+    here = source.words(16)
     os.waitpid(child, 0)
-    if os.read(reading, 32) == here:
-        wrong.append("a forked process draws the same words")
+    there = np.frombuffer(os.read(reading, 256), dtype=np.uint64)
     os.close(reading)
     os.close(writing)
-    return wrong
+    every = [before, here, there]
+    return [] if np.unique(np.concatenate(every)).size == 4 + 3 + 16 + 16 else ["a word came twice"]
 
 
 class _Interrupted(Exception):

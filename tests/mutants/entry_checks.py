@@ -22,15 +22,16 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, squared_distance
+from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, least_memory, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
-from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, DataError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.run import job
+from adaptive_qs.run.limits import Limits
 from adaptive_qs.table.schema import Schema
 
 from .checks import quick_tables
@@ -349,16 +350,12 @@ def _tightest(entry: str) -> tuple[int, int]:
     if entry in SYNTHESIS:
         plan = Synthesis.of(schema, 3, MUCH).at_ceiling().plan
         return plan.max_memory_bytes, plan.most_rows
-    low, high = 0, 2**31
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            limits = Batch.of(schema, RANGES, MUCH, max_memory=middle).limits
-            high = middle
-        except ResourceExceeded:
-            low = middle
-    limits = Batch.of(schema, RANGES, MUCH, max_memory=high).limits
-    return high, limits.most_rows
+
+    def planned(memory: int) -> Limits:
+        return Batch.of(schema, RANGES, MUCH, max_memory=memory).limits
+
+    least = least_memory(planned, 2**31)
+    return least, planned(least).most_rows
 
 
 def _differences(recorded: Watched, other: Watched, neighbour: bool) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from fractions import Fraction
 from random import Random
 
@@ -213,23 +212,6 @@ def test_a_seed_gives_one_stream_however_it_is_cut():
 def test_bad_seeds_are_refused(seed):
     with pytest.raises(InputError, match="seed"):
         InsecureSeed(seed)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_draws_other_words():
-    source = SystemEntropy()
-    seen = source.words(3)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, source.words(16).tobytes())
-        os._exit(0)
-    os.waitpid(child, 0)
-    theirs = np.frombuffer(os.read(reader, 128), dtype=np.uint64)
-    os.close(reader)
-    os.close(writer)
-    assert theirs.size == 16
-    assert np.unique(np.concatenate([seen, theirs, source.words(16)])).size == 35
 
 
 # Noise as users get it: its law, its width and its independence, path by path.
