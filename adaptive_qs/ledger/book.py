@@ -296,10 +296,6 @@ class LedgerBook(Store):
         """Whether the run of a ledger with this name is one of this ledger, and not closed."""
         return ledger == self.identity and run in self.open_runs()
 
-    def check_resumable(self) -> None:
-        """Refuse to resume where no run is open, or the ledger is locked."""
-        self._interrupted()
-
     def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
         """Go on with the newest interrupted run that asked for the same, and lock it.
 
@@ -307,7 +303,7 @@ class LedgerBook(Store):
             LedgerError: there is none, the table or a parameter differs from it, or another
                 process works on it.
         """
-        interrupted = self._interrupted()
+        interrupted = self.interrupted()
         same = [past for past in interrupted if past.request == dict(request)]
         if not same:
             # What the most similar run was asked for otherwise.
@@ -327,11 +323,12 @@ class LedgerBook(Store):
                 "restore it, or start a new run without --resume"
             )
         lock = self._idle(found.run, "wait for its end, or close what holds it")
-        self.catch_up()
+        self._mark(Mark.of(self.last()))  # a killed process may have left mark and anchor behind
         return LedgerRun(self, self.identity, found, lock)
 
-    def _interrupted(self) -> list[Reserved]:
-        """The reservations of all runs that are not closed, newest first."""
+    def interrupted(self) -> list[Reserved]:
+        """The reservations of all runs that are not closed, newest first; without any, or where the
+        ledger is locked, there is nothing to resume."""
         self._refuse_locked()
         found = [self.reservation(number) for number in reversed(self.open_runs())]
         if not found:

@@ -76,7 +76,7 @@ class LedgerRun(Ledger):
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
-        """What was committed at this position, or draw it and commit; see the protocol.
+        """What was committed at this position, or draw it and commit; see :class:`Ledger`.
 
         Raises:
             BudgetExceeded: the events cost more than what remains; nothing is recorded or drawn.

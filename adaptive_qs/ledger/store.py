@@ -175,10 +175,6 @@ class Store:
             reach(LOGGED)
             self._mark(self._appended)
 
-    def catch_up(self) -> None:
-        """Bring mark and anchor, which a killed process left behind, to the newest entry."""
-        self._mark(Mark.of(self.last()))
-
     def append(self, body: Body) -> None:
         """Add an entry; inside :meth:`writing`."""
         last = self.last()

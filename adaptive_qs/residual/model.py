@@ -1,4 +1,4 @@
-"""Every marginal from the measured residuals and a product reference, kept current lazily."""
+"""Every marginal from the measured residuals and a product reference, and the noise it holds."""
 
 from __future__ import annotations
 

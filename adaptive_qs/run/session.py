@@ -83,7 +83,7 @@ class Session:
         if self._book is not None:
             try:
                 if resume:
-                    self._book.check_resumable()
+                    self._book.interrupted()
                 else:
                     self._book.check_remaining(cost)
             except (BudgetExceeded, LedgerError):

@@ -102,31 +102,18 @@ def _runs(budgets: list[float], ledger: Path) -> Iterator[Paid]:
     declared = json.loads(sample.schema.read_text(encoding="utf-8"))
     columns = [{"name": c["name"], **LEARNT.get(c["name"], c)} for c in declared["columns"]]
     schemas = {"": declared, " with learnt columns": {**declared, "columns": columns}}
+    bundle, answers = ledger.with_name("release.zip"), ledger.with_name("answers.parquet")
+    beside = answers.with_name(f"{answers.name}.manifest.json")
     for number, epsilon in enumerate(budgets):
         words, schema = list(schemas.items())[number % 2]
         ways = 1 + number // 2 % 2
-        yield _tables(f"tables{words}", rows, schema, ways, epsilon, ledger)
-        yield _answers(f"answers{words}", rows, schema, ways, epsilon, ledger)
-
-
-def _tables(
-    kind: str, rows: pd.DataFrame, schema: Any, ways: int, epsilon: float, ledger: Path
-) -> Paid:
-    path = ledger.with_name("release.zip")
-    synthesizer = Synthesizer(epsilon=epsilon, delta=DELTA, workload=ways, ledger=ledger)
-    synthesizer.fit(rows, schema=schema).save(path, force=True)
-    with ZipFile(path) as archive:
-        manifest, transcript = (
-            json.loads(archive.read(f"{part}.json")) for part in ("manifest", "ledger")
-        )
-    return Paid(kind, manifest, transcript["events"], problems(path))
-
-
-def _answers(
-    kind: str, rows: pd.DataFrame, schema: Any, ways: int, epsilon: float, ledger: Path
-) -> Paid:
-    path = ledger.with_name("answers.parquet")
-    answer(rows, schema, ways, epsilon=epsilon, delta=DELTA, ledger=ledger).write(path, force=True)
-    beside = path.with_name(f"{path.name}.manifest.json")
-    manifest = json.loads(beside.read_text(encoding="utf-8"))
-    return Paid(kind, manifest, charged(manifest), answers_problems(beside))
+        spent = {"epsilon": epsilon, "delta": DELTA, "ledger": ledger}
+        Synthesizer(**spent, workload=ways).fit(rows, schema=schema).save(bundle, force=True)
+        with ZipFile(bundle) as archive:
+            manifest, transcript = (
+                json.loads(archive.read(f"{part}.json")) for part in ("manifest", "ledger")
+            )
+        yield Paid(f"tables{words}", manifest, transcript["events"], problems(bundle))
+        answer(rows, schema, ways, **spent).write(answers, force=True)
+        manifest = json.loads(beside.read_text(encoding="utf-8"))
+        yield Paid(f"answers{words}", manifest, charged(manifest), answers_problems(beside))
