@@ -1,7 +1,7 @@
 """A known privacy bug, and the check that must notice it."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,32 +73,24 @@ SEEN: list[MarginalCounter] = []
 """In mutants that look at private rows: the counter of the table read last."""
 
 
+def watched_counter():
+    """A patch that keeps it there."""
+
+    def keep(original, self, table):
+        original(self, table)
+        SEEN[:] = [self]
+
+    return wrapped(MarginalCounter, "__init__", keep)
+
+
 def peeking(owner, name, what, *checks):
-    """The same for a function that looks at private rows, by ``SEEN``."""
+    """Register a function that looks at private rows, by ``SEEN``."""
 
     def register(function):
-        def keep(original, self, table):
-            original(self, table)
-            SEEN[:] = [self]
-
         def apply():
-            with wrapped(MarginalCounter, "__init__", keep), wrapped(owner, name, function):
+            with watched_counter(), wrapped(owner, name, function):
                 yield
-            SEEN.clear()
 
         return mutant(what, *checks)(apply)
 
     return register
-
-
-@contextmanager
-def watched_counter() -> Iterator[list[MarginalCounter]]:
-    """The counter of the table read last, as a bug that looks at private rows would see it."""
-    original = MarginalCounter.__init__
-
-    def keep(self, table):
-        original(self, table)
-        SEEN[:] = [self]
-
-    with mock.patch.object(MarginalCounter, "__init__", keep):
-        yield SEEN
