@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scripts.compare.complaint import Complaint
+from scripts.compare import Complaint
 
 PEER_SCRIPTS = Path(__file__).resolve().parent / "peers"
 
