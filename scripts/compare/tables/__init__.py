@@ -19,7 +19,7 @@ REAL = {  # name: (file in the folder of that name, schema or domain sizes, how 
     "adult": (
         "adult.csv",
         "domain.json",
-        "take adult.csv and adult-domain.json (as domain.json) from data/ of ryan112358/private-pgm",
+        "take adult.csv and adult-domain.json (domain.json here) of ryan112358/private-pgm, data/",
     ),
     "ma2019": (
         "ma2019.csv.gz",
