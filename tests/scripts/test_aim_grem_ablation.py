@@ -12,11 +12,11 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import MarginalCounter
 from scripts.published.aim_grem_ablation import (
     STRATEGIES,
-    Conditional,
-    Full,
-    Isotropic,
-    Lazy,
     Task,
+    conditional,
+    full,
+    isotropic,
+    lazy,
     measure_one_way,
     read_table,
     run_trials,
@@ -33,26 +33,26 @@ def task():
     return Task.of(MarginalCounter(CodedTable.from_codes(domain, columns)), None, 1, seed=0)
 
 
-def measure(task, noise, upkeep, seed=1):
+def measured(task, noise, upkeep, seed=1):
     """Answers after the whole sequence; equal seeds give equal noise."""
     mechanisms = Mechanisms(Budget(task.rho), InsecureSeed(seed))
     model = measure_one_way(task.counter, mechanisms, task.rho / 2)
-    strategy = noise(model, task.sequence)
-    answers = upkeep({c: np.zeros_like(a) for c, a in task.answers.items()})
-    Full(answers.answers).refresh(model, {})
+    answers = {c: np.zeros_like(a) for c, a in task.answers.items()}
+    measure, refresh = noise(model, task.sequence), upkeep(answers)
+    full(answers)(model, {})
     share = task.rho / 2 / len(task.sequence) * (1 - 1e-9)
     for clique in task.sequence:
-        answers.refresh(model, strategy.measure(model, task.counter, mechanisms, clique, share))
-    return answers.answers, mechanisms.ledger
+        refresh(model, measure(task.counter, mechanisms, clique, share))
+    return answers, mechanisms.ledger
 
 
-@pytest.mark.parametrize("noise", [Conditional, Isotropic])
+@pytest.mark.parametrize("noise", [conditional, isotropic])
 def test_lazy_answers_equal_those_formed_afresh_and_the_whole_budget_is_spent(task, noise):
-    lazy, ledger = measure(task, noise, Lazy)
-    full, _ = measure(task, noise, Full)
+    moved, ledger = measured(task, noise, lazy)
+    afresh, _ = measured(task, noise, full)
     for clique in task.workload:
         # float32 sums of some hundred terms of at most a few thousand rows.
-        np.testing.assert_allclose(lazy[clique], full[clique], rtol=1e-4, atol=0.05)
+        np.testing.assert_allclose(moved[clique], afresh[clique], rtol=1e-4, atol=0.05)
     assert task.rho * (1 - 1e-6) <= ledger.spent.rho <= task.rho
 
 
