@@ -463,7 +463,7 @@ def models_sentence(evaluation: Evaluation) -> Sentence:
 
 
 def attack_sentence(membership: Membership | None, statement: Statement | None) -> Sentence:
-    """What the attack finds that is surest of its gain.
+    """What the attack with the most certain gain finds.
 
     The intervals hold together, so the largest lower end decides: another attack may have a larger
     estimate and tell less.
@@ -480,7 +480,7 @@ def attack_sentence(membership: Membership | None, statement: Statement | None) 
     top = max(membership.scores, key=lambda score: score.lower)
     best = max(membership.scores, key=lambda score: score.advantage)
     bound = membership.bound
-    which = "strongest attack" if top == best else "attack that is surest of its gain"
+    which = "strongest attack" if top == best else "attack with the most certain gain"
     interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
     text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
     grade, word = word_for("attack", SimpleNamespace(lower=top.lower, bound=bound))
@@ -519,7 +519,7 @@ _HEADLINES: dict[Grade, str] = {
 
 
 def overall_sentence(closeness: Sequence[tuple[str, Sentence]], attack: Sentence) -> Sentence:
-    """A headline that is never kinder than the findings under it.
+    """A headline that is never better than the findings under it.
 
     Args:
         closeness: what each finding is about, and the finding.
@@ -662,7 +662,7 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
     if not steps:
         fine = judged.overall.grade in ("good", "plain")
         steps.append(
-            "use the table for what the workload names; check other questions first"
+            "use the table for what the workload covers; check other questions first"
             if fine
             else "use the table for nothing that the lines above name as lost or far off"
         )

@@ -172,7 +172,7 @@ def test_a_release_adds_budget_and_rounds():
     assert "measuring combinations" in page
     statement = page_of(made_evaluation(schema), schema, NAMES, release.manifest)
     assert "measuring combinations" in statement
-    assert "The rounds are known where the release bundle is given" in statement
+    assert "The rounds are shown if the release bundle is given" in statement
 
 
 def test_a_promise_that_leaves_the_schema_out_is_warned_of():
