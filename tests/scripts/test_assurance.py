@@ -5,8 +5,16 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from scripts.speed.assurance import ALONE, Parts, measured, summary
-from scripts.speed.assurance_sections import QUICK, SECTIONS, Scale, fuzz
+from scripts.speed.assurance import (
+    ALONE,
+    QUICK,
+    SECTIONS,
+    Parts,
+    Scale,
+    fuzz,
+    measured,
+    summary,
+)
 
 HERE = {"hash": "a" * 40, "dirty": False}
 ELSEWHERE = {"hash": "b" * 40, "dirty": False}
@@ -74,7 +82,7 @@ def test_a_part_of_another_commit_says_so(tmp_path):
 
 
 def test_a_section_that_raises_has_failed(capsys):
-    def broken(scale):
+    def broken(scale, _):
         raise AssertionError(f"{scale.kills} kills: one was lost")
 
     found = measured(broken, QUICK)
@@ -121,6 +129,6 @@ def test_fuzz_needs_examples_of_every_property(monkeypatch, examples, failures, 
         return {**examples, "failures": len(failures)}
 
     monkeypatch.setattr("tests.fuzz.long.run", run)
-    found = fuzz(QUICK)
+    found = fuzz(QUICK, None)
     assert found["passed"] is passed
     assert found["without examples"] == [name for name, count in examples.items() if not count]

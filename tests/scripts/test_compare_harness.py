@@ -231,17 +231,13 @@ def supervised(tmp_path):
     return Supervised(tmp_path)
 
 
-def test_the_limit_ends_the_whole_group(supervised):
-    ended = supervised.run(GRANDCHILD + "time.sleep(600)", limit_s=0.7)
-    assert ended.limit_reached
-    assert ended.status == -9
-    assert 0.7 <= ended.seconds < 20
-    supervised.wait_until_gone()
-
-
-def test_what_a_process_leaves_behind_ends_with_it(supervised):
-    ended = supervised.run(GRANDCHILD)
-    assert (ended.status, ended.limit_reached) == (0, False)
+@pytest.mark.parametrize(
+    ("then", "limit_s", "status", "least"), [("time.sleep(600)", 0.7, -9, 0.7), ("", 60.0, 0, 0)]
+)
+def test_a_group_ends_at_the_limit_and_with_its_leader(supervised, then, limit_s, status, least):
+    ended = supervised.run(GRANDCHILD + then, limit_s)
+    assert (ended.status, ended.limit_reached) == (status, status == -9)
+    assert least <= ended.seconds < 20
     supervised.wait_until_gone()
 
 
