@@ -269,7 +269,7 @@ def _utility(utility: Utility) -> None:
             ),
             (
                 "propensity",
-                f"AUC {utility.propensity.mean:.3f} of a classifier that tells true from synthetic "
+                f"AUC {utility.propensity.mean:.3f} of a classifier of true and synthetic "
                 "rows; 0.5 if it cannot",
             ),
         ],
