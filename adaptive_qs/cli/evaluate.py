@@ -270,7 +270,7 @@ def _utility(utility: Utility) -> None:
             (
                 "propensity",
                 f"AUC {utility.propensity.mean:.3f} of a classifier of true and synthetic "
-                "rows; 0.5 if it cannot",
+                "rows; 0.5 if it cannot tell them apart",
             ),
         ],
     )
