@@ -29,10 +29,10 @@ REAL = {  # name: (file in the folder of that name, schema or domain sizes, how 
     "kdd-census": (
         "census-income.csv.gz",
         HERE / "kdd-census.schema.json",
-        "run scripts/compare/tables/fetch_kdd_census.py with the data folder",
+        "run python -m scripts.compare.tables.fetch_kdd_census with the data folder",
     ),
 }
-"""The schemas of Adult are its domain sizes (mbi's format), which lie beside it."""
+"""The schema of Adult is its domain sizes (mbi format), next to its rows."""
 MOST_ROWS = 10_000_000
 """Of a made-up table."""
 
@@ -41,7 +41,6 @@ MOST_ROWS = 10_000_000
 class Source:
     """A table and the digest of its content."""
 
-    name: str
     table: CodedTable
     fingerprint: str
 
@@ -86,4 +85,4 @@ def load_source(name: str, data: Path) -> Source:
     except OSError as error:
         raise Complaint(f"table {name}: {error.strerror}: check --data") from None
     digest = hashlib.sha256(b"".join(table_bytes(table)))
-    return Source(name, table, digest.hexdigest()[:16])
+    return Source(table, digest.hexdigest()[:16])
