@@ -213,7 +213,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         anchor: how far the ledger must have come: a file on another volume, which is brought
             forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
-            promise does not cover what it tells, and the release says so.
+            promise does not cover what it reveals, and the release says so.
         public_rows: about how many rows the tables have, as far as is public; compared with the
             budget before it is spent. The true number is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of

@@ -42,56 +42,50 @@ KIND_OF_OBJECT = "Says which kind of object this is."
 """What a key means that can have one value only."""
 
 
-def with_column(**column: Any) -> dict[str, Any]:
-    """A schema of one column."""
-    return {"version": 1, "columns": [column]}
-
-
-def with_part(**part: Any) -> dict[str, Any]:
-    """A workload of one part."""
-    return {"version": 1, "parts": [part]}
-
-
-EXAMPLES = {
-    "BooleanColumn": with_column(name="insured", type="boolean", missing=["?"]),
-    "CategoricalColumn": with_column(
-        name="city", type="categorical", values=["Bonn", "Ulm"], catch_all="elsewhere"
-    ),
-    "DateColumn": with_column(
-        name="joined", type="date", min="2019-01-01", max="2024-12-31", granularity="month"
-    ),
-    "DatetimeColumn": with_column(
-        name="seen",
-        type="datetime",
-        min="2024-01-01T00:00:00",
-        max="2024-12-31T23:59:59",
-        granularity="hour",
-        format="%d.%m.%Y %H:%M",
-    ),
-    "IntegerColumn": with_column(
-        name="wait", type="integer", min=0, max=240, bin_starts=[0, 15, 60, 240], outside="clip"
-    ),
-    "NumericColumn": with_column(
-        name="weight", type="numeric", min=0, max=250, bins=50, decimals=1
-    ),
-    "PrivateCategoricalColumn": with_column(
-        name="employer", type="categorical", private_values=30, catch_all="other"
-    ),
-    "PrivateIntegerColumn": with_column(name="points", type="integer", private_bins=16, min=0),
-    "PrivateNumericColumn": with_column(
-        name="height", type="numeric", private_bins=16, decimals=2, outside="clip"
-    ),
-    "Part": with_part(
-        attributes=[["age", "city"]], queries={"age": "range", "city": "marginal"}, weight=2.0
-    ),
-    "PlainQueries": with_part(ways=[1, 2], queries={"family": "hybrid"}),
-    "RandomQueries": with_part(
-        ways=[2], queries={"family": "random", "p": 0.3, "count": 20, "seed": 7}
-    ),
-    "CustomQueries": with_part(
-        attributes=[["age"]], queries={"family": "custom", "matrix": "sums.csv"}
-    ),
-}
+COLUMNS: dict[str, dict[str, Any]] = {
+    "BooleanColumn": {"name": "insured", "type": "boolean", "missing": ["?"]},
+    "CategoricalColumn": {
+        "name": "city", "type": "categorical", "values": ["Bonn", "Ulm"], "catch_all": "elsewhere"
+    },
+    "DateColumn": {
+        "name": "joined", "type": "date", "min": "2019-01-01", "max": "2024-12-31",
+        "granularity": "month",
+    },
+    "DatetimeColumn": {
+        "name": "seen", "type": "datetime", "min": "2024-01-01T00:00:00",
+        "max": "2024-12-31T23:59:59", "granularity": "hour", "format": "%d.%m.%Y %H:%M",
+    },
+    "IntegerColumn": {
+        "name": "wait", "type": "integer", "min": 0, "max": 240, "bin_starts": [0, 15, 60, 240],
+        "outside": "clip",
+    },
+    "NumericColumn": {
+        "name": "weight", "type": "numeric", "min": 0, "max": 250, "bins": 50, "decimals": 1
+    },
+    "PrivateCategoricalColumn": {
+        "name": "employer", "type": "categorical", "private_values": 30, "catch_all": "other"
+    },
+    "PrivateIntegerColumn": {"name": "points", "type": "integer", "private_bins": 16, "min": 0},
+    "PrivateNumericColumn": {
+        "name": "height", "type": "numeric", "private_bins": 16, "decimals": 2, "outside": "clip"
+    },
+}  # fmt: skip
+PARTS: dict[str, dict[str, Any]] = {
+    "Part": {
+        "attributes": [["age", "city"]], "queries": {"age": "range", "city": "marginal"},
+        "weight": 2.0,
+    },
+    "PlainQueries": {"ways": [1, 2], "queries": {"family": "hybrid"}},
+    "RandomQueries": {
+        "ways": [2], "queries": {"family": "random", "p": 0.3, "count": 20, "seed": 7}
+    },
+    "CustomQueries": {
+        "attributes": [["age"]], "queries": {"family": "custom", "matrix": "sums.csv"}
+    },
+}  # fmt: skip
+EXAMPLES = {name: {"version": 1, "columns": [column]} for name, column in COLUMNS.items()}
+EXAMPLES |= {name: {"version": 1, "parts": [part]} for name, part in PARTS.items()}
+"""A whole file with nothing but one object of the kind."""
 
 
 def reference() -> dict[str, str]:
@@ -112,30 +106,23 @@ def document(title: str, intro: str, json_schema: str) -> str:
         meaning = definition["description"].split("\n\n")[0]
         parts += [f"## {name}", " ".join(meaning.split()), properties(definition)]
         if name in EXAMPLES:
-            parts.append(f"```json\n{example(name)}\n```")
+            parts.append(f"```json\n{json.dumps(EXAMPLES[name], ensure_ascii=False)}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def example(name: str) -> str:
-    """A whole file that has nothing but one object of this kind."""
-    return json.dumps(EXAMPLES[name], ensure_ascii=False)
 
 
 def properties(definition: Mapping[str, Any]) -> str:
     """The table of an object's keys: those that must be given first."""
     required = definition.get("required", [])
-    keys = sorted(
-        definition["properties"], key=lambda key: (key not in required, LEADING.get(key, 9), key)
-    )
-    rows = [property_row(key, definition["properties"][key], key in required) for key in keys]
+    rows = []
+    for key, value in sorted(
+        definition["properties"].items(),
+        key=lambda item: (item[0] not in required, LEADING.get(item[0], 9), item[0]),
+    ):
+        fallback = value.get("default")
+        default = "none" if fallback is None else code(fallback)
+        default = "required" if key in required else default
+        rows.append([f"`{key}`", kind(value), default, value.get("description", KIND_OF_OBJECT)])
     return table(["key", "value", "default", "meaning"], rows)
-
-
-def property_row(key: str, value: Mapping[str, Any], required: bool) -> list[str]:
-    """A key, what it takes, what holds without it, and what it means."""
-    fallback = value.get("default")
-    default = "required" if required else "none" if fallback is None else code(fallback)
-    return [f"`{key}`", kind(value), default, value.get("description", KIND_OF_OBJECT)]
 
 
 def kind(value: Mapping[str, Any]) -> str:
@@ -149,20 +136,15 @@ def kind(value: Mapping[str, Any]) -> str:
         return ", ".join(map(code, value["enum"]))
     if choices := value.get("anyOf") or value.get("oneOf"):
         return "; or ".join(kind(choice) for choice in choices if choice != {"type": "null"})
+    if "prefixItems" in value:
+        return f"list of {', '.join(map(kind, value['prefixItems']))}"
     if value.get("type") == "array":
-        return list_kind(value)
+        least = " (one or more)" if value.get("minItems") == 1 else ""
+        return f"list{least} of: {kind(value['items'])}"
     if value.get("type") == "object":
         return f"object from names to: {kind(value['additionalProperties'])}"
     words = {"string": "text", "number": "number", "integer": "integer", "boolean": "true or false"}
     return " ".join([words[value["type"]], *filter(None, limits(value))])
-
-
-def list_kind(value: Mapping[str, Any]) -> str:
-    """A list with what it holds."""
-    if "prefixItems" in value:
-        return f"list of {', '.join(map(kind, value['prefixItems']))}"
-    least = " (one or more)" if value.get("minItems") == 1 else ""
-    return f"list{least} of: {kind(value['items'])}"
 
 
 def limits(value: Mapping[str, Any]) -> Iterator[str]:
@@ -234,13 +216,8 @@ def paragraphs(text: str | None) -> str:
 
 def table(names: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
-    cells = [names, ["---"] * len(names), *([cell(text) for text in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
-
-
-def cell(text: str) -> str:
-    """Text that stays in its cell."""
-    return " ".join(text.split()).replace("|", "\\|")
+    escaped = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in rows]
+    return "\n".join(f"| {' | '.join(r)} |" for r in (names, ["---"] * len(names), *escaped))
 
 
 def code(value: Any) -> str:

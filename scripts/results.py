@@ -1,15 +1,20 @@
-"""Machine-written results: numbers with everything needed to obtain them again."""
+"""What every script uses: measure in a process apart, and write numbers with all they depend on."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import multiprocessing
 import os
 import platform
+import resource
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -62,6 +67,46 @@ def write_results(
     text = json.dumps(document, indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
     write_atomically(path, text + "\n")
     return path
+
+
+def apart(task: Callable[..., Any], *arguments: Any, start: str = "spawn") -> Any:
+    """The task's result from a process of its own, which has the memory of nothing else."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context(start)) as pool:
+        return pool.submit(task, *arguments).result()
+
+
+def here(task: Callable[..., Any], *arguments: Any) -> Any:
+    """The task's result from this process: in place of :func:`apart` where a moment is enough."""
+    return task(*arguments)
+
+
+def peak_memory_mb() -> float:
+    """Most memory this process ever held; not that of the process that started it."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run_program(*arguments: object) -> tuple[dict[str, Any], float, float]:
+    """Run ``adaptive-qs`` as a user would: in a new process, with noise from the system.
+
+    Returns:
+        What it printed with ``--json``, wall seconds, and the peak memory of its process in MB.
+    """
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "adaptive_qs", *map(str, arguments), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    printed = json.loads(process.stdout.read() or "{}")
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{arguments[0]} failed with status {status}")
+    return printed, time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def environment() -> dict[str, Any]:

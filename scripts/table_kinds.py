@@ -7,6 +7,7 @@
     tails       30 attributes of several hundred Zipf-distributed codes, correlated
 
 Each function takes the number of rows and a seed and returns the same table every time.
+:func:`bootstrap` and :func:`shuffled_columns` remake a given table without privacy, as floors.
 """
 
 from __future__ import annotations
@@ -133,6 +134,18 @@ KINDS: dict[str, Callable[..., CodedTable]] = {
     "tails": long_tails,
 }
 """Every kind by its name: ``KINDS[name](rows=..., seed=...)``."""
+
+
+def bootstrap(table: CodedTable, seed: int = 0) -> CodedTable:
+    """As many rows as a table has, drawn from it with replacement: what sampling alone costs."""
+    picked = np.random.default_rng(seed).integers(0, table.num_rows, table.num_rows)
+    return CodedTable.from_codes(table.domain, [codes[picked] for codes in table.columns])
+
+
+def shuffled_columns(table: CodedTable, seed: int = 0) -> CodedTable:
+    """Every column shuffled independently: what independence alone costs."""
+    rng = np.random.default_rng(seed)
+    return CodedTable.from_codes(table.domain, [rng.permutation(c) for c in table.columns])
 
 
 def _table(columns: dict[str, tuple[Codes, int]]) -> CodedTable:

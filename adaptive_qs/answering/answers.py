@@ -54,8 +54,6 @@ from adaptive_qs.table.write import check_table_path, escapes_of, table_format, 
 from adaptive_qs.workload.file import workload_digest
 from adaptive_qs.workload.protocol import Queries
 
-# Answers as Arrow record batches: the query in words, the estimate and its interval.
-
 # Queries in words, as Arrow arrays: no Python text is built for an answer to a product.
 
 Texts = Callable[[int, int], pa.Array]
@@ -251,8 +249,6 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
             "gaussian"
         )
 
-
-# The answers of one run: a stream that is read once, and the statement beside it.
 
 # The privacy statement of a batch of answers, for the file beside them.
 

@@ -150,7 +150,7 @@ def answer(
         anchor: how far the ledger must have come: a file on another volume, which is brought
             forward with it, or its newest entry as ``ledger show`` prints it.
         unreviewed_schema: take a schema that still says that it was taken from the data; the
-            promise does not cover what it tells, and the privacy statement says so.
+            promise does not cover what it reveals, and the privacy statement says so.
         public_rows: as for :func:`plan`. The true number of rows is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
             :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.

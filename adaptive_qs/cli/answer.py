@@ -96,7 +96,7 @@ def plan_lines(plan: BatchPlan) -> list[Row]:
         (
             "answering",
             f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            "beside reading and writing",
+            "not counting reading and writing",
         ),
     ]
 
@@ -122,7 +122,7 @@ def mechanism_line(plan: BatchPlan) -> Row:
     if statuses[Status.STOPPED]:
         words = "stopped before the gap asked for"
     elif statuses[Status.RESTRICTED] and plan.choice.name == "querysmasher":
-        words = f"not certified in {_uncertified(plan)}"
+        words = f"not proven optimal in {_uncertified(plan)}"
     elif statuses[Status.RESTRICTED]:
         words = "the best found of its family of strategies"
     else:
@@ -207,7 +207,7 @@ def _tell_gap(plan: BatchPlan, gap: float) -> None:
         )
     elif statuses[Status.RESTRICTED]:
         warn(
-            f"the certified solver could not take on {_uncertified(plan)}, which got cheaper "
+            f"the optimal solver could not take on {_uncertified(plan)}, which got cheaper "
             f"strategies: the squared error is proven to be within {share} of the least, no "
             "closer: raise --max-memory, declare coarser bins or ask for fewer ways"
         )
@@ -248,7 +248,7 @@ def _is_split(plan: BatchPlan) -> bool:
 
 
 def _uncertified(plan: BatchPlan) -> str:
-    """How many subworkloads have no certified strategy, of how many."""
+    """How many subworkloads have no strategy that is proven optimal, of how many."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
 
@@ -344,7 +344,7 @@ class Cells:
             f"{figure(self.mean)} in a set of attributes on average, {figure(self.largest)} at most"
         )
         if self.rows_per_cell is None:
-            return ("cells", f"{text} (--rows N tells the rows in each)")
+            return ("cells", f"{text} (--rows N adds the rows in each)")
         text += f"; {self.rows:,} rows are {figure(self.rows_per_cell)} for each"
         if self.relative_rmse is None:
             return ("cells", text)

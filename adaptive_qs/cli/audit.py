@@ -29,7 +29,7 @@ Pairs = Annotated[
     typer.Option("--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="Decides the generated rows.")
+    int, typer.Option("--seed", metavar="N", min=0, help="Seed of the generated rows.")
 ]
 MaxMemory = Annotated[
     str,

@@ -269,8 +269,8 @@ def _utility(utility: Utility) -> None:
             ),
             (
                 "propensity",
-                f"AUC {utility.propensity.mean:.3f} of a classifier that tells true from synthetic "
-                "rows; 0.5 if it cannot",
+                f"AUC {utility.propensity.mean:.3f} of a classifier of true and synthetic "
+                "rows; 0.5 if it cannot tell them apart",
             ),
         ],
     )
@@ -382,8 +382,8 @@ Control = Annotated[
     option(
         "--control",
         "FILE",
-        "Rows of the same kind that SYNTHETIC was not made from: attacks try to tell them from "
-        "those of TRUE, and models are tested on them.",
+        "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
+        "from those of TRUE, and models are tested on them.",
         _ATTACK,
     ),
 ]
@@ -394,7 +394,7 @@ Release = Annotated[
         "FILE",
         "Release bundle that SYNTHETIC comes from, for its privacy promise.",
         _ATTACK,
-        "the statement that lies beside SYNTHETIC",
+        "the statement next to SYNTHETIC",
     ),
 ]
 
@@ -426,7 +426,7 @@ def evaluate(
 
     A release bundle will do as --schema: it holds the schema with whatever was learnt.
 
-    With a workload file of other queries than marginals, the RMSE is that of its queries.
+    With a workload file of queries other than marginals, the RMSE is that of its queries.
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """

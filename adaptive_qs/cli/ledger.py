@@ -196,11 +196,13 @@ Lost = Annotated[
 ]
 LostRho = Annotated[
     float | None,
-    option("--rho", "R", "What else was spent since (zCDP), of which there is no file.", None),
+    option("--rho", "R", "What else has since been spent (zCDP), of which there is no file.", None),
 ]
 LostDelta = Annotated[
     float,
-    option("--discovery-delta", "D", "Part of delta that was spent since on discovery.", None, "0"),
+    option(
+        "--discovery-delta", "D", "Part of delta that has since been spent on discovery.", None, "0"
+    ),
 ]
 Nothing = Annotated[
     bool, typer.Option("--none", help="Nothing was released since the copy was made.")
@@ -239,7 +241,7 @@ Anchor = Annotated[
     ),
 ]
 AnchorFile = Annotated[
-    str | None, option("--anchor", "FILE", "Anchor to make, on another volume.", None)
+    str | None, option("--anchor", "FILE", "Anchor to create, on another volume.", None)
 ]
 OutFile = Annotated[Path | None, option("--out", "FILE", "Where to write, as JSON.", None)]
 
@@ -267,11 +269,11 @@ def create(
     public_rows: options.PublicRows = None,
     beyond_limits: options.BeyondLimits = False,
 ) -> None:
-    """Make a ledger with the total that all runs on a data set may spend together.
+    """Create a ledger with the total that all runs on a data set may spend together.
 
-    The total is set once. A secret key, by which a resumed run recognises its table, will lie
-    next to the ledger in FILE.key. An anchor records how far the ledger has come where copies of it
-    and of its mark do not reach: give it to every run.
+    The total is set once. A secret key, by which a resumed run recognises its table, is written
+    next to the ledger, to FILE.key. An anchor records how far the ledger has come, out of reach of
+    copies of the ledger and its mark: give it to every run.
     """
     path = _named(ledger)
     from adaptive_qs.ledger.book import LedgerBook, Total
@@ -312,7 +314,7 @@ def verify(
 ) -> None:
     """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
 
-    Of a release: its charges, the digests of its parts, and that what is for people follows from
+    For a release: its charges, the digests of its parts, and that what is for people follows from
     what is for programs.
     """
     from adaptive_qs.audit.released import read_released
@@ -330,7 +332,7 @@ def verify(
             content |= {"release": str(release), "unchecked": list(unchecked)}
         emit_json(content)
         return
-    placed = "" if release is None else f"; {release} stands in it"
+    placed = "" if release is None else f"; {release} is recorded in it"
     left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
     emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
@@ -375,10 +377,10 @@ def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = Non
 
 @ledger_app.command("anchor")
 def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
-    """Make an anchor of a ledger that has none.
+    """Create an anchor for a ledger that has none.
 
     Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
-    twice. The anchor, on another volume, shows it to every command that is given it.
+    twice. The anchor, on another volume, reveals this to every command that is given it.
     """
     path = _named(ledger)
     if anchor is None:
@@ -399,7 +401,7 @@ def restore(
     anchor: Anchor = None,
     max_memory: options.ReadMemory = None,
 ) -> None:
-    """After putting back a copy of a ledger: count what was released since the copy was made.
+    """After restoring a copy of a ledger, count what was released since the copy was made.
 
     Without --release, --rho or --none it only locks the ledger, so that no run is taken until they
     are given. Releases that the copy has are not counted again.

@@ -106,7 +106,7 @@ Gap = Annotated[
     number_option(
         "--gap",
         "G",
-        "Stop solving where the squared error is proven to be within this part of the least.",
+        "Stop solving once the squared error is proven to be within this fraction of the optimum.",
         None,
         "0.0001",
     ),
@@ -184,7 +184,7 @@ Anchor = Annotated[
     option(
         "--anchor",
         "FILE",
-        "How far the ledger must have come: a file on another volume, which is brought forward "
+        "How far the ledger must have come: a file on another volume, which is moved forward "
         "with it, or its newest entry as ledger show prints it.",
         _BUDGET,
     ),
@@ -194,7 +194,7 @@ Resume = Annotated[
     option(
         "--resume",
         None,
-        "Go on with the interrupted run of this command in the ledger: nothing is paid twice.",
+        "Continue the interrupted run of this command in the ledger: nothing is paid for twice.",
         _BUDGET,
     ),
 ]
@@ -204,7 +204,7 @@ UnreviewedSchema = Annotated[
         "--unreviewed-schema",
         None,
         "Take a schema that still says that it was taken from the data, which is refused "
-        "otherwise: the privacy promise does not cover what it tells.",
+        "otherwise: the privacy promise does not cover what it reveals.",
         _BUDGET,
     ),
 ]
@@ -217,7 +217,7 @@ ReleaseOut = Annotated[
     option(
         "--release",
         "FILE",
-        "Release bundle (.zip): sample more tables from it, free of charge.",
+        "Release bundle (.zip): sample more tables from it at no cost.",
         _OUTPUT,
     ),
 ]
@@ -240,7 +240,7 @@ Confidence = Annotated[
     number_option(
         "--confidence",
         "P",
-        "Probability with which an interval holds the true answer.",
+        "Probability with which an interval contains the true answer.",
         _OUTPUT,
         "0.95",
     ),
@@ -256,8 +256,8 @@ PlanRows = Annotated[
     option(
         "--rows",
         "N",
-        "About how many rows the table will have, as far as is public: tells the rows of a cell "
-        "beside the error, and which columns a synthetic table would leave independent.",
+        "About how many rows the table will have, as far as is public: adds the rows in a "
+        "cell next to the error, and which columns a synthetic table would leave independent.",
         None,
     ),
 ]
@@ -267,7 +267,7 @@ PublicRows = Annotated[
         "--public-rows",
         "N",
         "About how many rows the private table has, as far as is public: the budget is compared "
-        "with it before any is spent. The true number is never looked at for that.",
+        "with it before any is spent. The true number is never used for this.",
         _BUDGET,
     ),
 ]
@@ -276,7 +276,7 @@ BeyondLimits = Annotated[
     option(
         "--beyond-limits",
         None,
-        "Go on with an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
+        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
         _BUDGET,
     ),
 ]

@@ -63,7 +63,7 @@ def check(
 ) -> None:
     """Check a schema, and whether a table fits it.
 
-    Of a proposed schema it lists what is left to review.
+    For a proposed schema it lists what is left to review.
     """
     from adaptive_qs.table.files import is_table_file
     from adaptive_qs.table.schema import Schema, check_schema, left_as_proposed

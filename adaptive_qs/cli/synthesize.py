@@ -328,7 +328,7 @@ def sample(
     max_memory: options.MaxMemory = None,
     workers: options.Workers = None,
 ) -> None:
-    """Sample another table from a release, free of charge.
+    """Sample another table from a release, at no cost.
 
     The noise was drawn when the release was made: sampling spends no budget.
     """

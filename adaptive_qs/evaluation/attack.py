@@ -36,7 +36,7 @@ def judge(
 ) -> AttackScore:
     """The advantage of a score at a threshold that was chosen on other targets.
 
-    The first half of either kind chooses the threshold: where true positive rate less false
+    The first half of either kind chooses the threshold: where true positive rate minus false
     positive rate is largest there; nobody is accused where no threshold does better than that.
     The other half is then a random sample of rows to which a fixed rule is applied, so its counts
     of accused rows are binomial (members are drawn without replacement, which makes theirs less

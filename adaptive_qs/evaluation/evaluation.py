@@ -238,7 +238,7 @@ def limitations_of(
         if part.compared < part.marginals:
             yield (
                 f"total variation of {part.ways}-way marginals: {part.compared:,} of "
-                f"{part.marginals:,} compared, drawn evenly; the worst one may be another"
+                f"{part.marginals:,} compared, drawn at random; the worst one may be another"
             )
     for table, margins in zip(("true", "synthetic"), counts.margins):
         constant = [n for n, margin in zip(names, margins) if np.count_nonzero(margin) == 1]
@@ -417,7 +417,7 @@ def _promised(release: Bundle | Statement, source: str) -> Promised:
     elif statement.drafted:
         limitation = (
             f"no bound: {source} says that the schema was taken from the data, and the privacy "
-            "promise does not cover what it tells"
+            "promise does not cover what it reveals"
         )
     else:
         rho = None if statement.delta_spent else statement.rho_spent

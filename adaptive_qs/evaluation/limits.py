@@ -53,7 +53,7 @@ other: hence the factor."""
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance."""
 TELLTALE = 0.75
-"""Area under the curve from which a classifier tells the tables apart with ease."""
+"""Area under the curve from which a classifier easily distinguishes the tables."""
 BROKEN = 0.01
 """Share of synthetic rows, beyond that of the true ones, from which a broken rule is named."""
 
@@ -192,9 +192,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "alarm",
             "poor",
             lambda found: found.bound is not None and found.lower > found.bound,
-            "one surely gains more than the promise allows",
+            "one certainly gains more than the promise allows",
         ),
-        Rule("some gain", "fair", lambda found: found.lower > 0, "one surely gains something"),
+        Rule("some gain", "fair", lambda found: found.lower > 0, "one certainly gains something"),
         Rule("no gain", "good", _otherwise),
     ),
 }
@@ -223,7 +223,7 @@ def _definition(about: str) -> str:
 
 
 DEFINITIONS = (
-    "Overall: the first word is never kinder than the worst of the findings on marginals, queries, "
+    "Overall: the first word is never better than the worst of the findings on marginals, queries, "
     "columns, associations and rows, nor than an attack that gains more than the promise allows; "
     "where these would be close and the marginals have no scale, there is no grade.",
     *map(_definition, RULES),

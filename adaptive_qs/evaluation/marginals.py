@@ -99,7 +99,7 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
 
 MAX_COMPARED = 6_000
 """Most marginals of one number of attributes whose total variation is computed: all pairs of 110
-attributes. Of more, so many are drawn evenly."""
+attributes. Of more, that many are drawn at random."""
 DRAWING_SEED = 20_250_101
 """Of that draw, so that it is the same for every synthetic table."""
 
@@ -162,7 +162,7 @@ class TotalVariation:
     Attributes:
         ways: attributes of each marginal.
         marginals: their number.
-        compared: how many were compared; fewer where there are very many, drawn evenly.
+        compared: how many were compared; fewer where there are very many, drawn at random.
         mean: over those compared.
         max: over those compared.
         worst: names of the attributes of the worst.

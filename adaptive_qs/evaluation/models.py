@@ -254,7 +254,7 @@ def _importances(names: list[str], outcomes: list[Outcome]) -> tuple[Importance,
 def _propensity_tasks(
     true: CodedTable, synthetic: CodedTable, max_rows: int, seed: int
 ) -> list[Callable[[], float]]:
-    """One task for each fold: the area under the curve of a classifier that tells the tables apart.
+    """One task for each fold: the area under the curve of a classifier of true and synthetic rows.
 
     As many true as synthetic rows, at most max_rows of either, are drawn and split into folds;
     each fold is judged by a model of the others. 0.5 means indistinguishable, 1 perfectly told

@@ -83,7 +83,7 @@ def association_maps(
     return [
         _heat(f"{measure}, true table", true, names, chosen, 1.0),
         _heat(f"{measure}, synthetic table", made, names, chosen, 1.0),
-        _heat(f"{measure}, synthetic less true", difference, names, chosen, top, signed=True),
+        _heat(f"{measure}, synthetic minus true", difference, names, chosen, top, signed=True),
     ]
 
 

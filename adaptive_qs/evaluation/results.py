@@ -173,7 +173,7 @@ class AttackScore:
 
     Attributes:
         attack: what it does, in a few words.
-        advantage: true positive rate less false positive rate at a threshold chosen on other
+        advantage: true positive rate minus false positive rate at a threshold chosen on other
             rows.
         lower: of the interval of the advantage.
         upper: of the interval of the advantage.

@@ -546,7 +546,7 @@ class AssociationChanges:
         weak_made_up: weak ones that only the synthetic table has.
         unconnected: attributes that are associated with others in the true table only.
         rare: pairs that are left out because too few rows of the true table make them.
-        difference: of V, synthetic less true, of shape (columns, columns); 0 where too few rows
+        difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
             make V in the table in which it is larger.
         largest: the pairs with the largest differences.
         unlisted: pairs that differ by as much as can be named, but for too few rows.

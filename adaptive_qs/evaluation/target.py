@@ -31,8 +31,6 @@ from adaptive_qs.evaluation.results import Measure, Spread
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.coded import CodedTable
 
-# Coded rows as features of models, and scores of what models predict.
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 

@@ -203,7 +203,7 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         rest += (
             f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {limit.FEW} "
             "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
-            "once, coarser bins or more rows would tell more."
+            "once, coarser bins or more rows would say more."
         )
     else:
         if scale.joint:
@@ -324,7 +324,7 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
     if rows.same:
         text = (
             "All synthetic rows are true rows, each as often as in the true table: this is the "
-            "true table itself, as far as the schema tells. Nothing below speaks of a synthetic "
+            "true table itself, as far as the schema shows. Nothing below is about a synthetic "
             "table; check which files were given."
         )
     else:
@@ -407,7 +407,7 @@ def _made_up(found: AssociationChanges) -> list[Part]:
         links += ((phrase, "weak-made-up"),)
         (largest,) = _sized(found.weak_made_up[:1])
         new.append(f"{phrase}, {'the largest ' if number > 1 else ''}{largest}")
-        reason = " Such relations arise where two columns were not measured together."
+        reason = " Such associations arise where two columns were not measured together."
     return [(f"Only in the synthetic table: {', and '.join(new)}.{reason}", links)] if new else []
 
 
@@ -454,16 +454,16 @@ def models_sentence(evaluation: Evaluation) -> Sentence:
     text = f"Trained on synthetic rows to predict {quoted(utility.target)}, {'; '.join(parts)}."
     if utility.propensity.mean >= limit.TELLTALE:
         text += (
-            " A classifier tells synthetic rows from true ones with ease (area under the curve "
-            f"{significant(utility.propensity.mean)})."
+            " A classifier easily distinguishes synthetic rows from true ones (area under the "
+            f"curve {significant(utility.propensity.mean)})."
         )
     if not losses:
-        text += " Nothing was to be learnt from the true rows."
+        text += " There was nothing to learn from the true rows."
     return Sentence(*word_for("models", max(losses, default=None)), text)
 
 
 def attack_sentence(membership: Membership | None, statement: Statement | None) -> Sentence:
-    """What the attack finds that is surest of its gain.
+    """What the attack with the most certain gain finds.
 
     The intervals hold together, so the largest lower end decides: another attack may have a larger
     estimate and tell less.
@@ -480,7 +480,7 @@ def attack_sentence(membership: Membership | None, statement: Statement | None) 
     top = max(membership.scores, key=lambda score: score.lower)
     best = max(membership.scores, key=lambda score: score.advantage)
     bound = membership.bound
-    which = "strongest attack" if top == best else "attack that is surest of its gain"
+    which = "strongest attack" if top == best else "attack with the most certain gain"
     interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
     text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
     grade, word = word_for("attack", SimpleNamespace(lower=top.lower, bound=bound))
@@ -502,7 +502,7 @@ def why_no_promise(statement: Statement | None) -> str | None:
     if statement.insecure:
         return "Nothing is promised: the noise came from a seed, and can be predicted"
     if statement.drafted:
-        return "The promise does not cover what the schema tells, which was taken from the data"
+        return "The promise does not cover what the schema reveals, which was taken from the data"
     return None
 
 
@@ -519,7 +519,7 @@ _HEADLINES: dict[Grade, str] = {
 
 
 def overall_sentence(closeness: Sequence[tuple[str, Sentence]], attack: Sentence) -> Sentence:
-    """A headline that is never kinder than the findings under it.
+    """A headline that is never better than the findings under it.
 
     Args:
         closeness: what each finding is about, and the finding.
@@ -662,7 +662,7 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
     if not steps:
         fine = judged.overall.grade in ("good", "plain")
         steps.append(
-            "use the table for what the workload names; check other questions first"
+            "use the table for what the workload covers; check other questions first"
             if fine
             else "use the table for nothing that the lines above name as lost or far off"
         )

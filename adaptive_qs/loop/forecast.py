@@ -146,8 +146,8 @@ class UnconnectedForecast:
             for rows, name in sorted(wanted, key=lambda pair: -pair[0])
         ]
         return (
-            "at this budget a column will likely be independent of all others in a table of fewer "
-            f"rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
+            "at this budget a column will likely be independent of all others in a table with "
+            f"fewer rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
         )
 
     @cached_property

@@ -109,15 +109,15 @@ _PUBLIC: tuple[tuple[Kind, str], ...] = (
     ),
 )
 _KEPT_BACK: tuple[str, ...] = (
-    "the order of the rows, and which of them are alike",
+    "the order of the rows, and which of them are equal",
     "any exact count",
-    "where in its bin a value lies: values are drawn evenly inside",
+    "where in its bin a value lies: values are drawn uniformly within it",
     "how cells were written, and what is in columns that are not used",
     "the name, place, format and size of the private file",
 )
 TABLES = (
     "the model, and every table sampled from it with whatever number of rows and seed",
-    "how the rounds went: what each measured, how far estimates moved, and when it was over",
+    "how the rounds went: what each measured, how far estimates moved, and when they stopped",
 )
 ANSWERS = ("every answer with its standard error and interval",)
 

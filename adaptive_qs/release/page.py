@@ -118,7 +118,7 @@ def _ends(first: str, last: str) -> tuple[str, str]:
     )
 
 
-# What the budget went into, part by part.
+# How the budget was spent, part by part.
 
 _PARTS: dict[Kind, str] = {
     "values": "learning bins and values",
@@ -293,11 +293,11 @@ ROUNDS_SHOWN = 200
 
 SECTIONS = (
     ("promise", "What is promised"),
-    ("budget", "What the budget went into"),
+    ("budget", "How the budget was spent"),
     ("columns", "Single columns, with error bars"),
     ("combinations", "Combinations of columns"),
     ("rounds", "How the rounds went"),
-    ("facts", "Everything that is disclosed of the rows"),
+    ("facts", "Everything that is disclosed about the rows"),
     ("use", "How to use the release"),
     ("versions", "Versions and settings"),
 )

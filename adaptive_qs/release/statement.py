@@ -68,7 +68,7 @@ class ThreatModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     protects_against: tuple[str, ...] = (
-        "anybody who has this release, every other table made from it, and all rows but one",
+        "anyone who has this release, every other table made from it, and all rows but one",
         "any amount of computing, now or later",
     )
     trusted: tuple[str, ...] = (
@@ -171,7 +171,7 @@ class Statement(BaseModel):
 
     @property
     def drafted(self) -> bool:
-        """Whether the promise leaves out what the schema tells, which was taken from the data."""
+        """Whether the promise leaves out what the schema reveals, which was taken from the data."""
         return any(fact.basis == "NOT COVERED" for fact in self.facts)
 
     @property
@@ -313,7 +313,7 @@ HEADINGS = (
 def statement_page(statement: Statement) -> str:
     """The page, as Markdown.
 
-    It says what is promised and to whom, what tables know of how columns depend on each other,
+    It says what is promised and to whom, which associations of columns tables show,
     what was paid for what, what counts as public, what the promise rests on, and how to check the
     sums.
     """

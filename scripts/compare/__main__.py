@@ -18,13 +18,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from scripts.compare.cells import FAILED
-from scripts.compare.complaint import Complaint
+from scripts.compare import Complaint
 from scripts.compare.digest import write_digest
 from scripts.compare.grid import Grid, cells_of, parse_only
-from scripts.compare.harness import Retry, run_grid
+from scripts.compare.harness import run_grid
 from scripts.compare.mechanisms import PEER_SCRIPTS, all_mechanisms, check_known
 from scripts.compare.store import Store, read_records
+from scripts.compare.summary import FAILED, UNFINISHED
 from scripts.results import RESULTS
 
 app = typer.Typer(add_completion=False)
@@ -75,8 +75,8 @@ def main(
             with Store(results) as store:
                 if store.dropped:
                     _tell("a torn last line was dropped: its cell runs again")
-                retry = Retry(retry_failed, retry_unfinished)
-                ended = run_grid(cells, data, mechanisms, store, jobs, retry, _tell)
+                retried = [FAILED] * retry_failed + [UNFINISHED] * retry_unfinished
+                ended = run_grid(cells, data, mechanisms, store, jobs, retried, _tell)
             _tell(", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items())))
             failed = ended[FAILED] > 0
         records = list(read_records(results).values())

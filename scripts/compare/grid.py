@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from scripts.compare.complaint import Complaint
+from scripts.compare import Complaint
 from scripts.compare.mechanisms import FLOORS
 
 GRIDS = Path(__file__).parent / "grids"
@@ -95,7 +96,7 @@ class Cell:
         mechanism: its name.
         settings: JSON text of what departs from its recommended settings, keys sorted.
         seed: of all its randomness.
-        limit_s: wall-clock seconds that it may take; no part of the key.
+        limit_s: wall-clock seconds that it may take; neither part of the key nor compared.
     """
 
     table: str
@@ -105,54 +106,44 @@ class Cell:
     mechanism: str
     settings: str
     seed: int
-    limit_s: float
+    limit_s: float = field(compare=False)
 
     def identity(self, fingerprint: str) -> dict[str, Any]:
         """What tells this cell from every other, given the table's content."""
-        return {
-            "table": self.table,
-            "fingerprint": fingerprint,
-            "ways": self.ways,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": self.mechanism,
-            "settings": json.loads(self.settings),
-            "seed": self.seed,
-        }
+        content = {"table": self.table, "fingerprint": fingerprint} | asdict(self)
+        del content["limit_s"]
+        return content | {"settings": json.loads(self.settings)}
+
+    def key(self, fingerprint: str) -> str:
+        """Its key in the results file; the table counts by its content, not its name."""
+        content = self.identity(fingerprint)
+        del content["table"]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def matches(self, wanted: Mapping[str, frozenset[str]]) -> bool:
         """Whether the cell has one of the wanted values in every field named; floors, which
         have no epsilon, match any."""
-        for field, values in wanted.items():
-            value = getattr(self, field)
-            if value is not None and _text(value) not in values:
-                return False
-        return True
+        found = {name: getattr(self, name) for name in wanted}
+        return all(v is None or _text(v) in wanted[name] for name, v in found.items())
 
     def __str__(self) -> str:
         budget = "" if self.epsilon is None else f" epsilon {self.epsilon:g}"
         return f"{self.table} {self.ways}-way{budget} {self.mechanism} seed {self.seed}"
 
 
-def key_of(identity: Mapping[str, Any]) -> str:
-    """The key of a cell in the results file; the table counts by its content, not its name."""
-    content = {name: value for name, value in identity.items() if name != "table"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
 def cells_of(grid: Grid) -> list[Cell]:
     """All cells in the order in which they run, each once; the first of two equal ones stays."""
-    cells: dict[tuple[Any, ...], Cell] = {}
+    cells: dict[Cell, None] = {}
     for block in grid.blocks:
-        for seed in block.seeds:
-            for table in block.tables:
-                for ways in block.ways:
-                    for epsilon in block.epsilons:
-                        for chosen in block.mechanisms:
-                            cell = _cell(grid, block, table, ways, epsilon, chosen, seed)
-                            cells.setdefault(_same(cell), cell)
-    return list(cells.values())
+        for seed, table, ways, epsilon, chosen in product(
+            block.seeds, block.tables, block.ways, block.epsilons, block.mechanisms
+        ):
+            budget = (None, None) if chosen.name in FLOORS else (epsilon, grid.delta)
+            settings = json.dumps(chosen.settings, sort_keys=True)
+            cell = Cell(table, ways, *budget, chosen.name, settings, seed, block.limit_s)
+            cells.setdefault(cell)
+    return list(cells)
 
 
 FIELDS = ("table", "ways", "epsilon", "mechanism", "seed")
@@ -176,26 +167,6 @@ def parse_only(filters: list[str]) -> dict[str, frozenset[str]]:
             raise Complaint(f"--only {text!r}: {field} is a number") from None
         wanted[field] = wanted.get(field, frozenset()) | read
     return wanted
-
-
-def _cell(
-    grid: Grid, block: Block, table: str, ways: int, epsilon: float, chosen: Chosen, seed: int
-) -> Cell:
-    private = chosen.name not in FLOORS
-    return Cell(
-        table,
-        ways,
-        epsilon if private else None,
-        grid.delta if private else None,
-        chosen.name,
-        json.dumps(chosen.settings, sort_keys=True),
-        seed,
-        block.limit_s,
-    )
-
-
-def _same(cell: Cell) -> tuple[Any, ...]:
-    return tuple(getattr(cell, name) for name in Cell.__annotations__ if name != "limit_s")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scripts.compare.complaint import Complaint
+from scripts.compare import Complaint
 
 PEER_SCRIPTS = Path(__file__).resolve().parent / "peers"
 
@@ -35,14 +35,12 @@ class Mechanism:
     """How to run a mechanism.
 
     Attributes:
-        name: in grids and results.
         kind: "ours", "baseline", "answers", "floor" or "peer".
         command: everything before the path of the job file; None where it is not installed.
         title: in digests and plots.
         missing: the environment that is not there, by name.
     """
 
-    name: str
     kind: Kind
     command: tuple[str, ...] | None
     title: str
@@ -60,19 +58,17 @@ def all_mechanisms(environments: Path | None, scripts: Path = PEER_SCRIPTS) -> d
         Complaint: the description of the peers is not valid.
     """
     worker = (sys.executable, "-m", "scripts.compare.worker")
-    kinds: dict[str, Kind] = dict.fromkeys(OURS, "ours")
-    kinds |= dict.fromkeys(BASELINES, "baseline")
-    kinds |= dict.fromkeys(ANSWERS, "answers")
-    kinds |= dict.fromkeys(FLOORS, "floor")
-    known = {name: Mechanism(name, kind, worker, name) for name, kind in kinds.items()}
+    kinds: dict[Kind, tuple[str, ...]] = {
+        "ours": OURS, "baseline": BASELINES, "answers": ANSWERS, "floor": FLOORS
+    }  # fmt: skip
+    known = {name: Mechanism(kind, worker, name) for kind, names in kinds.items() for name in names}
     for name, (script, environment, title) in _described(scripts).items():
-        command = None
-        if environments is not None:
-            python = environments / environment / "bin" / "python"
-            if os.access(python, os.X_OK):
-                # Not resolved: a link to the system's Python is what makes the environment.
-                command = (str(python.absolute()), str((scripts / script).resolve()))
-        known[name] = Mechanism(name, "peer", command, title, "" if command else environment)
+        known[name] = Mechanism("peer", None, title, environment)
+        python = environments and environments / environment / "bin" / "python"
+        if python and os.access(python, os.X_OK):
+            # Not resolved: a link to the system's Python is what makes the environment.
+            command = (str(python.absolute()), str((scripts / script).resolve()))
+            known[name] = Mechanism("peer", command, title)
     return known
 
 

@@ -12,10 +12,9 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from scripts.compare.complaint import Complaint
+from scripts.compare import Complaint
 
 Record = dict[str, Any]
 
@@ -52,12 +51,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def add(self, record: Mapping[str, Any]) -> None:

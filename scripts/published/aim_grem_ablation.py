@@ -31,9 +31,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
@@ -71,6 +72,11 @@ PUBLISHED = {
 
 Changes = dict[Clique, NDArray[np.float64]]
 """What moved: for each residual remeasured, its new estimate minus its old one (rows)."""
+Answers = dict[Clique, NDArray[np.float32]]
+Measure = Callable[[MarginalCounter, Mechanisms, Clique, float], Changes]
+"""Spends rho on one marginal and updates the model's estimates of its residuals."""
+Refresh = Callable[[ReferenceModel, Changes], None]
+"""Makes the answers current again."""
 
 
 def read_table(path: Path) -> CodedTable:
@@ -100,59 +106,44 @@ def measure_one_way(counter: MarginalCounter, mechanisms: Mechanisms, rho: float
     return model
 
 
-class Conditional:
+def conditional(model: ReferenceModel, sequence: list[Clique]) -> Measure:
     """CRP: precision where the marginal's error gains most, given what is known."""
-
-    def __init__(self, model: ReferenceModel, sequence: list[Clique]) -> None:
-        closure = downward_closure(sequence)
-        costs = [measurement_cost(model.domain, residual) for residual in closure]
-        self._planner = ConditionalPlanner(model.domain, closure, sequence, costs)
-        self._position = {residual: k for k, residual in enumerate(closure)}
-        self._known = np.array([model.precision(residual) for residual in closure])
+    closure = downward_closure(sequence)
+    costs = [measurement_cost(model.domain, residual) for residual in closure]
+    planner = ConditionalPlanner(model.domain, closure, sequence, costs)
+    position = {residual: k for k, residual in enumerate(closure)}
+    known = np.array([model.precision(residual) for residual in closure])
 
     def measure(
-        self,
-        model: ReferenceModel,
-        counter: MarginalCounter,
-        mechanisms: Mechanisms,
-        clique: Clique,
-        rho: float,
+        counter: MarginalCounter, mechanisms: Mechanisms, clique: Clique, rho: float
     ) -> Changes:
-        """Spend ``rho`` on the residuals of one marginal and update the model's estimates."""
         changes = {}
-        for residual, precision in self._planner.allocate(clique, self._known, 2 * rho).items():
+        for residual, precision in planner.allocate(clique, known, 2 * rho).items():
             values = measure_residual(counter, mechanisms, residual, 1 / precision)
             changes[residual] = update(model, clique, residual, values, precision)
-            self._known[self._position[residual]] += precision
+            known[position[residual]] += precision
         return changes
 
+    return measure
 
-class Isotropic:
+
+def isotropic(model: ReferenceModel, _: list[Clique]) -> Measure:
     """IID: equal noise on every cell of the marginal, which is then decomposed."""
 
-    def __init__(self, model: ReferenceModel, sequence: list[Clique]) -> None:
-        """Nothing is planned."""
-
     def measure(
-        self,
-        model: ReferenceModel,
-        counter: MarginalCounter,
-        mechanisms: Mechanisms,
-        clique: Clique,
-        rho: float,
+        counter: MarginalCounter, mechanisms: Mechanisms, clique: Clique, rho: float
     ) -> Changes:
-        """Spend ``rho`` on one marginal and update the model's estimates of all its residuals."""
-        variance = Fraction(1 / (2 * rho))
-        names = counter.domain.clique_names(clique)
-        event = GaussianEvent(Purpose.QUERIES, names, 1, variance)
+        variance, domain = Fraction(1 / (2 * rho)), model.domain
+        event = GaussianEvent(Purpose.QUERIES, domain.clique_names(clique), 1, variance)
         noisy = mechanisms.release_counts(event, counter.count(clique))
         changes = {}
         for residual in subsets(clique):
-            values = decompose(noisy, clique, residual)
-            summed = model.domain.size(clique) / model.domain.size(residual)
-            precision = 1 / (float(variance) * summed)
+            summed = domain.size(clique) / domain.size(residual)
+            values, precision = decompose(noisy, clique, residual), 1 / (float(variance) * summed)
             changes[residual] = update(model, clique, residual, values, precision)
         return changes
+
+    return measure
 
 
 def update(
@@ -180,40 +171,36 @@ def add(answer: NDArray[np.float32], clique: Clique, residual: Clique, values: N
     answer += (values * (values.size / answer.size)).astype(np.float32).reshape(shape)
 
 
-class Full:
-    """Forms every answer afresh."""
+def full(answers: Answers) -> Refresh:
+    """Forms every answer afresh: the sum over its residuals."""
+    whole: Changes = {}
 
-    def __init__(self, answers: dict[Clique, NDArray[np.float32]]) -> None:
-        self.answers = answers
-        self._whole: Changes = {}
-
-    def refresh(self, model: ReferenceModel, changes: Changes) -> None:
-        """Every answer becomes the sum over its residuals."""
-        self._whole |= {c: change for c, change in changes.items() if c in self.answers}
-        for clique, answer in self.answers.items():
+    def refresh(model: ReferenceModel, changes: Changes) -> None:
+        whole.update((c, change) for c, change in changes.items() if c in answers)
+        for clique, answer in answers.items():
             answer.fill(0)
-            if clique in self._whole:
-                add(answer, clique, clique, self._whole[clique])
+            if clique in whole:
+                add(answer, clique, clique, whole[clique])
             for residual in subsets(clique):
                 if residual in model.estimates:
                     add(answer, clique, residual, model.estimates[residual].values)
 
+    return refresh
 
-class Lazy:
-    """Moves the answers above a changed residual."""
 
-    def __init__(self, answers: dict[Clique, NDArray[np.float32]]) -> None:
-        self.answers = answers
-        self._above: dict[Clique, list[Clique]] = {}
-        for clique in answers:
-            for residual in subsets(clique):
-                self._above.setdefault(residual, []).append(clique)
+def lazy(answers: Answers) -> Refresh:
+    """Moves the answers above a changed residual by its change."""
+    above: dict[Clique, list[Clique]] = {}
+    for clique in answers:
+        for residual in subsets(clique):
+            above.setdefault(residual, []).append(clique)
 
-    def refresh(self, model: ReferenceModel, changes: Changes) -> None:
-        """Every answer moves by the changes of its residuals."""
+    def refresh(_: ReferenceModel, changes: Changes) -> None:
         for residual, change in changes.items():
-            for clique in self._above[residual]:
-                add(self.answers[clique], clique, residual, change)
+            for clique in above[residual]:
+                add(answers[clique], clique, residual, change)
+
+    return refresh
 
 
 @dataclass(frozen=True)
@@ -242,7 +229,7 @@ class Task:
     sequence: list[Clique]
     timed: int
     scored_trials: int
-    answers: dict[Clique, NDArray[np.float32]]
+    answers: Answers
 
     @classmethod
     def of(cls, counter: MarginalCounter, timed: int | None, scored_trials: int, seed: int) -> Task:
@@ -274,17 +261,17 @@ def run_strategy(
     share = task.rho / 2 / len(task.sequence) * (1 - SAFETY)
     updating, noise = name.split("+")
     began = perf_counter()
-    strategy = (Conditional if noise == "CRP" else Isotropic)(model, task.sequence)
-    upkeep = (Lazy if updating == "lazy" else Full)(task.answers)
-    Full(task.answers).refresh(model, {})
+    measure = (conditional if noise == "CRP" else isotropic)(model, task.sequence)
+    refresh = (lazy if updating == "lazy" else full)(task.answers)
+    full(task.answers)(model, {})
     first_s = initial_s + perf_counter() - began
     measuring_s = reconstructing_s = 0.0
     residuals = 0
     for clique in task.sequence[: task.timed]:
         began = perf_counter()
-        changes = strategy.measure(model, task.counter, mechanisms, clique, share)
+        changes = measure(task.counter, mechanisms, clique, share)
         measured = perf_counter()
-        upkeep.refresh(model, changes)
+        refresh(model, changes)
         measuring_s += measured - began
         reconstructing_s += perf_counter() - measured
         residuals += len(changes)
@@ -293,11 +280,11 @@ def run_strategy(
     if scored and (updating == "lazy" or not untimed):
         pending: Changes = {}
         for clique in untimed:
-            changes = strategy.measure(model, task.counter, mechanisms, clique, share)
+            changes = measure(task.counter, mechanisms, clique, share)
             add(task.answers[clique], clique, clique, changes.pop(clique))
             for residual, change in changes.items():
                 pending[residual] = pending.get(residual, 0.0) + change
-        upkeep.refresh(model, pending)
+        refresh(model, pending)
         error = task.error()
     return Outcome(first_s, measuring_s, reconstructing_s, residuals, error)
 
@@ -353,13 +340,15 @@ def summarise(dataset: str, task: Task, outcomes: dict[str, list[Outcome]]) -> l
 
 def order_as_published(lines: list[dict]) -> dict[str, bool]:
     """Whether time and error rank the strategies as the paper's table does."""
-    crp, iid, full = ({line["strategy"]: line for line in lines}[name] for name in STRATEGIES)
+    by_name = {line["strategy"]: line for line in lines}
+
+    def ascending(key: str, names: tuple[str, ...] = STRATEGIES) -> bool:
+        return all(by_name[a][key] < by_name[b][key] for a, b in pairwise(names))
+
     return {
-        "time": crp["seconds"] < iid["seconds"] < full["seconds"],
-        "time_per_round": crp["seconds_per_round"]
-        < iid["seconds_per_round"]
-        < full["seconds_per_round"],
-        "error": crp["error"] < iid["error"],
+        "time": ascending("seconds"),
+        "time_per_round": ascending("seconds_per_round"),
+        "error": ascending("error", STRATEGIES[:2]),
     }
 
 

@@ -6,14 +6,12 @@ The paper's text names some ratios, but neither the domains and samples behind t
 of its figures. Chosen here: five shapes of 2048 cells (for the CDF, whose ratio falls with the
 size, also fewer), 1000 random ranges, half of all marginals, 4096 random predicates, all drawn
 with one seed. "ours" and "published" are ratios of root mean square errors, lower bound over
-error, so that 1 is optimal; beside them stands the certified optimum of the same problem. The
+error, so that 1 is optimal; beside them stands the optimum of the same problem. The
 time counts the eigenvectors.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Prefix, Range
 from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
-from scripts.results import RESULTS, write_results
+from scripts.results import RESULTS, apart, peak_memory_mb, write_results
 
 Array = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -39,7 +37,7 @@ Cliques = list[tuple[int, ...]]
 
 SEED = 20120810
 DESIGN = SolverSettings(gap=1e-4, max_iterations=20_000)
-CERTIFIED = SolverSettings(gap=1e-3)
+OPTIMAL = SolverSettings(gap=1e-3)
 WITHIN = "the paper: within a factor of 1.3 of the lower bound"
 MATCH = "the paper: matches the lower bound"
 SHAPES: tuple[Shape, ...] = ((2048,), (64, 32), (16, 16, 8), (8, 8, 8, 4), (2,) * 11)
@@ -49,19 +47,9 @@ GROUPS = (4, 8, 16, 32, 64)
 RANGES = 1000
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.25)
 
-
 COLUMNS = (
-    "experiment",
-    "domain",
-    "cells",
-    "published",
-    "ours",
-    "lower_bound",
-    "objective",
-    "certified",
-    "seconds",
-    "peak_memory_mb",
-    "note",
+    *("experiment", "domain", "cells", "published", "ours", "lower_bound", "objective"),
+    *("certified", "seconds", "peak_memory_mb", "note"),
 )
 SHOWN = ("experiment", "domain", "published", "ours", "seconds", "note")
 
@@ -77,7 +65,7 @@ class Experiment:
         published: the paper's ratio, or the least it allows for; None where there is none.
         speedup: of the design.
         axes: the Gram matrices of the axes where the workload is their product, up to the order
-            of the cells: the certified optimum is the product of theirs.
+            of the cells: the optimum is the product of theirs.
         note: what a reader must know.
     """
 
@@ -100,8 +88,9 @@ def main(
     for experiment in experiments(QUICK if quick else SHAPES):
         key = (experiment.name, experiment.shape)
         if key not in certified:
-            certified[key] = apart(certify, experiment)
-        row = apart(measure, experiment) | {"certified": certified[key], "note": experiment.note}
+            certified[key] = apart(optimum, experiment, start="fork")
+        row = apart(measure, experiment, start="fork")
+        row |= {"certified": certified[key], "note": experiment.note}
         rows.append({column: row[column] for column in COLUMNS})
         print(
             " ".join(f"{row[c]:.6g}" if isinstance(row[c], float) else f"{row[c]}" for c in SHOWN)
@@ -109,7 +98,7 @@ def main(
     config = {
         "cells": prod((QUICK if quick else SHAPES)[0]),
         "design_gap": DESIGN.gap,
-        "certified_gap": CERTIFIED.gap,
+        "certified_gap": OPTIMAL.gap,
         "random_ranges": RANGES,
         "predicates_per_cell": 2,
     }
@@ -169,31 +158,15 @@ def measure(experiment: Experiment) -> dict[str, Any]:
         "lower_bound": solution.lower_bound,
         "objective": solution.objective,
         "seconds": seconds,
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_memory_mb": peak_memory_mb(),
     }
 
 
-def certify(experiment: Experiment) -> float:
-    """The error of the certified optimum, within the gap of ``CERTIFIED``."""
+def optimum(experiment: Experiment) -> float:
+    """The error of the optimum, within the gap of ``OPTIMAL``."""
     if experiment.axes:
-        return prod(
-            solve_dense(gram, (len(gram),), CERTIFIED).objective for gram in experiment.axes
-        )
-    return solve_dense(experiment.gram(), experiment.shape, CERTIFIED).objective
-
-
-def apart(function: Callable[[Experiment], Any], experiment: Experiment) -> Any:
-    """The function's answer from a new process, which has the memory of nothing else."""
-    reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=lambda: writing.send(function(experiment))
-    )
-    process.start()
-    writing.close()
-    try:
-        return reading.recv()
-    finally:
-        process.join()
+        return prod(solve_dense(gram, (len(gram),), OPTIMAL).objective for gram in experiment.axes)
+    return solve_dense(experiment.gram(), experiment.shape, OPTIMAL).objective
 
 
 def kron(factors: tuple[Array, ...]) -> Array:

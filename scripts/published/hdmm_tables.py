@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -43,7 +41,7 @@ from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Marginal, Prefix, Range
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 from scripts.published.laplace import LAPLACE, optimize_p_identity, select
-from scripts.results import RESULTS, write_results
+from scripts.results import RESULTS, apart, here, peak_memory_mb, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-6, 0
 WIDTH = 32
@@ -184,7 +182,7 @@ def solve(case: Case) -> dict[str, Any]:
         "lower_bound": round(lowest, 4),
         "gap": abs(round(error / bound - 1, 6)),
         "seconds": round(time.perf_counter() - start, 2),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_memory_mb": round(peak_memory_mb()),
         "note": note,
     }
 
@@ -203,12 +201,6 @@ def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
         found.append((unit * float(np.vdot(gram, covariance)), note))
     error, note = min(found)
     return error, unit * gram_bound(gram), note
-
-
-def solve_apart(case: Case) -> dict[str, Any]:
-    """The row from a process of its own, so that the peak memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(solve, (case,))
 
 
 def kept_rows(cases: list[Case], folder: Path) -> dict[Case, dict[str, Any]]:
@@ -236,7 +228,7 @@ def main(
     done = kept_rows(cases, folder) if cells else {}
     chosen = [case for case in cases if not cells or case.cells == cells]
     for case in sorted(chosen, key=lambda case: case.cells):
-        done[case] = solve(case) if quick else solve_apart(case)
+        done[case] = (here if quick else apart)(solve, case)
         print(*done[case].values(), sep=" | ", file=sys.stderr, flush=True)
         rows = [done[case] for case in cases if case in done]
         write_results("hdmm_tables", rows, config, [SEED], rows, folder)  # a stopped run keeps them

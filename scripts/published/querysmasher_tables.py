@@ -1,4 +1,4 @@
-"""Tables 2 to 8 of He et al. again: QuerySmasher with certified strategies beside the others.
+"""Tables 2 to 8 of He et al. again: QuerySmasher with optimal strategies beside the others.
 
 Every row is solved in a process of its own, so that its memory is its own (not with --quick).
 Errors are root mean squared errors per query at privacy cost 1, weighted in table 8. Random queries
@@ -7,7 +7,7 @@ by its ratio to Weighted Fourier Factorizations on the same draw, since all erro
 the weights.
 
 Verdicts on errors (results/querysmasher_tables): "met" where the number of queries is the published
-one, the error not above the published one (0.005 apart, its rounding) and the certified gap of the
+one, the error not above the published one (0.005 apart, its rounding) and the gap of the
 squared error at most 1e-3. Verdicts on time (results/querysmasher_timing): the published seconds
 and memory, and for some rows the targets of ``TARGETS``.
 
@@ -18,20 +18,17 @@ and memory, and for some rows the targets of ``TARGETS``.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from scripts.published.querysmasher_assembly import NUM_ROWS, assemble
-from scripts.published.querysmasher_methods import JOBS, METHODS, solve_row
+from scripts.published.querysmasher_methods import JOBS, METHODS, NUM_ROWS, assemble, solve_row
 from scripts.published.querysmasher_rows import TIMING_TABLES, Row, all_rows
-from scripts.results import RESULTS, write_results
+from scripts.results import RESULTS, apart, here, write_results
 
 TABLES = (2, 3, 4, 5, 6, 7, 8)
 SEEDS = (0, 1, 2)
@@ -62,6 +59,11 @@ QUICK = {  # a few rows that take a moment: table, schema and, if not all, workl
     (8, "10", "marginal"),
 }
 QUICK_ATTRIBUTES = {5: 10, 6: 10, 7: 10}
+ASSEMBLED = (
+    *("assemble_seconds", "assemble_cpu_seconds"),
+    *("assemble_peak_memory_mb", "squared_error_over_variance"),
+)
+"""What is taken from the assembly."""
 Runner = Callable[..., Any]
 """Calls a function with arguments, in this process or in another."""
 
@@ -116,66 +118,47 @@ def error_line(row: Row, seeds: tuple[int, ...]) -> dict[str, Any]:
         for name in METHODS
         if found[name] is not None and found[name] > OTHERS_WITHIN * row.published[name]
     ]
-    line = _heading(row) | {"published_queries": row.published["queries"]}
-    line |= {"queries": found["queries"], "published": row.published["querysmasher"]}
-    line |= {name: found[name] for name in ("querysmasher", "spread", "lower_bound", "gap")}
-    for name in METHODS:
-        line |= {f"published_{name}": row.published[name], name: found[name]}
-    line |= {f"{name}_seconds": found[f"{name}_seconds"] for name in METHODS}
-    timing = ("distinct_solves", "decompose_seconds", "solve_seconds", "peak_memory_mb")
-    line |= {name: found[name] for name in timing}
-    line["seeds"] = len(seeds) if row.drawn else 1
-    line["others_above_3_percent"] = " ".join(worse)
-    return line | {"verdict": judge_error(row, found)}
+    return {
+        **_heading(row),
+        "published_queries": row.published["queries"],
+        "queries": found["queries"],
+        "published": row.published["querysmasher"],
+        **_some(found, "querysmasher", "spread", "lower_bound", "gap"),
+        **_both(row, found, *METHODS),
+        **_some(found, *(f"{name}_seconds" for name in METHODS)),
+        **_some(found, "distinct_solves", "decompose_seconds", "solve_seconds", "peak_memory_mb"),
+        "seeds": len(seeds) if row.drawn else 1,
+        "others_above_3_percent": " ".join(worse),
+        "verdict": judge_error(row, found),
+    }
 
 
 def timing_line(row: Row, most_answers: int, run: Runner) -> dict[str, Any]:
     """A line of results/querysmasher_timing: the plan and, in another process, the assembly."""
-    found = run(solve_row, row, (0,))
-    none = dict.fromkeys(
-        (
-            "assemble_seconds",
-            "assemble_cpu_seconds",
-            "assemble_peak_memory_mb",
-            "squared_error_over_variance",
-        )
-    )
+    found = run(solve_row, row, (0,)) | dict.fromkeys(ASSEMBLED)
     key = (row.table, row.schema, row.attributes)
-    wanted = found["queries"] <= most_answers or (key in TARGETS and most_answers > 0)
-    done = none | (run(_assemble_row, row) if wanted else {})
-    line = _heading(row) | {"published_views": row.published["views"], "views": found["sets"]}
-    line |= {"queries": found["queries"]}
-    line |= {
-        name: found[name]
-        for name in ("querysmasher", "lower_bound", "gap", "subworkloads", "distinct_solves")
+    if found["queries"] <= most_answers or (key in TARGETS and most_answers > 0):
+        found |= _some(run(_assemble_row, row), *ASSEMBLED)
+    found["total_seconds"] = found["solve_seconds"] + (found["assemble_seconds"] or 0.0)
+    line = {
+        **_heading(row),
+        "published_views": row.published["views"],
+        "views": found["sets"],
+        **_some(found, "queries", "querysmasher", "lower_bound", "gap", "subworkloads"),
+        **_some(found, "distinct_solves"),
+        **_both(row, found, "decompose_seconds", "solve_seconds", "assemble_seconds"),
+        **_some(found, "assemble_cpu_seconds"),
+        **_both(row, found, "total_seconds"),
+        "published_memory_gb": row.published["memory_gb"],
+        **_some(found, "peak_memory_mb", *ASSEMBLED[2:]),
     }
-    for name in ("decompose_seconds", "solve_seconds"):
-        line |= {f"published_{name}": row.published[name], name: found[name]}
-    line |= {"published_assemble_seconds": row.published["assemble_seconds"]}
-    line |= {name: done[name] for name in ("assemble_seconds", "assemble_cpu_seconds")}
-    line |= {"published_total_seconds": row.published["total_seconds"]}
-    line |= {"total_seconds": found["solve_seconds"] + (done["assemble_seconds"] or 0.0)}
-    line |= {"published_memory_gb": row.published["memory_gb"]}
-    line |= {"peak_memory_mb": found["peak_memory_mb"]}
-    line |= {name: done[name] for name in none if name not in line}
     return line | {"verdict": judge_time(row, line)}
-
-
-def here(task: Callable[..., Any], *arguments: Any) -> Any:
-    """The task's result from this process."""
-    return task(*arguments)
-
-
-def apart(task: Callable[..., Any], *arguments: Any) -> Any:
-    """The task's result from a fresh process."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(task, *arguments).result()
 
 
 def run_rows(
     rows: Iterable[Row], seeds: tuple[int, ...], most_answers: int, run: Runner
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The lines of both results; a row that fails is told and left out."""
+    """The lines of both results; a row that fails is reported and left out."""
     errors, timings = [], []
     for row in rows:
         try:
@@ -262,6 +245,16 @@ def _assemble_row(row: Row) -> dict[str, Any]:
 def _heading(row: Row) -> dict[str, Any]:
     names = ("table", "schema", "attributes", "workload")
     return {name: getattr(row, name) for name in names}
+
+
+def _some(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: found[name] for name in names}
+
+
+def _both(row: Row, found: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The published number and ours, one after the other."""
+    pairs = ((f"published_{name}", row.published[name], name, found[name]) for name in names)
+    return {key: value for a, x, b, y in pairs for key, value in ((a, x), (b, y))}
 
 
 def _text(value: float | None) -> str:

@@ -10,18 +10,14 @@ report with its models. The synthetic table is made by `synthesize` at epsilon 1
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_qs.table.files import sample_dataset
-from scripts.results import write_results
+from scripts.results import run_program, write_results
 
 MOST_SECONDS, MOST_MEMORY_MB = 20, 2048
 """Of the quick measures."""
@@ -29,34 +25,18 @@ MOST_REPORT_MB = 3
 WAYS, WORKERS, EPSILON = 3, 2, 1.0
 
 
-def run_command(arguments: list[str]) -> tuple[dict, float, float]:
-    """What a command printed, its wall seconds and the peak memory of its process in MB."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "adaptive_qs", *arguments, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    printed = json.loads(process.stdout.read() or "{}")
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{arguments[0]} failed with status {status}")
-    return printed, time.perf_counter() - start, usage.ru_maxrss / 1024
-
-
 def measured(table: str, data: Path, schema: Path, folder: Path, runs: int) -> list[dict]:
     """One row for the quick measures and one with the report; the slowest of the runs."""
     synthetic, report = folder / f"{table}.csv", folder / f"{table}.html"
-    common = ["--schema", str(schema), "--ways", str(WAYS)]
-    run_command(["synthesize", str(data), *common, "--epsilon", str(EPSILON), "--out",
-                 str(synthetic), "--force"])  # fmt: skip
-    evaluate = ["evaluate", str(data), str(synthetic), *common, "--workers", str(WORKERS)]
-    run_command(evaluate)  # compiles the kernels, once for each installation
+    common = ["--schema", schema, "--ways", WAYS]
+    made = ["--epsilon", EPSILON, "--out", synthetic, "--force"]
+    run_program("synthesize", data, *common, *made)
+    evaluate = ["evaluate", data, synthetic, *common, "--workers", WORKERS]
+    run_program(*evaluate)  # compiles the kernels, once for each installation
     rows = []
-    for parts, more in (("quick", []), ("report", ["--report", str(report), "--force"])):
-        cells = [run_command([*evaluate, *more]) for _ in range(runs)]
-        found = cells[0][0]
+    for parts, more in (("quick", []), ("report", ["--report", report, "--force"])):
+        cells = [run_program(*evaluate, *more) for _ in range(runs)]
+        found, quick = cells[0][0], parts == "quick"
         row = {
             "table": table,
             "parts": parts,
@@ -65,18 +45,15 @@ def measured(table: str, data: Path, schema: Path, folder: Path, runs: int) -> l
             "marginals": len(found["per_clique"]),
             "mean_l1": found["workload_error"]["mean_l1"],
             "seconds_max": max(seconds for _, seconds, _ in cells),
-            "seconds_target": MOST_SECONDS if parts == "quick" else None,
+            "seconds_target": MOST_SECONDS if quick else None,
             "peak_memory_mb_max": max(memory for _, _, memory in cells),
-            "peak_memory_mb_target": MOST_MEMORY_MB if parts == "quick" else None,
-            "report_mb": report.stat().st_size / 1e6 if parts == "report" else None,
-            "report_mb_target": MOST_REPORT_MB if parts == "report" else None,
+            "peak_memory_mb_target": MOST_MEMORY_MB if quick else None,
+            "report_mb": None if quick else report.stat().st_size / 1e6,
+            "report_mb_target": None if quick else MOST_REPORT_MB,
         }
-        limits = (
-            (row["seconds_max"], row["seconds_target"]),
-            (row["peak_memory_mb_max"], row["peak_memory_mb_target"]),
-            (row["report_mb"], row["report_mb_target"]),
-        )
-        row["met"] = all(most is None or value <= most for value, most in limits)
+        limited = ("seconds_max", "peak_memory_mb_max", "report_mb")
+        targets = {name: row[f"{name.removesuffix('_max')}_target"] for name in limited}
+        row["met"] = all(most is None or row[name] <= most for name, most in targets.items())
         typer.echo(json.dumps(row))
         rows.append(row)
     return rows

@@ -34,7 +34,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results
-from scripts.table_kinds import KINDS
+from scripts.table_kinds import KINDS, bootstrap, shuffled_columns
 
 DELTA = 1e-9
 WORKERS = 2
@@ -76,7 +76,7 @@ def variants(
         for eps in epsilon:
             base = {"table": name, "epsilon": eps}
             base |= {"floor": error_of(true, bootstrap(true), workload)}
-            base |= {"independent": error_of(true, independent(true), workload)}
+            base |= {"independent": error_of(true, shuffled_columns(true), workload)}
             for reference in ("product", "uniform"):
                 loop = measured(true, workload, eps, seed, LoopSettings(reference=reference))
                 chosen = VARIANTS if reference == "product" else {"uniform reference": DEFAULT}
@@ -165,18 +165,6 @@ def synthesised(
 def error_of(true: CodedTable, table: CodedTable, workload: Workload) -> float:
     """Mean over the workload of the L1 distance between normalised marginals."""
     return round(workload_error(true, table, workload).mean_l1, 4)
-
-
-def bootstrap(true: CodedTable) -> CodedTable:
-    """As many rows as the true table, drawn from it with replacement."""
-    picked = np.random.default_rng(0).integers(0, true.num_rows, true.num_rows)
-    return CodedTable.from_codes(true.domain, [c[picked] for c in true.columns])
-
-
-def independent(true: CodedTable) -> CodedTable:
-    """Every column shuffled on its own."""
-    rng = np.random.default_rng(0)
-    return CodedTable.from_codes(true.domain, [rng.permutation(c) for c in true.columns])
 
 
 if __name__ == "__main__":

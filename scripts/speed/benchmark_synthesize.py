@@ -10,11 +10,7 @@ marginals of the L1 distance between the normalised true and synthetic tables.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -25,7 +21,7 @@ from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
-from scripts.results import write_results
+from scripts.results import run_program, write_results
 
 TARGETS = {  # (ways, epsilon): (table error, seconds, peak memory in MB)
     (2, 0.1): (0.205, 30, 1500),
@@ -36,27 +32,6 @@ TARGETS = {  # (ways, epsilon): (table error, seconds, peak memory in MB)
     (3, 10.0): (0.130, 60, 3000),
 }
 DELTA = 1e-9
-
-
-def run_command(data: Path, schema: Path, ways: int, epsilon: float, out: Path) -> dict[str, float]:
-    """One run in its own process: wall seconds, peak memory of that process, and its report."""
-    command = [sys.executable, "-m", "adaptive_qs", "synthesize", str(data)]
-    command += ["--schema", str(schema), "--ways", str(ways), "--epsilon", str(epsilon)]
-    command += ["--delta", str(DELTA), "--out", str(out), "--json"]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    report = json.loads(process.stdout.read())
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the command failed with status {status}")
-    return {
-        "seconds": time.perf_counter() - start,
-        "peak_memory_mb": usage.ru_maxrss / 1024,
-        "rho_spent_share": report["rho_spent"] / report["rho"],
-        "rounds": report["rounds"],
-        **{f"seconds_{phase}": value for phase, value in report["seconds"].items()},
-    }
 
 
 def main(
@@ -74,23 +49,27 @@ def main(
             cells = []
             for run in range(runs):
                 out = Path(folder) / f"{ways}-{epsilon}-{run}.csv"
-                cell = run_command(data, schema, ways, epsilon, out)
-                synthetic = read_table(out, description)
-                cell["error"] = workload_error(true, synthetic, workload).mean_l1
-                cells.append(cell)
+                report, seconds, memory = run_program(
+                    *("synthesize", data, "--schema", schema, "--ways", ways),
+                    *("--epsilon", epsilon, "--delta", DELTA, "--out", out),
+                )
+                error = workload_error(true, read_table(out, description), workload).mean_l1
+                loop = report["seconds"]["loop"]
+                cells.append((error, seconds, memory, report["rounds"], loop))
+            errors, each_seconds, memories, rounds, loops = zip(*cells)
             row = {
                 "ways": ways,
                 "epsilon": epsilon,
-                "error_median": median(c["error"] for c in cells),
-                "error_min": min(c["error"] for c in cells),
-                "error_max": max(c["error"] for c in cells),
+                "error_median": median(errors),
+                "error_min": min(errors),
+                "error_max": max(errors),
                 "error_target": target,
-                "seconds_max": max(c["seconds"] for c in cells),
+                "seconds_max": max(each_seconds),
                 "seconds_target": most_seconds,
-                "peak_memory_mb_max": max(c["peak_memory_mb"] for c in cells),
+                "peak_memory_mb_max": max(memories),
                 "peak_memory_mb_target": most_memory,
-                "rounds_median": median(c["rounds"] for c in cells),
-                "loop_seconds_max": max(c["seconds_loop"] for c in cells),
+                "rounds_median": median(rounds),
+                "loop_seconds_max": max(loops),
             }
             row["met"] = (
                 row["error_median"] <= target
@@ -99,12 +78,8 @@ def main(
             )
             rows.append(row)
             typer.echo(json.dumps(row))
-    config = {
-        "delta": DELTA,
-        "runs": runs,
-        "noise": "operating system entropy",
-        "settings": "default",
-    }
+    config = {"delta": DELTA, "runs": runs, "settings": "default"}
+    config["noise"] = "operating system entropy"
     write_results("benchmark_synthesize", {"cells": rows}, config, None, rows)
 
 

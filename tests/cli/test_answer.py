@@ -126,10 +126,10 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     content = json.loads(outcome.out)
     assert content["statuses"]["restricted"] == 3
     assert content["gap"] > 0.01
-    assert outcome.err.startswith("warning: the certified solver could not take on 3 of 4 subwork")
+    assert outcome.err.startswith("warning: the optimal solver could not take on 3 of 4 subwork")
     assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
     assert "raise --max-memory, declare coarser bins" in outcome.err
-    assert "querysmasher: not certified in 3 of 4 subworkloads" in done(run(*arguments)).out
+    assert "querysmasher: not proven optimal in 3 of 4 subworkloads" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""
     assert done(run(*arguments, "--mechanism", "wff")).err == ""
 
@@ -490,7 +490,7 @@ def test_cells_are_counted(run):
     found = planned(run)
     assert found["cells"] == {"mean": sum(PLAN_CELLS_PAIRS) / 3, "largest": 90}
     assert (found["rows"], found["rows_per_cell"], found["relative_rmse"]) == (None,) * 3
-    words = "49 in a set of attributes on average, 90 at most (--rows N tells the rows in each)"
+    words = "49 in a set of attributes on average, 90 at most (--rows N adds the rows in each)"
     assert line_of(run) == words
 
 

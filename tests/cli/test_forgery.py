@@ -136,8 +136,8 @@ def forge_page():
 
 
 def test_true_releases_stand_in_their_ledger(forger):
-    assert verified(forger, "r.zip").endswith("all sound; r.zip stands in it\n")
-    assert verified(forger, "a.csv").endswith("a.csv stands in it\n")
+    assert verified(forger, "r.zip").endswith("all sound; r.zip is recorded in it\n")
+    assert verified(forger, "a.csv").endswith("a.csv is recorded in it\n")
     verified(forger, "a.csv.manifest.json")
     for name in ("o.csv", "o.csv.manifest.json"):
         assert "not checked: that the table was drawn from the release" in verified(forger, name)

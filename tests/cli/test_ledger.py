@@ -153,7 +153,7 @@ def test_a_run_that_is_not_there_is_not_closed(run, ledger, number):
 
 def test_a_release_stands_in_its_ledger_and_in_no_other(run, ledger):
     done(run(*TABLE, "--rho", "0.01", "--release", "r.zip"))
-    assert "r.zip stands in it" in done(run("ledger", "verify", *LEDGER, "--release", "r.zip"))
+    assert "r.zip is recorded in it" in done(run("ledger", "verify", *LEDGER, "--release", "r.zip"))
     done(run("ledger", "create", "--ledger", "other", "--rho", 1))
     outcome = run("ledger", "verify", "--ledger", "other", "--release", "r.zip")
     assert (outcome.code, "is not in this ledger" in outcome.err) == (2, True)
@@ -166,7 +166,9 @@ def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(ru
     done(run(*ANSWERS, "--rho", "0.02"))
     done(run(*TABLE, "--rho", "0.01", "--out", "o.csv"))
     for name in ("a.csv.manifest.json", "o.csv.manifest.json"):
-        assert f"{name} stands in it" in done(run("ledger", "verify", *LEDGER, "--release", name))
+        assert f"{name} is recorded in it" in done(
+            run("ledger", "verify", *LEDGER, "--release", name)
+        )
     content = json.loads(Path("a.csv.manifest.json").read_text())
     content["ledger"]["releases"] += 1
     Path("a.csv.manifest.json").write_text(json.dumps(content))
@@ -505,7 +507,9 @@ def test_what_was_released_since_the_copy_is_counted_once(run, turned_back, name
     assert "counted: 0 lost releases" in done(run("ledger", "restore", *LEDGER, *given))
     assert restore_shown(run)["counted"] == content["counted"]
     for name in names:
-        assert f"{name} stands in it" in done(run("ledger", "verify", *LEDGER, "--release", name))
+        assert f"{name} is recorded in it" in done(
+            run("ledger", "verify", *LEDGER, "--release", name)
+        )
     assert run(*TABLE, "--rho", "0.7", "--out", "x.csv").code == 3
     done(run(*TABLE, "--rho", "0.6", "--out", "x.csv"))
     assert restore_shown(run)["runs"][-1]["run"] == 3, "numbers of lost runs are not given twice"

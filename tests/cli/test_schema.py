@@ -109,7 +109,7 @@ def test_a_run_under_marks_that_was_asked_for_is_not_called_declared(run):
     assert made.code == 0, made
     assert "taken from the data" in made.err
     with zipfile.ZipFile("r.zip") as bundle:
-        assert "does not cover what the schema tells" in bundle.read("statement.md").decode()
+        assert "does not cover what the schema reveals" in bundle.read("statement.md").decode()
 
 
 @pytest.mark.usefixtures("proposed")

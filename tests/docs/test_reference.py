@@ -6,6 +6,10 @@ import re
 import pytest
 
 from adaptive_qs.cli.app import commands
+from adaptive_qs.table import schema as of_schema
+from adaptive_qs.table.columns import COLUMN_TYPES
+from adaptive_qs.workload import FAMILIES
+from adaptive_qs.workload import file as of_workload
 from scripts import make_reference
 
 from .snippets import PAGES, ROOT, Reader
@@ -58,6 +62,34 @@ def test_every_key_of_the_formats_has_a_meaning():
         rows = re.findall(r"^\| `(.+?)` \|.*\| (.*) \|$", make_reference.reference()[name], re.M)
         assert rows
         assert [key for key, meaning in rows if not meaning.strip()] == []
+
+
+def test_every_object_of_the_formats_has_an_example_of_its_kind():
+    objects = {}
+    for page in (of_schema, of_workload):
+        objects |= json.loads(page.render())["$defs"]
+    assert make_reference.EXAMPLES.keys() == objects.keys()
+    for name, example in make_reference.EXAMPLES.items():
+        (shown,) = example.get("columns") or example["parts"]
+        shown = shown if name.endswith("Column") or name == "Part" else shown["queries"]
+        keys = objects[name]["properties"]
+        assert shown.keys() <= keys.keys()
+        assert shown.get("type") == keys.get("type", {}).get("const")
+
+
+@pytest.mark.parametrize(
+    ("page", "section", "registry"),
+    [
+        ("overview.md", "The schema", {*COLUMN_TYPES}),
+        ("overview.md", "The workload", {*FAMILIES}),
+        ("guides/answer.md", "What can be asked", {*FAMILIES} - {"custom"}),
+    ],
+)
+def test_tables_of_column_types_and_query_families_list_the_registry(page, section, registry):
+    text = (ROOT / "docs" / page).read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    first_column = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text.split("instead of")[0], re.M)
+    listed = {name for cell in first_column for name in re.findall(r"`(\w+)`", cell)}
+    assert listed - {"queries"} == registry
 
 
 def test_every_command_has_a_guide():

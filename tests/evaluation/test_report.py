@@ -172,7 +172,7 @@ def test_a_release_adds_budget_and_rounds():
     assert "measuring combinations" in page
     statement = page_of(made_evaluation(schema), schema, NAMES, release.manifest)
     assert "measuring combinations" in statement
-    assert "The rounds are known where the release bundle is given" in statement
+    assert "The rounds are shown if the release bundle is given" in statement
 
 
 def test_a_promise_that_leaves_the_schema_out_is_warned_of():
@@ -186,7 +186,7 @@ def test_a_promise_that_leaves_the_schema_out_is_warned_of():
         schema, ways=1, utility=None, membership=membership(bound=None), ordered=()
     )
     covered, page = (page_of(evaluation, schema, NAMES, s) for s in (statement, drafted))
-    warning = "The promise does not cover what the schema tells"
+    warning = "The promise does not cover what the schema reveals"
     assert warning not in covered
     assert page.count(warning) == 2
     assert f"{warning}, which was taken from the data, so there is no bound" in page

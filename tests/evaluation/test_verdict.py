@@ -310,7 +310,7 @@ def test_models_without_anything_to_learn():
     assert models_sentence(nothing).word == "no gain"
     assert models_sentence(made_evaluation(utility=None)).word == "not asked"
     apart = replace(utility(), propensity=utility().models[0].real["AUROC"])
-    assert "with ease" in models_sentence(made_evaluation(utility=apart)).text
+    assert "easily" in models_sentence(made_evaluation(utility=apart)).text
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ class Told:
     [
         (Told(), "the promise holds without it"),
         (Told(insecure=True), "the noise came from a seed"),
-        (Told("NOT COVERED"), "does not cover what the schema tells"),
+        (Told("NOT COVERED"), "does not cover what the schema reveals"),
         (None, "The promise behind the table is not known"),
     ],
 )

@@ -183,7 +183,7 @@ def test_the_page_says_what_comes_from_the_model_and_which_columns_are_unconnect
     unconnected,
 ):
     page = statement_page(manifest_of(SCHEMA, [BEFORE], unconnected=unconnected))
-    assert "that were not measured together comes from the model" in page
+    assert "that were not measured together come from the model" in page
     assert ("independent of all other columns in the tables" in page) == bool(unconnected)
     if unconnected:
         shown = (

@@ -5,8 +5,16 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from scripts.speed.assurance import ALONE, Parts, measured, summary
-from scripts.speed.assurance_sections import QUICK, SECTIONS, Scale, fuzz
+from scripts.speed.assurance import (
+    ALONE,
+    QUICK,
+    SECTIONS,
+    Parts,
+    Scale,
+    fuzz,
+    measured,
+    summary,
+)
 
 HERE = {"hash": "a" * 40, "dirty": False}
 ELSEWHERE = {"hash": "b" * 40, "dirty": False}
@@ -21,13 +29,12 @@ def write(path, commit=HERE, scale=QUICK, **found):
 class Measure:
     """Stands for the processes that measure; notes what they were asked for."""
 
-    def __init__(self, commit=HERE, **found):
+    def __init__(self):
         self.asked = []
-        self._written = {"commit": commit, "fresh": True, **found}
 
     def __call__(self, name, out):
         self.asked.append(name)
-        write(out, **self._written)
+        write(out, fresh=True)
         return 0
 
 
@@ -57,28 +64,25 @@ def test_a_part_is_used_for_its_own_scale_and_commit(tmp_path, commit, part, str
         assert found["other_commit"] == (found["commit"] != commit)
 
 
-def test_a_part_that_says_nothing_of_its_scale_is_measured_again(tmp_path):
+def test_what_was_measured_is_kept(tmp_path):
+    # It says nothing of its scale: it is measured again.
     (tmp_path / "kills.json").write_text(json.dumps({"passed": True, "commit": HERE}))
     assert Parts(tmp_path, QUICK, HERE, accept_older=True).kept("kills") is None
-
-
-def test_what_was_measured_is_kept(tmp_path):
     parts, measure = Parts(tmp_path, QUICK, HERE), Measure()
     assert parts.section("kills", measure) == parts.section("kills", measure)
     assert measure.asked == ["kills"]
     assert [path.name for path in tmp_path.iterdir()] == ["kills.json"]
 
 
-def test_a_part_of_another_commit_is_told(tmp_path):
+def test_a_part_of_another_commit_says_so(tmp_path):
     write(tmp_path / "kills.json", commit=ELSEWHERE)
     found = Parts(tmp_path, QUICK, HERE, accept_older=True).section("kills", Measure())
     assert found["commit"] == ELSEWHERE
-    assert found["other_commit"] is True
     assert summary("kills", found) == "kills: passed (1.5 s, measured on commit bbbbbbbbbbbb)"
 
 
 def test_a_section_that_raises_has_failed(capsys):
-    def broken(scale):
+    def broken(scale, _):
         raise AssertionError(f"{scale.kills} kills: one was lost")
 
     found = measured(broken, QUICK)
@@ -99,6 +103,7 @@ def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):
         write(out, passed=name != "c")
         return int(name == "c")
 
+    assert set(ALONE) < set(SECTIONS)
     names = [ALONE[0], "a", "b", "c", "d"]
     found = Parts(tmp_path, QUICK, HERE).sections(names, 2, measure)
     assert {name: part["passed"] for name, part in found.items()} == {
@@ -124,10 +129,6 @@ def test_fuzz_needs_examples_of_every_property(monkeypatch, examples, failures, 
         return {**examples, "failures": len(failures)}
 
     monkeypatch.setattr("tests.fuzz.long.run", run)
-    found = fuzz(QUICK)
+    found = fuzz(QUICK, None)
     assert found["passed"] is passed
     assert found["without examples"] == [name for name, count in examples.items() if not count]
-
-
-def test_sections_that_run_alone_exist():
-    assert set(ALONE) < set(SECTIONS)

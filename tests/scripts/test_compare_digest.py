@@ -6,66 +6,35 @@ import json
 import pytest
 
 from scripts.compare.digest import write_digest
-from scripts.compare.losses import answer_losses, table_losses
 from scripts.compare.plots import against_epsilon, write_plots
-from scripts.compare.summary import Spread, groups_of
+from scripts.compare.summary import Spread, groups_of, losses
 
 
 def record(mechanism="adaptive", kind="ours", seed=1, error=0.2, epsilon=1.0, **changes):
     """A record as the harness writes it."""
-    errors = {
-        "mean_l1": error,
-        "max_l1": 2 * error,
-        "mean_l2": error / 2,
-        "total_variation": {"1": error / 4, "2": error / 2},
-        "rows": 100,
-    }
+    errors = {"mean_l1": error, "max_l1": 2 * error, "mean_l2": error / 2, "rows": 100}
+    errors["total_variation"] = {"1": error / 4, "2": error / 2}
     answers = {"raw": errors, "projected": errors} if kind in ("ours", "answers") else None
-    budget = None if kind == "floor" else epsilon
-    made = {
-        "key": f"{mechanism}-{epsilon}-{seed}",
-        "table": "toy",
-        "fingerprint": "abcdef0123",
-        "ways": 2,
-        "epsilon": budget,
-        "delta": None if kind == "floor" else 1e-9,
-        "mechanism": mechanism,
-        "title": mechanism,
-        "settings": {},
-        "seed": seed,
-        "kind": kind,
-        "shape": [100, 3],
-        "limit_s": 60.0,
-        "date": "2026-01-01T00:00:00+00:00",
-        "commit": None,
-        "machine": {
-            "cpu": "a processor",
-            "cores": 2,
-            "memory_gb": 8.0,
-            "cells_at_once": 1,
-            "threads_per_cell": 2,
-        },
-        "outcome": "finished",
-        "why": "",
-        "wall_seconds": 3.0,
-        "cpu_seconds": 2.0,
-        "peak_memory_mb": 100.0,
-        "table_error": None if kind == "answers" else errors,
-        "answer_error": answers,
-        "table_seconds": None if kind == "answers" else 3.0,
-        "answer_seconds": None if answers is None else 2.5,
-        "versions": {"package": "1.0"},
-        "notes": [],
-    }
-    return made | changes
+    floor, tabled = kind == "floor", kind != "answers"
+    machine = {"cpu": "a processor", "cores": 2, "memory_gb": 8.0}
+    return {
+        "key": f"{mechanism}-{epsilon}-{seed}", "table": "toy", "fingerprint": "abcdef0123",
+        "ways": 2, "epsilon": None if floor else epsilon, "delta": None if floor else 1e-9,
+        "mechanism": mechanism, "title": mechanism, "settings": {}, "seed": seed, "kind": kind,
+        "shape": [100, 3], "limit_s": 60.0, "date": "2026-01-01T00:00:00+00:00", "commit": None,
+        "machine": machine | {"cells_at_once": 1, "threads_per_cell": 2},
+        "outcome": "finished", "why": "", "wall_seconds": 3.0, "cpu_seconds": 2.0,
+        "peak_memory_mb": 100.0, "table_error": errors if tabled else None,
+        "answer_error": answers, "table_seconds": 3.0 if tabled else None,
+        "answer_seconds": answers and 2.5, "versions": {"package": "1.0"}, "notes": [],
+    } | changes  # fmt: skip
 
 
-def unfinished(mechanism="slow", kind="peer", **changes):
+def unfinished():
     """The record of a cell that was killed at its limit: no errors at all."""
-    made = record(mechanism, kind, **changes)
-    for name in ("table_error", "answer_error", "table_seconds", "answer_seconds", "versions"):
-        del made[name]
-    return made | {"outcome": "unfinished", "why": "unfinished after 60 s"}
+    made = record("slow", "peer", outcome="unfinished", why="unfinished after 60 s")
+    gone = ("table_error", "answer_error", "table_seconds", "answer_seconds", "versions")
+    return {name: value for name, value in made.items() if name not in gone}
 
 
 RECORDS = [
@@ -75,7 +44,7 @@ RECORDS = [
     record("independent", "baseline", error=0.4),
     record("residualplanner", "answers", error=0.24),
     record("bootstrap", "floor", error=0.05),
-    unfinished("slow", "peer"),
+    unfinished(),
 ]
 
 
@@ -85,61 +54,62 @@ def test_a_group_has_the_median_and_the_range_of_its_seeds():
     assert group.outcomes == {"finished": 3}
 
 
-def test_a_loss_is_named_with_its_size():
-    (loss,) = table_losses(groups_of(RECORDS))
-    assert (loss.ours.mechanism, loss.rival.mechanism) == ("adaptive", "aim")
-    assert loss.percent == pytest.approx(25.0)
-    assert not loss.overlap
-    assert answer_losses(groups_of(RECORDS)) == []
+def lost(records):
+    """The losses: what is compared, ours, the rival, by how many percent, and if ranges overlap."""
+    return [
+        (what, line["ours"], line["rival"], pytest.approx(line["percent"]), line["ranges_overlap"])
+        for what, lines in losses(groups_of(records)).items()
+        for line in lines
+    ]
 
 
-def test_ranges_that_overlap_are_said_to():
-    more = [*RECORDS, record("aim", "peer", seed=2, error=0.15)]
-    more += [record("aim", "peer", seed=3, error=0.19)]
-    (loss,) = table_losses(groups_of(more))
-    assert loss.overlap
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        (RECORDS, [("tables", "adaptive", "aim", 25.0, False)]),
+        (
+            [*RECORDS, *(record("aim", "peer", s, e) for s, e in ((2, 0.15), (3, 0.19)))],
+            [("tables", "adaptive", "aim", 25.0, True)],
+        ),
+        (
+            [*RECORDS, record("querysmasher", "answers", error=0.1)],
+            [
+                ("tables", "adaptive", "aim", 25.0, False),
+                ("answers", "adaptive", "querysmasher", 100.0, False),
+            ],
+        ),
+        # The default is held against its variants, and they are not held against it.
+        (
+            [record(error=0.2), record("adaptive-uniform", error=0.1)],
+            [(w, "adaptive", "adaptive-uniform", 100.0, False) for w in ("tables", "answers")],
+        ),
+        ([record(error=0.1), record("adaptive-uniform", error=0.2)], []),
+        # Only equal settings are compared.
+        ([record(), record("aim", "peer", error=0.1)], [("tables", "adaptive", "aim", 100, False)]),
+        ([record(), record("aim", "peer", error=0.1, epsilon=2.0)], []),
+        ([record(), record("aim", "peer", error=0.1, ways=3)], []),
+        ([record(), record("aim", "peer", error=0.1, fingerprint="other")], []),
+    ],
+)
+def test_losses_are_named_with_their_size(records, found):
+    assert lost(records) == found
 
 
-def test_answers_lose_against_a_plan_made_without_data():
-    better = [*RECORDS, record("querysmasher", "answers", error=0.1)]
-    (loss,) = answer_losses(groups_of(better))
-    assert (loss.rival.mechanism, loss.measure) == ("querysmasher", "answer_l1")
-    assert loss.percent == pytest.approx(100.0)
-
-
-def test_the_default_is_held_against_its_variants_and_not_they_against_it():
-    better = [record(error=0.2), record("adaptive-uniform", error=0.1)]
-    (loss,) = table_losses(groups_of(better))
-    assert (loss.ours.mechanism, loss.rival.mechanism) == ("adaptive", "adaptive-uniform")
-    worse = [record(error=0.1), record("adaptive-uniform", error=0.2)]
-    assert table_losses(groups_of(worse)) == []
-
-
-@pytest.mark.parametrize("change", [{"epsilon": 2.0}, {"ways": 3}, {"fingerprint": "other"}])
-def test_only_equal_settings_are_compared(change):
-    one = record(error=0.2)
-    rival = record("aim", "peer", error=0.1)
-    assert len(table_losses(groups_of([one, rival]))) == 1
-    assert table_losses(groups_of([one, rival | change])) == []
-
-
-def test_the_page_names_best_losses_bad_ends_and_machine(tmp_path):
+def test_the_digest_names_best_losses_bad_ends_and_machine_for_people_and_programs(tmp_path):
     paths = write_digest(RECORDS, tmp_path / "r.jsonl")
     assert [path.name for path in paths] == ["r.json", "r.csv", "r.md"]
     page = (tmp_path / "r.md").read_text()
-    assert "| aim | **0.1600**, 3.0 s |" in page
-    assert "| adaptive | 0.2000 (0.1800 to 0.2500), 3.0 s |" in page
-    assert "| *bootstrap* | 0.0500, 3.0 s |" in page
-    assert "| toy, 2-way, 1 | adaptive | 0.2000 | aim | 0.1600 | 25.0 % |" in page
-    assert "| slow | unfinished after 60 s |" in page
-    assert "a processor, 2 cores, 8 GB, 1 cell at once with 2 threads each" in page
-    assert "or the default by a variant: nowhere in these results." in page
-
-
-def test_numbers_are_written_for_programs(tmp_path):
-    write_digest(RECORDS, tmp_path / "r.jsonl")
-    document = json.loads((tmp_path / "r.json").read_text())
-    (loss,) = document["numbers"]["losses"]
+    for said in (
+        "| aim | **0.1600**, 3.0 s |",
+        "| adaptive | 0.2000 (0.1800 to 0.2500), 3.0 s |",
+        "| *bootstrap* | 0.0500, 3.0 s |",
+        "| toy, 2-way, 1 | adaptive | 0.2000 | aim | 0.1600 | 25.0 % |",
+        "| slow | unfinished after 60 s |",
+        "a processor, 2 cores, 8 GB, 1 cell at once with 2 threads each",
+        "or the default by a variant: nowhere in these results.",
+    ):
+        assert said in page
+    (loss,) = json.loads((tmp_path / "r.json").read_text())["numbers"]["losses"]
     assert (loss["rival"], loss["measure"]) == ("aim", "table_l1")
     with open(tmp_path / "r.csv", newline="") as file:
         first = next(csv.DictReader(file))
@@ -148,17 +118,13 @@ def test_numbers_are_written_for_programs(tmp_path):
 
 
 def test_tables_of_one_name_and_other_content_are_kept_apart():
-    other = record(seed=9) | {"fingerprint": "fedcba987"}
-    assert [group.table for group in groups_of([record(), other])] == [
-        "toy (abcdef)",
-        "toy (fedcba)",
-    ]
+    groups = groups_of([record(), record(seed=9, fingerprint="fedcba987")])
+    assert [group.table for group in groups] == ["toy (abcdef)", "toy (fedcba)"]
 
 
 def test_plots_are_drawn_for_what_there_is(tmp_path):
-    more = [replace_epsilon(one) for one in RECORDS]
-    paths = write_plots(RECORDS + more, tmp_path / "r.jsonl")
-    names = {path.name for path in paths}
+    more = [one | {"epsilon": one["epsilon"] and 10.0, "key": one["key"] + "+"} for one in RECORDS]
+    names = {path.name for path in write_plots(RECORDS + more, tmp_path / "r.jsonl")}
     stems = ("error", "largest", "seconds", "time", "relative")
     assert names == {f"r_{stem}.{suffix}" for stem in stems for suffix in ("svg", "png")}
     assert (tmp_path / "r_error.png").read_bytes().startswith(b"\x89PNG")
@@ -168,21 +134,13 @@ def test_plots_are_drawn_for_what_there_is(tmp_path):
     assert "slow" not in drawing
 
 
-def test_an_error_of_zero_is_left_out_of_logarithmic_plots():
+@pytest.mark.parametrize(("measure", "shown"), [("table_l1", False), ("table_seconds", True)])
+def test_an_error_of_zero_is_left_out_of_logarithmic_plots(measure, shown):
     groups = groups_of([*RECORDS, record("exact", "peer", error=0.0)])
-
-    def named(measure):
-        figure = against_epsilon(groups, (measure,), "label")
-        return {text.get_text() for text in figure.legends[0].get_texts()}
-
-    assert "exact" not in named("table_l1")
-    assert "exact" in named("table_seconds")
+    named = against_epsilon(groups, (measure,), "label").legends[0].get_texts()
+    assert ("exact" in {text.get_text() for text in named}) == shown
 
 
-def test_without_a_private_result_nothing_is_drawn(tmp_path):
-    assert write_plots([unfinished()], tmp_path / "r.jsonl") == []
-    assert write_plots([record("bootstrap", "floor")], tmp_path / "r.jsonl") == []
-
-
-def replace_epsilon(one):
-    return one | {"epsilon": one["epsilon"] and 10.0, "key": one["key"] + "+"}
+@pytest.mark.parametrize("only", [unfinished(), record("bootstrap", "floor")])
+def test_without_a_private_result_nothing_is_drawn(tmp_path, only):
+    assert write_plots([only], tmp_path / "r.jsonl") == []

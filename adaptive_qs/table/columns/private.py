@@ -254,7 +254,7 @@ class PrivateCategoricalColumn(PrivateColumn):
     catch_all: Annotated[Text, Field(min_length=1)]
     """Label that takes every other value, among them blank cells; it may be a value itself."""
     ordered: Literal[False] = False
-    """Values in alphabetical order have no order that means something."""
+    """Values in alphabetical order have no meaningful order."""
 
     @property
     def num_values(self) -> int:

@@ -1,6 +1,6 @@
 """Install the peers, each environment of peers.json in its own virtual environment.
 
-    python scripts/comparison/peers/install.py FOLDER [ENVIRONMENT ...]
+    python -m scripts.compare.peers.install FOLDER [ENVIRONMENT ...]
 
 FOLDER/<environment> gets the pinned packages of requirements-<environment>.txt, made for Python
 3.11. An environment that was installed from the same file already is left as it is.
