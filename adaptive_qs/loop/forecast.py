@@ -142,12 +142,13 @@ class UnconnectedForecast:
         if not wanted:
             return None
         columns = [
-            f"{name} {'any number' if rows == math.inf else format(rows, ',')}"
+            f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
             for rows, name in sorted(wanted, key=lambda pair: -pair[0])
         ]
         return (
-            "at this budget a column will likely be independent of all others in a table of fewer "
-            f"rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
+            "at this budget these columns will likely be independent of all others unless the "
+            f"table has about so many rows: {first_of(columns, NAMED)}: {MEND} "
+            "(--public-rows N compares)"
         )
 
     @cached_property

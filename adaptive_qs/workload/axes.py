@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import around, from_to, up_to
 from adaptive_qs.errors import WorkloadError
 from adaptive_qs.workload.matrices import BLOCK, MatrixQueries, check_size, name_of_one
+from adaptive_qs.workload.protocol import AxisQueries
 
 # Counting queries over one attribute whose cells are in order: codes 0 .. n-1.
 #
@@ -271,6 +272,71 @@ class Circular(OrderedQueries):
             for stop in range(start - 1):
                 yield around(name, cells[start], cells[stop])
             yield f"{name} anywhere"
+
+
+@dataclass(frozen=True)
+class FirstCells:
+    """Queries about the first cells of an attribute; none of them counts the others.
+
+    Args:
+        queries: over the first cells.
+        size: cells of the attribute, n.
+    """
+
+    queries: AxisQueries
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
+
+    @property
+    def num_queries(self) -> int:
+        """As many as over the first cells."""
+        return self.queries.num_queries
+
+    @property
+    def integral(self) -> bool:
+        """Whether every coefficient is an integer."""
+        return self.queries.integral
+
+    def matrix(self) -> Array:
+        """Q, shape (m, n)."""
+        return np.pad(self.queries.matrix(), [(0, 0), (0, self._others)])
+
+    def gram(self) -> Array:
+        """QᵀQ, shape (n, n)."""
+        return np.pad(self.queries.gram(), (0, self._others))
+
+    def sums(self) -> Array:
+        """Q1, shape (m,)."""
+        return self.queries.sums()
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        return float((self.sums() ** 2).sum())
+
+    def column_norms(self) -> Array:
+        """Shape (n,)."""
+        return np.pad(self.queries.column_norms(), (0, self._others))
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (n, ...) -> (m, ...)."""
+        return self.queries.answer(table[: self.queries.size])
+
+    def squares(self, covariance: Array) -> Array:
+        """diag(Q C Qᵀ), shape (n, n, ...) -> (m, ...)."""
+        first = slice(self.queries.size)
+        return self.queries.squares(covariance[first, first])
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Those of the queries over the first cells."""
+        return self.queries.labels(names, (values[0][: self.queries.size],))
+
+    @property
+    def _others(self) -> int:
+        return self.size - self.queries.size
 
 
 def _cumulate(table: Array) -> Array:

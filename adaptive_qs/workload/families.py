@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -25,7 +26,16 @@ from pydantic_core import CoreSchema, core_schema
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import AdaptiveQsError, WorkloadError
 from adaptive_qs.workload import FAMILIES
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import (
+    AbsDiff,
+    Affine,
+    Circular,
+    FirstCells,
+    Marginal,
+    Prefix,
+    Random,
+    Range,
+)
 from adaptive_qs.workload.matrices import Custom, CustomAxis, read_matrix
 from adaptive_qs.workload.protocol import AxisQueries, Queries
 
@@ -124,9 +134,14 @@ class RangeFamily(_OrderedFamily):
 
 
 class CircularFamily(_OrderedFamily):
-    """Ranges that may go around the end."""
+    """Ranges that may go around the end; unknown and missing values are off the circle."""
 
-    kinds = (Circular,)
+    kinds = (Circular, FirstCells)
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """Arcs of the declared values."""
+        circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
+        return FirstCells(circle, attribute.size) if attribute.beyond else circle
 
 
 class HybridFamily(QueryFamily):

@@ -7,10 +7,21 @@ import re
 from functools import reduce
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from adaptive_qs import answer
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import (
+    AbsDiff,
+    Affine,
+    Circular,
+    FirstCells,
+    Marginal,
+    Prefix,
+    Random,
+    Range,
+)
 from adaptive_qs.workload.families import answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis, MatrixQueries
 from adaptive_qs.workload.protocol import Queries
@@ -84,7 +95,8 @@ def test_there_is_a_label_for_each_query(queries):
     labels = list(queries.labels(names, values))
     assert len(labels) == queries.num_queries
     # Arcs of full length are one query, asked from every start.
-    repeated = queries.shape[0] - 1 if isinstance(queries, Circular) else 0
+    circle = queries.queries if isinstance(queries, FirstCells) else queries
+    repeated = circle.size - 1 if isinstance(circle, Circular) else 0
     assert len(set(labels)) == len(labels) - repeated
     if len(names) == 1 or not isinstance(queries, MatrixQueries):
         assert all(name in label for name in names for label in labels)
@@ -130,6 +142,28 @@ def test_labels_of_arcs_agree_with_what_is_counted(n):
         assert label.endswith("around the end") == (first > last)
         cells = [*range(first, last + 1)] or [*range(first, n), *range(last + 1)]
         assert np.flatnonzero(row).tolist() == sorted(cells)
+
+
+HOURS = pd.DataFrame({"hour": [*range(4), None] * 100, "kind": ["a", "b"] * 250})
+COUNTED = {
+    "hour": {"name": "hour", "type": "integer", "min": 0, "max": 3, "missing": [""]},
+    "kind": {"name": "kind", "type": "categorical", "values": ["a", "b"], "ordered": True},
+}
+
+
+@pytest.mark.parametrize("kind", [{}, {"values": ["a"], "catch_all": "other"}])
+def test_no_arc_counts_rows_without_a_value(kind):
+    schema = {"version": 1, "columns": [COUNTED["hour"], COUNTED["kind"] | kind]}
+    asked = {"version": 1, "parts": [{"ways": [1, 2], "queries": "circular"}]}
+    table = HOURS.astype({"hour": "Int64"})
+    found = answer(table, schema, asked, rho=1e5, beyond_limits=True, insecure_seed=1).to_pandas()
+    hours = found[found["attributes"] == "hour"].set_index("query")["estimate"]
+    around = hours["hour from 3 to 1, around the end"]
+    assert around == pytest.approx(300, abs=1)
+    assert hours["hour anywhere"].to_numpy() == pytest.approx(400, abs=1)
+    assert len(hours) == 16
+    kinds = found[found["attributes"] == "kind"].set_index("query")["estimate"]
+    assert np.all(np.abs(kinds["kind anywhere"] - (250 if kind else 500)) <= 1)
 
 
 @pytest.mark.parametrize(
