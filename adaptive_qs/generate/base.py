@@ -11,7 +11,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.machine import PhaseProgress
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 
 
 class Generator(Protocol):

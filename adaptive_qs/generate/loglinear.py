@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.residual.model import ReferenceModel, variance_weight
+from adaptive_qs.residual import ReferenceModel, variance_weight
 
 # What a table should match: non-negative marginals with the noise they carry.
 

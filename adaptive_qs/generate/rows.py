@@ -24,7 +24,7 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 
 # Move single values of a table so that its marginals come closer to given ones.
 #

@@ -16,7 +16,7 @@ from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, meas
 from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.table.count import TableCounter
 from adaptive_qs.workload.workload import Workload
 

@@ -21,7 +21,7 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.table.count import TableCounter
 
 CELL_BITS = 16

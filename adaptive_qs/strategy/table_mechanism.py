@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.residual.model import privacy_cost
+from adaptive_qs.residual import privacy_cost
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,

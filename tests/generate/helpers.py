@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from adaptive_qs.domain import Domain, downward_closure
 from adaptive_qs.generate.loglinear import LogLinearModel, make_target
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 
 FALSE_ALARM = 1e-6
 """Probability with which one chi-square test of a right sampler fails (fixed seeds: once)."""

@@ -20,7 +20,7 @@ from adaptive_qs.generate.loglinear import (
     maximal_cliques,
     project_to_simplex,
 )
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference, variance_weight
+from adaptive_qs.residual import ReferenceModel, uniform_reference, variance_weight
 
 from .helpers import assert_drawn_from, domain_of, histogram, marginal_of, random_loglinear
 

@@ -23,7 +23,7 @@ from adaptive_qs.generate.rows import (
     watch_list,
 )
 from adaptive_qs.generate.tree import BranchMoves, dependence_tree
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import domain_of, histogram, marginal_of, random_loglinear, residuals_of
 

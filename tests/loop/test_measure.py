@@ -23,7 +23,7 @@ from adaptive_qs.loop.measure import (
     measure_residual,
     measurement_cost,
 )
-from adaptive_qs.residual.model import privacy_cost, variance_weight
+from adaptive_qs.residual import privacy_cost, variance_weight
 from adaptive_qs.table.coded import MAX_ROWS
 
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.domain import downward_closure
 from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import Recorder, centered, counter_of, domain_of, every_row, skewed_rows
 
