@@ -1,4 +1,4 @@
-"""The lazy model against p̂ = Σ_τ c_τ ⊗ q built as one dense table, and residuals against Kronecker matrices."""
+"""The lazy model, and residuals of marginals, against dense tables and matrices."""
 
 from __future__ import annotations
 

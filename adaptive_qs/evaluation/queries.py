@@ -21,7 +21,7 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.workload.axes import Circular, FirstCells, Range
 from adaptive_qs.workload.families import family_names, family_of
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_workload
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
 

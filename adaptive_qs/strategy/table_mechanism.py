@@ -48,8 +48,7 @@ from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
 from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal
 from adaptive_qs.workload.families import answer_product, count_queries
-from adaptive_qs.workload.matrices import MatrixQueries
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.residuals import Decomposition
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 

@@ -36,8 +36,7 @@ from adaptive_qs.workload.axes import (
     Random,
     Range,
 )
-from adaptive_qs.workload.matrices import Custom, CustomAxis, read_matrix
-from adaptive_qs.workload.protocol import AxisQueries, Queries
+from adaptive_qs.workload.matrices import AxisQueries, Custom, CustomAxis, Queries, read_matrix
 
 Shape = tuple[int, ...]
 ReadMatrix = Callable[[str, Shape], Custom]
@@ -141,7 +140,7 @@ class CircularFamily(_OrderedFamily):
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
         """Arcs of the declared values."""
         circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
-        return FirstCells(circle, attribute.size) if attribute.beyond else circle
+        return FirstCells(attribute.size, circle) if attribute.beyond else circle
 
 
 class HybridFamily(QueryFamily):

@@ -29,8 +29,7 @@ from adaptive_qs.workload.families import (
     family_names,
     with_parameters,
 )
-from adaptive_qs.workload.matrices import Custom
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Custom, Queries
 from adaptive_qs.workload.workload import (
     LEAST_WEIGHT,
     MAX_CLIQUES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.axes import Circular
-from adaptive_qs.workload.protocol import AxisQueries, CenteredQueries, Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
@@ -24,74 +24,18 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 Array = NDArray[np.float64]
 
 
-@runtime_checkable
-class KnowsSquaredSums(Protocol):
-    """Queries with a shorter way to ‖Q1‖² than their sums."""
-
-    def squared_sums(self) -> float:
-        """‖Q1‖²."""
-
-
-@runtime_checkable
-class KnowsMeans(Protocol):
-    """Queries with a shorter way to their means along some axes than their matrix."""
-
-    def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept, shape (m, *kept sizes)."""
-
-
 def squared_mean(queries: Queries) -> float:
     """‖Q1‖²/N²: the Gram of what is left of queries when no axis is kept.
 
     For queries on one attribute this is the factor of a dropped axis; for joint queries the Gram
     of their part in the total.
     """
-    squares = (
-        queries.squared_sums()
-        if isinstance(queries, KnowsSquaredSums)
-        else float((queries.sums() ** 2).sum())
-    )
-    return squares / math.prod(queries.shape) ** 2
+    return queries.squared_sums() / queries.size**2
 
 
 @dataclass(frozen=True)
-class CenteredAxis:
-    """QΠ: what queries on one attribute ask beside the total."""
-
-    queries: AxisQueries
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n,)."""
-        return self.queries.shape
-
-    def gram(self) -> Array:
-        """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
-        gram = self.queries.gram()
-        gram = gram - gram.mean(axis=0)  # the queries may keep theirs
-        gram -= gram.mean(axis=1, keepdims=True)
-        gram += gram.T
-        gram /= 2
-        return gram
-
-    def circulant(self) -> Array | None:
-        """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
-        if not isinstance(self.queries, Circular):
-            return None
-        row = self.queries.circulant()
-        return row - row.mean()
-
-    def rows(self) -> Array | None:
-        """QΠ itself, shape (m, n), where m < n."""
-        if self.queries.num_queries >= self.queries.size:
-            return None
-        matrix = self.queries.matrix()
-        return matrix - matrix.mean(axis=1, keepdims=True)
-
-
-@dataclass(frozen=True)
-class CenteredJoint:
-    """A part of queries that ask about several attributes at once.
+class CenteredQueries:
+    """The part of queries that lies in a residual space; equal parts compare and hash equal.
 
     Args:
         queries: over all their axes.
@@ -115,7 +59,7 @@ class CenteredJoint:
         return tuple(self.queries.shape[axis] for axis in self.kept)
 
     def gram(self) -> Array:
-        """Shape (N, N)."""
+        """Shape (N, N), N = Πshape: symmetric, and every row sums to zero along every axis."""
         cells = math.prod(self.shape)
         if len(self.kept) < len(self.queries.shape) or self.queries.num_queries < cells:
             rows = self._rows()
@@ -125,29 +69,35 @@ class CenteredJoint:
         return (gram + gram.T) / 2
 
     def rows(self) -> Array | None:
-        """The queries themselves, shape (m, N), where m < N."""
+        """The queries themselves, shape (m, N), where m < N; None where the Gram is smaller."""
         return self._rows() if self.queries.num_queries < math.prod(self.shape) else None
 
     def _rows(self) -> Array:
-        means = _means(self.queries, self.kept)
+        means = self.queries.means(self.kept)
         return _center(means, range(1, means.ndim)).reshape(len(means), -1)
 
 
-def centered_part(queries: Queries, kept: tuple[int, ...]) -> CenteredQueries:
-    """The part of queries on several attributes that keeps some axes (at least one).
+class CenteredAxis(CenteredQueries):
+    """QΠ: what queries on one attribute ask beside the total."""
 
-    Args:
-        queries: over all their axes.
-        kept: ascending axes.
-    """
-    return CenteredJoint(queries, kept)
+    def __init__(self, queries: Queries) -> None:
+        super().__init__(queries, (0,))
 
+    def gram(self) -> Array:
+        """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
+        gram = self.queries.gram()
+        gram = gram - gram.mean(axis=0)  # the queries may keep theirs
+        gram -= gram.mean(axis=1, keepdims=True)
+        gram += gram.T
+        gram /= 2
+        return gram
 
-def _means(queries: Queries, kept: tuple[int, ...]) -> Array:
-    if isinstance(queries, KnowsMeans):
-        return queries.means(kept)
-    dropped = tuple(axis + 1 for axis in range(len(queries.shape)) if axis not in kept)
-    return queries.matrix().reshape(-1, *queries.shape).mean(axis=dropped)
+    def circulant(self) -> Array | None:
+        """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
+        if not isinstance(self.queries, Circular):
+            return None
+        row = self.queries.circulant()
+        return row - row.mean()
 
 
 def _center(array: Array, axes: range) -> Array:
@@ -368,7 +318,7 @@ def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple
     for index, queries in enumerate(part.joint):
         if queries not in known:
             if kept:
-                centered = centered_part(queries, kept)
+                centered = CenteredQueries(queries, kept)
                 zero = _trace(centered) <= ZERO_SHARE * float(queries.column_norms().sum())
                 known[queries] = (-1 if zero else terms.number((centered,)), 1.0)
             else:

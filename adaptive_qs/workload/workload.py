@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.domain import Clique, Domain, downward_closure
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.matrices import MatrixQueries
-from adaptive_qs.workload.protocol import AxisQueries, Queries
+from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
 
 # A workload of weighted marginals, and the weight it gives to any clique.
 

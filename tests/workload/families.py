@@ -24,7 +24,7 @@ def numbers(rows, cells, seed=0):
 
 AXIS = [
     *(family(n) for family in (Marginal, Prefix, Range, Circular) for n in SIZES),
-    *(FirstCells(Circular(n), n + more) for n, more in ((1, 1), (3, 2))),
+    *(FirstCells(n + more, Circular(n)) for n, more in ((1, 1), (3, 2))),
     CustomAxis(numbers(3, 5)),
     CustomAxis(numbers(9, 4)),
     CustomAxis([[1, -2, 0], [0, 3, 1]]),
@@ -62,7 +62,7 @@ def definition(queries):
                 for start in range(n)
                 for length in range(1, n + 1)
             ]
-        case FirstCells(inner, n):
+        case FirstCells(n, inner):
             return [[*row, *[0] * (n - inner.size)] for row in definition(inner)]
         case Affine(n, m):
             return [[a + b <= c for a in range(n) for b in range(m)] for c in range(n + m - 1)]

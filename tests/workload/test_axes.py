@@ -23,8 +23,7 @@ from adaptive_qs.workload.axes import (
     Range,
 )
 from adaptive_qs.workload.families import answer_product, count_queries, squares_product
-from adaptive_qs.workload.matrices import Custom, CustomAxis, MatrixQueries
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Custom, CustomAxis, MatrixQueries, Queries
 
 from .families import AXIS, JOINT, definition, identity_of, numbers
 

@@ -18,8 +18,7 @@ from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefi
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.residuals import (
     CenteredAxis,
-    CenteredJoint,
-    centered_part,
+    CenteredQueries,
     decompose_workload,
     squared_mean,
 )
@@ -68,7 +67,7 @@ def test_the_centered_part_of_one_attribute(queries):
 def test_every_part_of_joint_queries(queries):
     for kept in all_subsets(queries):
         shape = tuple(queries.shape[axis] for axis in kept)
-        assert_is_part(centered_part(queries, kept), explicit_part(queries, kept), shape)
+        assert_is_part(CenteredQueries(queries, kept), explicit_part(queries, kept), shape)
 
 
 @pytest.mark.parametrize("queries", AXIS + JOINT, ids=identity_of)
@@ -103,7 +102,7 @@ def test_the_parts_add_up_to_the_queries(queries):
     whole = (queries.matrix() ** 2).sum()
     total = squared_mean(queries) * queries.matrix().shape[1]
     for kept in all_subsets(queries):
-        part = centered_part(queries, kept)
+        part = CenteredQueries(queries, kept)
         dropped = queries.matrix().shape[1] // np.prod(part.shape)
         total += np.trace(part.gram()) * dropped
         shape = tuple(queries.shape[axis] for axis in kept)
@@ -137,14 +136,14 @@ def test_equal_parts_are_equal_values():
     eye = np.eye(3)
     assert len({CenteredAxis(CustomAxis(eye)), CenteredAxis(CustomAxis(eye.tolist()))}) == 1
     assert CenteredAxis(Prefix(3)) != CenteredAxis(Range(3))
-    assert centered_part(Affine(2, 3), (1,)) == CenteredJoint(Affine(2, 3), (1,))
-    assert centered_part(Affine(2, 3), (1,)) != centered_part(Affine(2, 3), (0, 1))
+    assert CenteredQueries(Affine(2, 3), (1,)) == CenteredQueries(Affine(2, 3), (1,))
+    assert CenteredQueries(Affine(2, 3), (1,)) != CenteredQueries(Affine(2, 3), (0, 1))
 
 
 @pytest.mark.parametrize("kept", [(), (2,), (1, 0), (0, 0), (-1,)])
 def test_axes_that_cannot_be_kept(kept):
     with pytest.raises(ValueError, match="kept axes"):
-        CenteredJoint(Affine(2, 3), kept)
+        CenteredQueries(Affine(2, 3), kept)
 
 
 @pytest.mark.parametrize(("n", "published"), [(10, 39.77), (20, 63.01), (30, 79.14)])
