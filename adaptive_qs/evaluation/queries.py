@@ -263,8 +263,7 @@ def _compared(
     label = "workload" if path is None else path
     if all(name == "marginal" for part in file.parts for name in family_names(part.queries)):
         return file.workload(domain, label), None
-    folder = None if path is None else Path(path).parent
-    queries = file.query_workload(domain, label, folder)
+    queries = file.query_workload(domain, label)
     return _marginals_of(queries), queries
 
 

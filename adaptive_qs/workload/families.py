@@ -53,8 +53,10 @@ class QueryFamily(BaseModel):
 
     joint: ClassVar[bool] = False
     """Whether the queries ask about all attributes of a set at once."""
+    needs_order: ClassVar[bool] = False
+    """Whether the values of an attribute have to be in order."""
     kinds: ClassVar[tuple[type[Queries], ...]] = ()
-    """The classes of queries that no other family makes."""
+    """The classes of queries that no other family makes; they take the sizes of attributes."""
 
     family: str
 
@@ -74,7 +76,13 @@ class QueryFamily(BaseModel):
             WorkloadError: the attribute cannot carry them.
             ResourceExceeded: too many coefficients.
         """
-        raise NotImplementedError
+        if self.needs_order and not attribute.ordered:
+            raise WorkloadError(
+                f"attribute {attribute.name!r} is not ordered, so it cannot carry "
+                f'{self.family!r} queries: ask for "marginal" or "hybrid", or declare it "ordered" '
+                "in the schema"
+            )
+        return self.kinds[0](attribute.size)  # type: ignore[call-arg]
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """The queries on several attributes at once, where the family is ``joint``.
@@ -101,41 +109,26 @@ class MarginalFamily(QueryFamily):
 
     kinds = (Marginal,)
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """One query for each value."""
-        return Marginal(attribute.size)
 
-
-class _OrderedFamily(QueryFamily):
-    """Queries over values that are in order, known by their number."""
-
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """The queries of the only kind."""
-        if not attribute.ordered:
-            raise WorkloadError(
-                f"attribute {attribute.name!r} is not ordered, so it cannot carry "
-                f'{self.family!r} queries: ask for "marginal" or "hybrid", or declare it "ordered" '
-                "in the schema"
-            )
-        return self.kinds[0](attribute.size)  # type: ignore[call-arg, return-value]
-
-
-class PrefixFamily(_OrderedFamily):
+class PrefixFamily(QueryFamily):
     """Values up to every value."""
 
     kinds = (Prefix,)
+    needs_order = True
 
 
-class RangeFamily(_OrderedFamily):
+class RangeFamily(QueryFamily):
     """Values from every value to every other."""
 
     kinds = (Range,)
+    needs_order = True
 
 
-class CircularFamily(_OrderedFamily):
+class CircularFamily(QueryFamily):
     """Ranges that may go around the end; unknown and missing values are off the circle."""
 
     kinds = (Circular, FirstCells)
+    needs_order = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
         """Arcs of the declared values."""
@@ -164,7 +157,7 @@ class _PairFamily(QueryFamily):
         )
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """The queries of the only kind; which attribute comes first makes no difference."""
+        """Which attribute comes first makes no difference."""
         if len(shape) != 2:
             raise WorkloadError(
                 f"{self.family!r} queries compare two attributes and the set has {len(shape)}: "
@@ -339,44 +332,31 @@ def family_of(queries: Queries) -> str:
 
 
 class QueryMaker:
-    """Makes queries; equal ones are made once and shared.
+    """Makes queries on a domain; equal ones are made once and shared.
 
     Args:
         domain: the attributes.
-        folder: where matrix files are; None where there are none.
+        folder: where matrix files are.
     """
 
-    def __init__(self, domain: Domain, folder: Path | None) -> None:
-        self._domain = domain
-        self._folder = folder or Path()
+    def __init__(self, domain: Domain, folder: Path = Path()) -> None:
+        self.domain = domain
+        self._folder = folder
         self._made: dict[object, Queries] = {}
         self._matrices: dict[Path, NDArray[Any]] = {}
 
     def axis(self, attribute: int, spec: AttributeSpec) -> AxisQueries:
-        """The queries on one attribute.
-
-        Args:
-            attribute: position in the domain.
-            spec: what the file says of it.
-
-        Raises:
-            WorkloadError: the attribute cannot carry the family.
-            ResourceExceeded: too many coefficients.
-        """
-        return with_parameters(spec).on_axis(self._domain.attributes[attribute], self._matrix)
+        """The queries on the attribute at this position; errors as :meth:`QueryFamily.on_axis`."""
+        return with_parameters(spec).on_axis(self.domain.attributes[attribute], self._matrix)
 
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
         """The queries on several attributes at once, over them in ascending order.
 
         Args:
             listed: positions in the domain, in the order in which the file lists them.
-            family: one that is joint.
-
-        Raises:
-            WorkloadError: the attributes cannot carry the family.
-            ResourceExceeded: too many coefficients.
+            family: one that is joint; errors as :meth:`QueryFamily.on_set`.
         """
-        key = (family, self._domain.shape(listed), tuple(np.argsort(listed).tolist()))
+        key = (family, self.domain.shape(listed), tuple(np.argsort(listed).tolist()))
         if key not in self._made:
             made = family.on_set(key[1], key[2], self._matrix)
             self._made[key] = self._made.setdefault(made, made)

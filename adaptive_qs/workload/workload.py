@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from adaptive_qs.domain import Clique, Domain, downward_closure
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
 
-# A workload of weighted marginals, and the weight it gives to any clique.
+Array = NDArray[np.float64]
+CliqueArray = NDArray[np.int32]
 
 MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
@@ -44,6 +45,30 @@ def ways_of(ways: Any) -> tuple[int, ...]:
             "workload"
         )
     return known
+
+
+def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
+    """All sets of k attributes for each number k listed, once, shape (sets, k).
+
+    Raises:
+        WorkloadError: a number below 1 or above the number of attributes.
+        ResourceExceeded: more sets than ``MAX_CLIQUES``.
+    """
+    d, arrays = len(domain), []
+    for k in dict.fromkeys(ways):
+        if not 1 <= k <= d:
+            raise WorkloadError(
+                f"ways is {k}: give a number from 1 to {d}, the number of attributes"
+            )
+        count = math.comb(d, k)
+        if count > MAX_CLIQUES:
+            raise ResourceExceeded(
+                f"all sets of {k} of {d} attributes are {count:,}, more than {MAX_CLIQUES:,}: "
+                "ask for fewer ways or list the sets of attributes"
+            )
+        flat = chain.from_iterable(combinations(range(d), k))
+        arrays.append(np.fromiter(flat, np.int32, count * k).reshape(count, k))
+    return arrays
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,20 +111,8 @@ class Workload:
             WorkloadError: a number below 1 or above the number of attributes.
             ResourceExceeded: more marginals than ``MAX_CLIQUES``.
         """
-        weights: dict[Clique, float] = {}
-        for k in ways_of(ways):
-            if not 1 <= k <= len(domain):
-                raise WorkloadError(
-                    f"ways is {k}: give a number from 1 to {len(domain)}, the number of attributes"
-                )
-            count = math.comb(len(domain), k)
-            if count > MAX_CLIQUES:
-                raise ResourceExceeded(
-                    f"all {k}-way marginals of {len(domain)} attributes are {count:,}, more than "
-                    f"{MAX_CLIQUES:,}: ask for fewer ways or list the sets of attributes"
-                )
-            weights.update(dict.fromkeys(combinations(range(len(domain)), k), 1.0))
-        return cls(domain, weights)
+        sets = chain.from_iterable(some.tolist() for some in all_sets(domain, ways_of(ways)))
+        return cls(domain, dict.fromkeys(map(tuple, sets), 1.0))
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -126,11 +139,6 @@ class Workload:
         """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
 
-
-# A workload of weighted counting queries, by sets of attributes.
-
-Array = NDArray[np.float64]
-CliqueArray = NDArray[np.int32]
 
 WEIGHT_RANGE = 1e9
 """Largest ratio of two weights: far beyond it solvers would take the lesser for rounding errors."""

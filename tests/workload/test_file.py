@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload import file as building
 from adaptive_qs.workload import file as workload_file
 from adaptive_qs.workload import matrices
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
@@ -24,9 +23,9 @@ from adaptive_qs.workload.file import (
     PUBLISHED,
     WorkloadFile,
     all_ways_queries,
-    load_query_workload,
-    load_workload,
     render,
+    resolve_queries,
+    resolve_workload,
 )
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import Workload
@@ -54,12 +53,12 @@ def test_parts_become_weighted_cliques(tmp_path):
         ),
     )
     weights = {(0,): 1, (1,): 1, (2,): 3.5, (3,): 1, (0, 1, 2, 3): 1, (0, 1): 3.5}
-    assert load_workload(path, DOMAIN).weights == weights
+    assert resolve_workload(path, DOMAIN).weights == weights
 
 
 def test_ways_are_all_sets_of_that_many_attributes(tmp_path):
     path = write(tmp_path, parts({"ways": [3]}))
-    assert load_workload(path, DOMAIN) == Workload.all_ways(DOMAIN, 3)
+    assert resolve_workload(path, DOMAIN) == Workload.all_ways(DOMAIN, 3)
 
 
 BAD = {
@@ -102,7 +101,7 @@ BAD = {
 def test_bad_files_are_refused_in_one_line(case, tmp_path):
     content, hint = BAD[case]
     with pytest.raises(WorkloadError) as caught:
-        load_workload(write(tmp_path, content), DOMAIN)
+        resolve_workload(write(tmp_path, content), DOMAIN)
     message = str(caught.value)
     assert message.startswith(str(tmp_path / "w.json"))
     assert hint in message
@@ -111,16 +110,16 @@ def test_bad_files_are_refused_in_one_line(case, tmp_path):
 
 def test_unreadable_files(tmp_path):
     with pytest.raises(WorkloadError, match="no such file"):
-        load_workload(tmp_path / "none.json", DOMAIN)
+        resolve_workload(tmp_path / "none.json", DOMAIN)
     (tmp_path / "w.json").write_bytes(b"\xff\xfe")
     with pytest.raises(WorkloadError, match="UTF-8"):
-        load_workload(tmp_path / "w.json", DOMAIN)
+        resolve_workload(tmp_path / "w.json", DOMAIN)
 
 
 def test_too_many_marginals_are_a_matter_of_resources(tmp_path):
     wide = Domain.from_sizes({f"a{i}": 2 for i in range(60)})
     with pytest.raises(ResourceExceeded, match="part 1"):
-        load_workload(write(tmp_path, parts({"ways": [30]})), wide)
+        resolve_workload(write(tmp_path, parts({"ways": [30]})), wide)
 
 
 cliques = st.sets(st.integers(0, 3), min_size=1).map(lambda c: tuple(sorted(c)))
@@ -151,7 +150,7 @@ def test_sets_that_are_asked_for_again_and_again_count_each_time(tmp_path):
     domain = Domain.from_sizes({f"a{i}": 2 for i in range(20)})
     path = write(tmp_path, parts(*[{"ways": [6]}] * 1_000))
     with pytest.raises(ResourceExceeded, match="part 26: brings the marginals to 1,007,760"):
-        load_workload(path, domain)
+        resolve_workload(path, domain)
 
 
 # Workload files of any queries: what they mean, and one line for everything wrong with them.
@@ -177,7 +176,7 @@ def query_file_write(folder, *parts):
 def read(folder, *parts):
     path = query_file_write(folder, *parts)
     jsonschema.validate(json.loads(path.read_text()), json.loads(render()))
-    return load_query_workload(path, QUERY_FILE_DOMAIN)
+    return resolve_queries(path, QUERY_FILE_DOMAIN)
 
 
 def asked(workload):
@@ -404,7 +403,7 @@ def test_bad_parts_are_refused_in_one_line(case, tmp_path):
     content, hint = QUERY_FILE_BAD[case]
     path = query_file_write(tmp_path, {"ways": [1]}, content)
     with pytest.raises(WorkloadError) as caught:
-        load_query_workload(path, QUERY_FILE_DOMAIN)
+        resolve_queries(path, QUERY_FILE_DOMAIN)
     message = str(caught.value)
     assert message.startswith(f"{path}: part 2: ")
     assert hint in message
@@ -413,19 +412,17 @@ def test_bad_parts_are_refused_in_one_line(case, tmp_path):
 
 def test_no_parts(tmp_path):
     with pytest.raises(WorkloadError, match=r"w.json: parts: is empty: give at least one part$"):
-        load_query_workload(query_file_write(tmp_path), QUERY_FILE_DOMAIN)
+        resolve_queries(query_file_write(tmp_path), QUERY_FILE_DOMAIN)
 
 
 def test_only_zero_queries_are_refused_and_some_are_not(tmp_path):
     rare = {"attributes": [["age"], ["age", "sex"]], "queries": {"family": "random", "p": 1e-9}}
     with pytest.raises(WorkloadError, match=r"w.json: part 1: every query is zero: ask about some"):
-        load_query_workload(query_file_write(tmp_path, rare), QUERY_FILE_DOMAIN)
+        resolve_queries(query_file_write(tmp_path, rare), QUERY_FILE_DOMAIN)
     with pytest.raises(WorkloadError, match=r"w.json: parts 1 to 2: every query is zero"):
-        load_query_workload(query_file_write(tmp_path, rare, rare), QUERY_FILE_DOMAIN)
+        resolve_queries(query_file_write(tmp_path, rare, rare), QUERY_FILE_DOMAIN)
     assert (
-        load_query_workload(
-            query_file_write(tmp_path, rare, {"ways": [1]}), QUERY_FILE_DOMAIN
-        ).num_sets
+        resolve_queries(query_file_write(tmp_path, rare, {"ways": [1]}), QUERY_FILE_DOMAIN).num_sets
         == 7
     )
 
@@ -478,7 +475,7 @@ def test_bad_matrices_are_refused_in_one_line(case, tmp_path):
     make(tmp_path)
     path = query_file_write(tmp_path, AGES | {"queries": custom(name)})
     with pytest.raises(WorkloadError) as caught:
-        load_query_workload(path, QUERY_FILE_DOMAIN)
+        resolve_queries(path, QUERY_FILE_DOMAIN)
     message = str(caught.value)
     assert message.startswith(f"{path}: part 1: {tmp_path / name}: ")
     assert hint in message
@@ -489,7 +486,7 @@ def test_several_arrays_are_no_matrix(tmp_path):
     np.savez(tmp_path / "m.npz", EYE)
     (tmp_path / "m.npz").rename(tmp_path / "m.npy")
     with pytest.raises(WorkloadError, match="several arrays"):
-        load_query_workload(
+        resolve_queries(
             query_file_write(tmp_path, AGES | {"queries": custom("m.npy")}), QUERY_FILE_DOMAIN
         )
 
@@ -510,14 +507,15 @@ def test_too_much_is_a_matter_of_resources(module, limit, queries, message, monk
     monkeypatch.setattr(module, limit, 24)
     ages = AGES | {"queries": queries}
     with pytest.raises(ResourceExceeded, match="part [16]: .*" + message):
-        load_query_workload(
+        resolve_queries(
             query_file_write(tmp_path, *[ages] + [{"ways": [1]}] * 5), QUERY_FILE_DOMAIN
         )
 
 
 def test_too_many_sets_are_refused_before_they_are_listed(monkeypatch):
     wide = Domain.from_sizes({f"a{i}": 2 for i in range(60)})
-    monkeypatch.setattr(building, "combinations", lambda *_: pytest.fail("the sets were listed"))
+    listed = "adaptive_qs.workload.workload.combinations"
+    monkeypatch.setattr(listed, lambda *_: pytest.fail("the sets were listed"))
     with pytest.raises(ResourceExceeded, match="all sets of 30 of 60 attributes"):
         all_ways_queries(wide, 30)
 
@@ -526,6 +524,6 @@ def test_too_many_sets_are_refused_before_they_are_listed(monkeypatch):
 def test_synthesize_takes_marginals_only_and_says_where_to_go(family, tmp_path):
     path = query_file_write(tmp_path, AGES | {"queries": family})
     with pytest.raises(WorkloadError, match="queries are for plan and answer: here use 'marginal'"):
-        load_workload(path, QUERY_FILE_DOMAIN)
+        resolve_workload(path, QUERY_FILE_DOMAIN)
     braces = query_file_write(tmp_path, AGES | {"queries": {"family": "marginal"}})
-    assert load_workload(braces, QUERY_FILE_DOMAIN).weights == {(AGE,): 1.0}
+    assert resolve_workload(braces, QUERY_FILE_DOMAIN).weights == {(AGE,): 1.0}
