@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
+    Array,
     LoopSettings,
     Offer,
     RoundBudget,
@@ -22,6 +22,7 @@ from adaptive_qs.loop.loop import (
     one_way_plan,
 )
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES
@@ -39,8 +40,6 @@ from adaptive_qs.workload.workload import Workload
 # on others more strongly are connected with fewer rows, others need more.
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
-
-Array = NDArray[np.float64]
 
 DEPENDENCE = 0.15
 """Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
@@ -163,11 +162,8 @@ class UnconnectedForecast:
         return measurable_cliques(self.workload)
 
     @cached_property
-    def _members(self) -> NDArray[np.bool_]:
-        members = np.zeros((len(self._candidates), len(self.workload.domain)), dtype=bool)
-        for row, clique in enumerate(self._candidates):
-            members[row, list(clique)] = True
-        return members
+    def _members(self) -> Members:
+        return Members(self.workload.domain, self._candidates)
 
     @cached_property
     def _planner(self) -> ConditionalPlanner:
@@ -196,7 +192,7 @@ class UnconnectedForecast:
             if residual in position:
                 precision[position[residual]] = value
         error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = self._members.sum(axis=1) == 1
+        single = self._members.table.sum(axis=1) == 1
         error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
         share, left = self.settings.selecting_share, self.rho * (1 - initial)
         budget = RoundBudget.split(left / len(closure), share)
@@ -208,8 +204,7 @@ class UnconnectedForecast:
             if left <= 0 or connected == self._asked or not offer.open.any():
                 break
             budget = budget.fitted(left, share)
-            if budget != planned:
-                stale[:] = True
+            stale |= budget != planned
             fresh = self._planner.expected_errors(precision, 2 * budget.measuring, stale)
             expected, planned = np.where(stale, fresh, expected), budget
             noise = rng.gumbel(scale=2 / budget.epsilon, size=len(error))
@@ -217,12 +212,10 @@ class UnconnectedForecast:
             row = int(np.argmax(np.where(offer.open, score, -np.inf)))
             clique = self._candidates[row]
             offer.take(clique)
-            stale[:] = False
-            for residual, value in self._planner.allocate(
-                clique, precision, 2 * budget.measuring
-            ).items():
+            measured = self._planner.allocate(clique, precision, 2 * budget.measuring)
+            for residual, value in measured.items():
                 precision[position[residual]] += value
-                stale |= self._members[:, list(residual)].all(axis=1)
+            stale = self._members.containing(measured)
             if len(clique) > 1:
                 connected.update(clique)
             left -= budget.total

@@ -91,7 +91,6 @@ def _scale(domain: Domain, residual: Clique) -> int:
 
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
-#
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
 # where x_τ is the new precision, a_τ the precision already held, v_τ how strongly the variance of τ
 # enters the error and p_τ what a unit of precision costs. The optimum is a water-filling,
