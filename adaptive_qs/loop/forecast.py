@@ -28,16 +28,13 @@ from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.workload import Workload
 
-# What is known of a run beforehand: which columns it will likely leave unconnected, and how well
-# it will know the number of rows. Sizes, weights, the budget and a public number of rows decide; no
-# row is looked at.
-#
-# The loop is run without a table. Every noise level, every share of the budget and every rule is
-# that of :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one
-# assumption: each combination of columns differs from what is known of it by ``DEPENDENCE`` of the
-# rows (L1). A column is likely to stay unconnected where most of ``RUNS`` such loops, which differ
-# in the noise of the selection alone, end without a combination that holds it. Columns that depend
-# on others more strongly are connected with fewer rows, others need more.
+# Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
+# run without a table. Every noise level, every share of the budget and every rule is that of
+# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one assumption:
+# each combination of columns differs from what is known of it by ``DEPENDENCE`` of the rows (L1). A
+# column is likely to stay unconnected where most of ``RUNS`` such loops, which differ in the noise
+# of the selection alone, end without a combination that holds it. Columns that depend on others
+# more strongly are connected with fewer rows, others need more.
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
@@ -59,26 +56,15 @@ MEND = "use coarser bins, fewer values or columns, or more budget"
 def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
     """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
 
-    Rounds make it smaller where combinations are worth measuring.
-
-    Args:
-        domain: the attributes.
-        rho: zCDP of the run.
-        rows: about how many rows there are; 0 where nobody knows, as if they were few.
-        combinations: whether the workload asks for any.
+    Rounds make it smaller where combinations are worth measuring; ``combinations`` says whether the
+    workload asks for any. Rows are 0 where nobody knows about how many there are.
     """
     return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)
 
 
 @dataclass(frozen=True)
 class UnconnectedForecast:
-    """The columns that a run will likely leave independent of all others.
-
-    Args:
-        workload: what matters.
-        rho: zCDP of the run.
-        settings: of its loop.
-    """
+    """The columns that a run of this budget will likely leave independent of all others."""
 
     workload: Workload
     rho: float
@@ -137,13 +123,13 @@ class UnconnectedForecast:
         """
         least = self.least_rows() if self.possible else {}
         wanted = [(rows or math.inf, name) for name, rows in least.items()]
-        wanted = [(rows, name) for rows, name in wanted if rows > FEW_ROWS]
-        if not wanted:
-            return None
         columns = [
             f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
             for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+            if rows > FEW_ROWS
         ]
+        if not columns:
+            return None
         return (
             "at this budget these columns will likely be independent of all others unless the "
             f"table has about so many rows: {first_of(columns, NAMED)}: {MEND} "
@@ -232,15 +218,11 @@ def _initial_precisions(
     domain: Domain, rho: float, rows: float, combinations: bool
 ) -> tuple[dict[Clique, float], float]:
     """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
-    share = 1.0
-    if combinations:
-        share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE)
+    share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE) if combinations else 1.0
     precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share
 
-
-# Memory planned before any budget is spent, and the ceilings that keep a run inside it.
 
 CLIQUE_BYTES = 1024
 """Bookkeeping of one clique of the workload's closure."""
@@ -312,11 +294,14 @@ def plan_memory(
 def _refusal(
     domain: Domain, largest: Clique, workers: int, fixed: int, max_memory_bytes: int
 ) -> str:
+    def megabytes(size: int) -> str:
+        return f"{-(-size // 2**20):,} MB"
+
     cells = domain.size(largest)
     marginal = cells * (MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES)
     needed = fixed + cells * MEASURED_CELL_BYTES
     message = (
-        f"the plan needs {_megabytes(needed)} and the ceiling is {_megabytes(max_memory_bytes)}: "
+        f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
         "raise --max-memory"
     )
     if 2 * marginal < needed:
@@ -324,9 +309,5 @@ def _refusal(
     return (
         f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
         f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
-        f"{_megabytes(marginal)} of it"
+        f"{megabytes(marginal)} of it"
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{-(-size // 2**20):,} MB"

@@ -296,11 +296,8 @@ def run_loop(
 class Offer:
     """Which candidates may be chosen, given a ceiling on the cells of all measured cliques.
 
-    It depends on sizes and on what was chosen before, both released.
-
-    Attributes:
-        row: position of each candidate.
-        open: whether each candidate fits, or was measured already.
+    It depends on sizes and on what was chosen before, both released. ``row`` is the position of
+    each candidate; ``open`` says which of them fit, or were measured already.
     """
 
     def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:

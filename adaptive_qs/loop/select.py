@@ -43,15 +43,8 @@ class SelectionRule(Protocol):
     """
 
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
-        """Take in new estimates before a choice.
-
-        Args:
-            model: the current estimates.
-            changed: the residuals that changed since the last call; None for all.
-
-        Returns:
-            How many candidates were rescored (a public number).
-        """
+        """Rescore the candidates in which one of these residuals changed since the last call, all
+        where None; how many they are (a public number)."""
 
     def select(
         self,

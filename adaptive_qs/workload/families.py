@@ -90,11 +90,7 @@ class QueryFamily(BaseModel):
         Args:
             shape: sizes of the attributes as the file lists them.
             order: what sorts them: the queries are over the attributes in ascending order.
-            read: reads a matrix file.
-
-        Raises:
-            WorkloadError: the attributes cannot carry them.
-            ResourceExceeded: too many coefficients.
+            read: reads a matrix file; errors are those of :meth:`on_axis`.
         """
         raise NotImplementedError
 

@@ -26,6 +26,17 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
 """Weights beyond these say no more, and their products with errors would leave the floats."""
 
 
+_EMPTY = "the workload is empty: name at least one set of attributes"
+_NO_ATTRIBUTES = "the workload has a part without attributes: name some"
+
+
+def _out_of_range(weight: Any) -> WorkloadError:
+    return WorkloadError(
+        f"the workload has weight {shown(weight)}: give a number from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}"
+    )
+
+
 def ways_of(ways: Any) -> tuple[int, ...]:
     """Numbers of attributes, given as one integer or as several.
 
@@ -92,16 +103,13 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not self.weights:
-            raise WorkloadError("the workload is empty: name at least one set of attributes")
+            raise WorkloadError(_EMPTY)
         for clique, weight in self.weights.items():
             if not clique:
-                raise WorkloadError("the workload has a part without attributes: name some")
+                raise WorkloadError(_NO_ATTRIBUTES)
             number = as_number(weight)
             if number is None or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
-                raise WorkloadError(
-                    f"the workload has weight {shown(weight)}: give a number from "
-                    f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-                )
+                raise _out_of_range(weight)
 
     @classmethod
     def all_ways(cls, domain: Domain, ways: int | Iterable[int]) -> Workload:
@@ -167,13 +175,10 @@ class QueryPart:
 
     def __post_init__(self) -> None:
         if not self.cliques.size:
-            raise WorkloadError("the workload has a part without attributes: name some")
+            raise WorkloadError(_NO_ATTRIBUTES)
         bad = ~((self.weights >= LEAST_WEIGHT) & (self.weights <= MOST_WEIGHT))  # NaN as well
         if bad.any():
-            raise WorkloadError(
-                f"the workload has weight {float(self.weights[bad][0])!r}: give a number from "
-                f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-            )
+            raise _out_of_range(float(self.weights[bad][0]))
 
     def __len__(self) -> int:
         return len(self.cliques)
@@ -192,16 +197,13 @@ class QueryPart:
     @property
     def is_zero(self) -> bool:
         """Whether every coefficient of every query is zero."""
-        known: dict[Queries, bool] = {}
-
-        def is_zero(queries: Queries) -> bool:
-            if not isinstance(queries, MatrixQueries):
-                return False
-            if queries not in known:
-                known[queries] = not queries.coefficients.any()
-            return known[queries]
-
-        return all(any(map(is_zero, self.queries(index))) for index in range(len(self)))
+        asked = {queries for index in range(len(self)) for queries in self.queries(index)}
+        zero = {
+            queries
+            for queries in asked
+            if isinstance(queries, MatrixQueries) and not queries.coefficients.any()
+        }
+        return all(not zero.isdisjoint(self.queries(index)) for index in range(len(self)))
 
     @cached_property
     def num_queries(self) -> int:
@@ -231,7 +233,7 @@ class QueryWorkload:
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise WorkloadError("the workload is empty: name at least one set of attributes")
+            raise WorkloadError(_EMPTY)
         largest = max(float(part.weights.max()) for part in self.parts)
         least = min(float(part.weights.min()) for part in self.parts)
         if least * WEIGHT_RANGE < largest:
