@@ -279,11 +279,11 @@ def run_loop(
         clique = rule.select(mechanisms, expected, budget.epsilon, offer.open)
         offer.take(clique)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
-        before = np.maximum(model.marginal(clique), 0.0)
+        before = model.marginal(clique)
         variances = _measure(model, counter, mechanisms, changed)
         for residual in changed:
             precision[position[residual]] = model.precision(residual)
-        moved = float(np.abs(np.maximum(model.marginal(clique), 0.0) - before).sum())
+        moved = _clipped_distance(model.marginal(clique), before)
         target = float(expected[offer.row[clique]])
         rounds.append(Round(clique, variances, budget, moved, target, rescored))
         left -= budget.total * (1 + SAFETY) + rounding
@@ -320,3 +320,7 @@ def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
     """Candidates: subsets of workload cliques in which every attribute has several values."""
     sizes = workload.domain.sizes
     return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
+
+
+def _clipped_distance(a: Array, b: Array) -> float:
+    return float(np.abs(np.maximum(a, 0.0) - np.maximum(b, 0.0)).sum())
