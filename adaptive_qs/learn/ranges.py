@@ -54,32 +54,31 @@ class Magnitudes:
 
     Attributes:
         steps: the positive numbers of the grid, ascending.
-        low: declared smallest value, or None.
-        high: declared largest value, or None.
+        low: declared smallest value, or −∞.
+        high: declared largest value, or ∞.
     """
 
     steps: tuple[Number, ...]
-    low: Number | None
-    high: Number | None
+    low: Number
+    high: Number
 
     @classmethod
     def of(cls, column: PrivateRangeColumn) -> Magnitudes:
         """The grid for values of this column."""
         if column.whole:
-            whole = tuple(digit * 10**e for e in range(18) for digit in _DIGITS)
-            return cls(whole, column.min, column.max)
-        exponents = _NUMERIC_EXPONENTS
-        if column.places is not None:
-            exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
-        steps = tuple(float(f"{digit}e{e}") for e in exponents for digit in _DIGITS)
-        return cls(steps, column.min, column.max)
+            steps: tuple[Number, ...] = tuple(d * 10**e for e in range(18) for d in _DIGITS)
+        else:
+            exponents = _NUMERIC_EXPONENTS
+            if column.places is not None:
+                exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
+            steps = tuple(float(f"{d}e{e}") for e in exponents for d in _DIGITS)
+        low = -math.inf if column.min is None else column.min
+        return cls(steps, low, math.inf if column.max is None else column.max)
 
     @property
     def cells(self) -> range:
         """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
-        first = -len(self.steps) if self.low is None else self._cell(self.low)
-        last = len(self.steps) if self.high is None else self._cell(self.high)
-        return range(first, last + 1)
+        return range(self._cell(self.low), self._cell(self.high) + 1)
 
     def counts(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
         """Values in each of the cells; all of them lie between the declared ends."""
@@ -116,19 +115,18 @@ class Magnitudes:
         return (low, low + reach) if low > 0 else (high - reach, high)
 
     def _between(self, value: Number) -> Number:
-        value = value if self.low is None else max(value, self.low)
-        return value if self.high is None else min(value, self.high)
+        return min(max(value, self.low), self.high)
 
     def _cell(self, value: Number) -> int:
         place = min(int(np.searchsorted(self.steps, abs(value))), len(self.steps) - 1) + 1
         return place * ((value > 0) - (value < 0))
 
     def _ends(self, cell: int) -> tuple[Number, Number]:
-        if cell == 0:
-            return 0, 0
-        outer = self.steps[abs(cell) - 1]
-        inner = self.steps[abs(cell) - 2] if abs(cell) > 1 else 0
-        return (inner, outer) if cell > 0 else (-outer, -inner)
+        return self._point(cell - (cell > 0)), self._point(cell + (cell < 0))
+
+    def _point(self, place: int) -> Number:
+        step = self.steps[abs(place) - 1] if place else 0
+        return step if place > 0 else -step
 
 
 def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:

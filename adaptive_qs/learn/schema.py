@@ -104,7 +104,7 @@ def gather_private(
     """The private values that a schema is learnt from; none, unread, if it left nothing open.
 
     Every cell of the table fits the schema that :func:`learn_schema` makes of them: what encoding
-    would refuse is refused here. No budget is needed yet, and none is touched.
+    would refuse is refused here, before there is a budget.
 
     Args:
         source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
@@ -134,10 +134,9 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     a run that is resumed gets the same schema.
 
     Args:
-        schema: what is public about the table.
-        gathered: what :func:`gather_private` found for this schema and cost.
+        schema, cost: as in :func:`gather_private`.
+        gathered: what that found.
         mechanisms: every private value passes through it, charged before it is drawn.
-        cost: most that all columns together may cost.
 
     Raises:
         InputError: the cost is too small to divide; nothing is charged.
