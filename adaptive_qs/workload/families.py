@@ -52,7 +52,7 @@ class QueryFamily(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     joint: ClassVar[bool] = False
-    """Whether the queries ask about all attributes of a set at once."""
+    """Whether the queries ask about all attributes of a set at once; so they do about one."""
     needs_order: ClassVar[bool] = False
     """Whether the values of an attribute have to be in order."""
     kinds: ClassVar[tuple[type[Queries], ...]] = ()
@@ -76,6 +76,8 @@ class QueryFamily(BaseModel):
             WorkloadError: the attribute cannot carry them.
             ResourceExceeded: too many coefficients.
         """
+        if self.joint:
+            return self.on_set((attribute.size,), (0,), read)
         if self.needs_order and not attribute.ordered:
             raise WorkloadError(
                 f"attribute {attribute.name!r} is not ordered, so it cannot carry "
@@ -189,10 +191,6 @@ class RandomQueries(QueryFamily):
     seed: Annotated[int, Field(ge=0)] = 0
     """Decides which queries are drawn; public."""
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """Drawn over its cells."""
-        return Random((attribute.size,), self.p, self.count, self.seed)
-
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """Drawn over the cells of the sorted attributes."""
         return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
@@ -218,10 +216,6 @@ class CustomQueries(QueryFamily):
             "'custom' queries need a matrix: "
             'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
         )
-
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """The rows of the file."""
-        return CustomAxis(read(self.matrix, (attribute.size,)).coefficients)
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """The rows of the file, their cells put in the order of the sorted attributes."""
