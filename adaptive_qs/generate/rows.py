@@ -29,8 +29,6 @@ from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_f
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
-# Move single values of a table so that its marginals come closer to given ones.
-#
 # A sampled table carries sampling noise in every marginal. Each proposal replaces one value of
 # one row by a draw from the model's conditional and is kept if it lowers Σ_γ ‖table_γ − mean_γ‖₁.
 # The proposals keep rows plausible beyond the watched marginals; the rule only ever descends.

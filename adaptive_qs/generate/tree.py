@@ -132,11 +132,10 @@ def _invert(parent: NDArray[np.int32], conditional: Array, uniforms: Array) -> N
     return child
 
 
-# Metropolis-Hastings moves that redraw a whole branch of the dependence tree at once.
-#
-# A random node's branch is proposed from the tree given the branch's parent, and accepted with
-# the ratio of model to tree probability. Where attributes determine each other (codes that refine
-# each other, sequences) this changes in one step what single-site Gibbs sampling cannot.
+# Metropolis-Hastings moves that redraw a whole branch of the dependence tree at once. A random
+# node's branch is proposed from the tree given the branch's parent, and accepted with the ratio of
+# model to tree probability. Where attributes determine each other (codes that refine each other,
+# sequences) this changes in one step what single-site Gibbs sampling cannot.
 
 MIX = 0.02
 """Weight of each attribute's own distribution in the proposals, so that they reach everything."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -154,12 +155,7 @@ class Range(OrderedQueries):
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
         """Such as "age in [17, 39]"."""
-        cells = values[0]
-        return (
-            from_to(names[0], cells[a], cells[b])
-            for a in range(self.size)
-            for b in range(a, self.size)
-        )
+        return (from_to(names[0], a, b) for a, b in combinations_with_replacement(values[0], 2))
 
     def _by_start(self) -> Iterator[tuple[int, slice]]:
         """Each a, and where the ranges that begin there are."""
@@ -415,11 +411,10 @@ He et al., table 4, come out."""
 
 @dataclass(frozen=True)
 class Random(MatrixQueries):
-    """Queries whose coefficients are 1 with some probability and 0 otherwise.
+    """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
 
-    He et al., section 8.1. They are drawn from the seed and the shape alone, so every set of
-    attributes of one shape is asked the same. This randomness is public: it decides what is
-    asked, not what is answered.
+    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
+    asked the same. This randomness is public: it decides what is asked, not what is answered.
 
     Args:
         shape: sizes of the attributes covered, in order.

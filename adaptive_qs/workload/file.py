@@ -49,10 +49,7 @@ def all_ways_queries(
 ) -> QueryWorkload:
     """The same family of queries on all sets of the given numbers of attributes, of weight 1.
 
-    Raises:
-        WorkloadError: a number below 1 or above the number of attributes, none at all, or a
-            family that an attribute cannot carry.
-        ResourceExceeded: more sets than ``MAX_CLIQUES``.
+    Errors are those of :func:`all_sets`, :func:`ways_of` and :func:`make_part`.
     """
     maker = QueryMaker(domain)
     parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, ways_of(ways)))
@@ -60,15 +57,9 @@ def all_ways_queries(
 
 
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
-    """What is asked of some sets of equally many attributes.
+    """What is asked of some sets of equally many attributes, shape (sets, k), positions as listed.
 
     A set that occurs twice with the same queries is asked once, with the sum of its weights.
-
-    Args:
-        maker: of queries on the domain.
-        sets: shape (sets, k), positions as listed.
-        spec: what the file says.
-        weight: of each set.
 
     Raises:
         WorkloadError: a set cannot carry the queries.

@@ -150,9 +150,7 @@ class MatrixQueries(Queries):
         return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table, shape (*shape, ...) -> (m, ...).
-
-        Answers to unsigned integers are signed, since coefficients may be negative.
+        """Q applied to a table; signed for unsigned integers, since coefficients may be negative.
 
         Raises:
             ResourceExceeded: the answers may not fit in the table's integers.
@@ -186,12 +184,12 @@ class MatrixQueries(Queries):
         trailing = covariance.shape[2:]
         c = covariance.reshape(self.size, self.size, -1)
         variances = np.empty((self.num_queries, c.shape[2]))
-        for k in range(c.shape[2]):
-            first = 0
-            for block in self._blocks():
-                b = block.astype(np.float64)
+        first = 0
+        for block in self._blocks():
+            b = block.astype(np.float64)
+            for k in range(c.shape[2]):
                 variances[first : first + len(b), k] = np.einsum("qi,qi->q", b @ c[:, :, k], b)
-                first += len(b)
+            first += len(b)
         return variances.reshape(self.num_queries, *trailing)
 
     @property
@@ -294,10 +292,7 @@ def _checked(values: ArrayLike, width: int) -> Array:
 
 
 def name_of_one(names: tuple[str, ...]) -> str:
-    """What a label starts with: the attribute, which a product of queries has to tell apart.
-
-    Of several attributes the label says nothing: the matrix may have them in another order.
-    """
+    """What a label starts with: the only attribute; a matrix may list several in another order."""
     return f"{names[0]}: " if len(names) == 1 else ""
 
 

@@ -250,8 +250,7 @@ class QueryWorkload:
     def sets(self) -> Iterator[tuple[int, int, float]]:
         """Number of the part, position in it and weight of every attribute set, in order."""
         for number, part in enumerate(self.parts):
-            for index, weight in enumerate(part.weights.tolist()):
-                yield number, index, weight
+            yield from ((number, index, w) for index, w in enumerate(part.weights.tolist()))
 
     @property
     def num_sets(self) -> int:
