@@ -163,7 +163,7 @@ def _share(manifest: Any) -> str:
 
 def _measured(release: Release) -> str:
     """How much of the workload was measured as a whole, by the rule of the release's page."""
-    from adaptive_qs.residual.model import is_measured
+    from adaptive_qs.residual import is_measured
 
     domain = release.workload.domain
     inside = sum(is_measured(release.estimates, c, domain) for c in release.workload.cliques)

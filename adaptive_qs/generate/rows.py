@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Clique, Domain, downward_closure
+from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Rows,
@@ -24,10 +27,8 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 
-# Move single values of a table so that its marginals come closer to given ones.
-#
 # A sampled table carries sampling noise in every marginal. Each proposal replaces one value of
 # one row by a draw from the model's conditional and is kept if it lowers Σ_γ ‖table_γ − mean_γ‖₁.
 # The proposals keep rows plausible beyond the watched marginals; the rule only ever descends.
@@ -47,8 +48,7 @@ def refine_rows(
     Args:
         model: proposes values from its conditionals.
         rows: the table.
-        watched: cliques to match.
-        means: their wanted marginals for ``len(rows)`` rows.
+        watched, means: cliques to match, and their marginals for ``len(rows)`` rows.
         passes: each proposes once for every value of the table.
         rng: order and proposals.
         progress: called after each pass.
@@ -66,19 +66,15 @@ def refine_rows(
         model.sweep(proposals, int(rng.integers(2**63)))
         row_order = rng.permutation(len(rows))
         attribute_order = rng.permutation(rows.shape[1])
-        _descend(
-            rows, proposals, row_order, attribute_order, excess,
-            a.start, a.offset, a.other, a.stride, a.own_stride,
-        )  # fmt: skip
+        _descend(rows, proposals, row_order, attribute_order, excess, a)
         if progress:
             progress(k + 1, passes)
     return float(np.abs(excess).sum(dtype=np.float64)) / len(rows) / max(len(watched), 1)
 
 
 @njit(cache=True, nogil=True)
-def _descend(  # type: ignore[no-untyped-def]
-    rows, proposals, row_order, attribute_order, excess, start, offset, other, stride, own_stride
-):
+def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+    start, offset, other, stride, own_stride, _, _ = a
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
@@ -154,9 +150,8 @@ def fit_weights(
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
     Args:
-        model: weights to fit, in place.
+        model, rows: the weights and the state of the chains, moved in place.
         branches: moves of the chains besides single values.
-        rows: state of the chains, in place.
         targets: marginals of ``len(rows)`` rows: cliques of the model and single attributes.
         watched: cliques whose mean marginal is wanted.
         settings: see there.
@@ -194,8 +189,6 @@ def fit_weights(
         mean /= settings.averaged
     return means
 
-
-# From a residual model and the measured cliques to coded rows: pure post-processing.
 
 ENTRY_STEPS = 16
 """Work of finding the weights of a clique around a value, in multiplications."""
@@ -237,10 +230,22 @@ def synthesise_rows(
     workers: int = 1,
     progress: PhaseProgress | None = None,
 ) -> Rows:
-    """A table of codes whose marginals match the noisy ones.
+    """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
-    Arguments and result are those of :class:`~adaptive_qs.generate.base.Generator`; of the cliques
-    that were measured, only maximal ones carry weights.
+    Every generator has these arguments and this result; none sees a private row.
+
+    Args:
+        residuals: the noisy estimates.
+        measured: cliques that were measured.
+        workload: cliques in which the table should be best.
+        num_rows: rows wanted, at least 1.
+        seed: the same seed and inputs give the same table, for any number of workers.
+        settings: limits on time and memory.
+        workers: threads.
+        progress: called with each phase, its steps done and its steps in all.
+
+    Returns:
+        Codes, shape (num_rows, attributes).
     """
     settings = settings or SynthesisSettings()
     domain = residuals.domain
@@ -260,14 +265,33 @@ def synthesise_rows(
     branches = BranchMoves(model, tree, counts, workers)
     means = fit_weights(
         model, branches, rows, [*targets, *singles], watched, settings.fit, rng, workers,
-        _phase(progress, "fit"),
+        progress and partial(progress, "fit"),
     )  # fmt: skip
     rows = resize(model, rows, num_rows, rng)
     for mean in means:
         mean *= num_rows / fit_rows
     passes = settings.refine_passes
-    refine_rows(model, rows, watched, means, passes, rng, _phase(progress, "refine"))
+    refine_rows(model, rows, watched, means, passes, rng, progress and partial(progress, "refine"))
     return rows
+
+
+Generator = Callable[..., Rows]
+"""From what was released to rows; called as :func:`synthesise_rows`."""
+DEFAULT_GENERATOR = "loglinear"
+
+GENERATORS: dict[str, Generator] = {DEFAULT_GENERATOR: synthesise_rows}
+"""The generators by the name that a release's settings give."""
+
+
+def generator_named(name: Any) -> Generator:
+    """The generator of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not (isinstance(name, str) and name in GENERATORS):
+        raise InputError(f"generator is {shown(name)}: give one of {', '.join(GENERATORS)}")
+    return GENERATORS[name]
 
 
 def choose_fit_rows(
@@ -286,13 +310,8 @@ def choose_fit_rows(
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
-    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
-
-    Args:
-        model: its cliques hold every edge.
-        tree: the edges.
-        damping: rows added to numerator and denominator.
-    """
+    """Multiply joint/product of every tree edge into the weights of the clique that holds it,
+    with ``damping`` rows added to numerator and denominator."""
     for node in tree:
         if node.source is None or node.parent is None:
             continue
@@ -346,7 +365,3 @@ def watch_list(
             break
         chosen.append(clique)
     return tuple(chosen)
-
-
-def _phase(progress: PhaseProgress | None, name: str) -> StepProgress | None:
-    return None if progress is None else lambda done, total: progress(name, done, total)

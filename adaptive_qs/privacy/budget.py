@@ -247,9 +247,10 @@ def guard_rails(
     """
     found = []
     if epsilon > WARNED_EPSILON:
+        power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
         text = (
-            f"epsilon is {epsilon:.6g}: with any row a release may be e^{epsilon:.4g} times as "
-            "likely as without it, which promises little: 10 or less is usual"
+            f"epsilon is {epsilon:.6g}: with any row a release may be e^{power} times as likely "
+            "as without it, which promises little: 10 or less is usual"
         )
         beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
         found.append(GuardRail(text, beyond))

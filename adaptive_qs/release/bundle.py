@@ -24,7 +24,7 @@ from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
 from adaptive_qs.release.facts import Fact, paid_facts
 from adaptive_qs.release.statement import Manifest, Positive, RoundRecord, Statement, check_version
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
 from adaptive_qs.table.files import atomic_writer
 from adaptive_qs.table.schema import Schema

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.residual.model import (
+from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,
     decompose,
