@@ -91,7 +91,7 @@ def test_lost_columns_and_associations_are_named():
     assert sentence.grade == "poor"
     assert "age × city" in " ".join(combination(f.names) for f in found.lost)
     assert sentence.pieces[1] == ("3 more", "lost")
-    assert sentence.links == (("3 more", "lost"),)
+    assert [piece for piece in sentence.pieces if piece[1]] == [("3 more", "lost")]
     assert sentence.text.endswith("come out independent of all other columns.")
 
 
@@ -269,11 +269,10 @@ def test_an_alarm_comes_before_what_else_is_bad():
 
 def test_what_is_more_than_three_leads_to_the_list():
     names = [f"n{k}" for k in range(68)]
-    text, links = named(names, "list")
-    sentence = Sentence("poor", "w", f"{text} and on.", links)
-    assert text == "n0, n1, n2 and 65 more"
+    sentence = Sentence("poor", "w", f"{named(names, 'list')} and on.")
+    assert sentence.text == sentence.plain == "n0, n1, n2 and 65 more and on."
     assert sentence.pieces == [("n0, n1, n2 and ", ""), ("65 more", "list"), (" and on.", "")]
-    assert named(names[:3], "list") == ("n0, n1 and n2", ())
+    assert Sentence("poor", "w", named(names[:3], "list")).pieces == [("n0, n1 and n2", "")]
 
 
 def test_nothing_lost_is_said_too():
