@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -223,10 +221,9 @@ def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
     return WorkloadDistance(tuple(errors))
 
 
-def total_variation(domain: Domain, ways: int, found: Distances) -> TotalVariation:
-    """Total variation over the cliques of :func:`drawn_cliques`, whose distances were found."""
-    cliques = drawn_cliques(domain, ways)
-    errors = [found[clique].l1 / 2 for clique in cliques]
+def total_variation(domain: Domain, cliques: Sequence[Clique], found: Distances) -> TotalVariation:
+    """Total variation over some cliques of one size, whose distances were found."""
+    ways, errors = len(cliques[0]), [found[clique].l1 / 2 for clique in cliques]
     worst = int(np.argmax(errors))
     return TotalVariation(
         ways,
@@ -238,35 +235,27 @@ def total_variation(domain: Domain, ways: int, found: Distances) -> TotalVariati
     )
 
 
-def drawn_cliques(domain: Domain, ways: int) -> Sequence[Clique]:
-    """All sets of so many attributes, or ``MAX_COMPARED`` of them, drawn evenly and always alike.
+def drawn_sets(
+    attributes: int, ways: int, most: int | None = None, rng: np.random.Generator | None = None
+) -> list[Clique]:
+    """All sets of so many attributes, or an even sample of them.
 
     Args:
-        domain: the attributes.
+        attributes: their number.
         ways: from 1 to their number.
+        most: sets that are given; by default ``MAX_COMPARED``.
+        rng: that draws; by default always alike.
     """
-    number = math.comb(len(domain), ways)
-    if number <= MAX_COMPARED:
-        return list(combinations(range(len(domain)), ways))
-    drawn = Random(DRAWING_SEED).sample(range(number), MAX_COMPARED)
-    return [_combination(position, len(domain), ways) for position in sorted(drawn)]
-
-
-def _combination(position: int, attributes: int, ways: int) -> Clique:
-    """The set at a position among all of its size, in lexicographic order."""
-    chosen: list[int] = []
-    for left in range(ways, 0, -1):
-        start = chosen[-1] + 1 if chosen else 0
-        rest = attributes - start
-
-        def before(skipped: int, rest: int = rest, left: int = left) -> int:
-            """Sets whose first attribute is among the first of the rest."""
-            return math.comb(rest, left) - math.comb(rest - skipped, left)
-
-        skipped = bisect_right(range(rest), position, key=before) - 1
-        position -= before(skipped)
-        chosen.append(start + skipped)
-    return tuple(chosen)
+    most = MAX_COMPARED if most is None else most
+    if math.comb(attributes, ways) <= most:
+        return list(combinations(range(attributes), ways))
+    rng = np.random.default_rng(DRAWING_SEED) if rng is None else rng
+    drawn: set[Clique] = set()
+    while len(drawn) < most:
+        some = sorted(set(rng.integers(attributes, size=ways).tolist()))
+        if len(some) == ways:
+            drawn.add(tuple(some))
+    return sorted(drawn)
 
 
 # Errors of prefix and range queries on ordered attributes.

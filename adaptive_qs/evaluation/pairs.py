@@ -201,16 +201,6 @@ class Association:
     mutual_information: tuple[Matrix, Matrix]
     influence: tuple[Matrix, Matrix]
 
-    @property
-    def cramers_v_difference(self) -> Matrix:
-        """Synthetic less true."""
-        return self.cramers_v[1] - self.cramers_v[0]
-
-    @property
-    def mutual_information_difference(self) -> Matrix:
-        """Synthetic less true."""
-        return self.mutual_information[1] - self.mutual_information[0]
-
 
 def mean_and_largest(difference: Matrix) -> tuple[float, float]:
     """Of the absolute differences of two association matrices, over all pairs of attributes."""

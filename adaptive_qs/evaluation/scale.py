@@ -473,6 +473,11 @@ class AssociationChange:
     true: float
     synthetic: float
 
+    @property
+    def difference(self) -> float:
+        """Synthetic less true."""
+        return self.synthetic - self.true
+
 
 Changes = tuple[AssociationChange, ...]
 
