@@ -297,7 +297,7 @@ def query_error(
     def compare(batch: Sequence[tuple[QueryPart, int]]) -> list[Squares]:
         return [_compare(joint, part, index) for part, index in batch]
 
-    found = iter(in_batches(compare, sets, workers, progress))
+    found = in_batches(compare, sets, workers, progress)
     return QueryError(
         tuple(_part_error(part, list(islice(found, len(part)))) for part in workload.parts)
     )

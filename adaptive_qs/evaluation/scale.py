@@ -322,7 +322,7 @@ def workload_scale(
         chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
         return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
 
-    scales = in_batches(lambda batch: [*map(scale_of, batch)], chosen, workers, progress)
+    scales = [*in_batches(lambda batch: [*map(scale_of, batch)], chosen, workers, progress)]
     weights = [c.weight for c in chosen]
 
     def mean(values: Iterable[float]) -> float:

@@ -318,7 +318,7 @@ def test_work_ends_as_soon_as_its_progress_is_interrupted():
         raise Stop
 
     with pytest.raises(Stop):
-        in_batches(lambda batch: [done.append(i) for i in batch], range(BATCH * 400), 1, stop)
+        list(in_batches(lambda batch: [*map(done.append, batch)], range(BATCH * 400), 1, stop))
     assert len(done) < BATCH * 400
 
 
