@@ -257,11 +257,6 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
     The kernel is 0.03^d with the number d of attributes that differ, so that equal and almost
     equal rows decide. It says nothing on its own: a synthetic row close to a true one is no breach.
     Time is bounded whatever the number of columns: see :func:`rows_compared`.
-
-    Args:
-        stack: the rows.
-        workers: threads.
-        progress: called with the blocks of targets done and in all.
     """
     log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
@@ -375,8 +370,6 @@ def measure_membership(
         promise: of the release; None if it is not known, or if its noise came from a seed, which
             voids it.
         seed: of the draw of targets and reference rows, and of the classifier.
-        workers: threads in all; they change no result.
-        progress: called with the steps of the attacks done and in all.
         confidence: with which all intervals hold together.
         overlap: of :func:`check_control`, where that has been computed with the same seed.
 

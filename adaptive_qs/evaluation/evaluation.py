@@ -380,7 +380,6 @@ def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str,
     """Everything but the rows; numbers that are not finite are null.
 
     Args:
-        evaluation: of the tables.
         verdict: on it, in a few sentences.
     """
     distance, asked = evaluation.workload, evaluation.queries

@@ -24,12 +24,7 @@ from adaptive_qs.workload.workload import Workload
 
 
 class Distance(NamedTuple):
-    """Between the normalised counts of one marginal.
-
-    Attributes:
-        l1: Σ|a/N_a − b/N_b| over the cells.
-        squares: Σ(a/N_a − b/N_b)² over the cells.
-    """
+    """Σ|a/N_a − b/N_b| and Σ(a/N_a − b/N_b)² over the cells of one marginal."""
 
     l1: float
     squares: float
@@ -50,10 +45,7 @@ def marginal_distances(
     ``MAX_DENSE_CELLS`` cells. Equal tables have distance 0 exactly.
 
     Args:
-        joint: both tables.
         cliques: the marginals.
-        workers: threads.
-        progress: called with the marginals done and in all.
     """
     distinct = tuple(dict.fromkeys(cliques))
 
@@ -296,7 +288,6 @@ def ordered_errors(
     largest is max G − min G: linear in n.
 
     Args:
-        pair: the tables.
         num_values: by attribute, how many of its first codes are values and neither missing nor
             unknown; all where it is not named.
     """
@@ -306,34 +297,26 @@ def ordered_errors(
             continue
         columns = (pair.true.columns[i], pair.synthetic.columns[i])
         codes, ranks = np.unique(np.concatenate(columns), return_inverse=True)
-        true = np.bincount(ranks[: pair.true.num_rows], minlength=len(codes))
-        synthetic = np.bincount(ranks[pair.true.num_rows :], minlength=len(codes))
-        difference = np.cumsum(synthetic / pair.synthetic.num_rows - true / pair.true.num_rows)
-        difference[-1] = 0.0
-        lengths = np.diff(codes.astype(np.float64), append=attribute.size)
-        known = codes < (attribute.size if num_values is None else num_values[attribute.name])
+        true, synthetic = (
+            np.bincount(part, minlength=len(codes)) for part in np.split(ranks, [len(columns[0])])
+        )
+        sums = np.cumsum(synthetic / pair.synthetic.num_rows - true / pair.true.num_rows)
+        sums[-1] = 0.0  # G after every code that occurs, and for how many codes it stays so
+        n, lengths = attribute.size, np.diff(codes.astype(np.float64), append=attribute.size)
+        squares = float((lengths * np.square(sums)).sum())
+        ranges = max(0.0, (n + 1) * squares - float((lengths * sums).sum()) ** 2)
+        known = codes < (n if num_values is None else num_values[attribute.name])
         errors.append(
             OrderedError(
                 attribute.name,
-                *_prefix_and_range(difference, lengths, attribute.size),
+                math.sqrt(squares / n),
+                float(np.abs(sums).max()),
+                math.sqrt(ranges / (n * (n + 1) / 2)),
+                float(max(0.0, sums.max()) - min(0.0, sums.min())),
                 _mean_shift(codes[known], true[known], synthetic[known]),
             )
         )
     return tuple(errors)
-
-
-def _prefix_and_range(
-    difference: NDArray, lengths: NDArray, n: int
-) -> tuple[float, float, float, float]:
-    """From the prefixes that end in an occurring code, and for how many codes each holds."""
-    squares = float((lengths * np.square(difference)).sum())
-    ranges = max(0.0, (n + 1) * squares - float((lengths * difference).sum()) ** 2)
-    return (
-        float(np.sqrt(squares / n)),
-        float(np.abs(difference).max()),
-        float(np.sqrt(ranges / (n * (n + 1) / 2))),
-        float(max(0.0, difference.max()) - min(0.0, difference.min())),
-    )
 
 
 def _mean_shift(codes: NDArray, true: NDArray, synthetic: NDArray) -> float:

@@ -83,8 +83,6 @@ def measure_utility(
         true: the private rows.
         synthetic: rows over the same domain.
         settings: target, seed, repeats and size.
-        workers: threads in all; they change no result.
-        progress: called with the models done and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
         overlap: of the held-out rows with the true ones, where it is known.
 

@@ -40,8 +40,7 @@ class PairCounts:
 
     Attributes:
         joint: the tables.
-        margins: counts of every attribute's codes, of both tables.
-        sums: of every pair, of both tables.
+        margins, sums: counts of every attribute's codes, and sums of every pair, of both tables.
         unseen: by pair, synthetic rows whose two values never occur together in the true table.
         row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
         row_unique: which true rows have two values that no other true row has together.
@@ -58,20 +57,14 @@ class PairCounts:
 def count_pairs(
     joint: JointCodes, workers: int = 1, progress: StepProgress | None = None
 ) -> PairCounts:
-    """Count all pairs of attributes of both tables in one pass over the rows each.
-
-    Args:
-        joint: both tables.
-        workers: threads; each holds one pair of contingency tables.
-        progress: called with the pairs done and in all.
-    """
+    """Count all pairs of attributes of both tables in one pass over the rows each."""
     split = joint.true_rows
     parts = (joint.codes[:, :split], joint.codes[:, split:])
     margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
     pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
     row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
     row_unique = np.zeros(split, dtype=np.bool_)
-    nobody = np.zeros(0, dtype=np.bool_)
+    marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
 
     def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
         scratch = np.zeros((2, 0), dtype=np.int64)
@@ -81,24 +74,20 @@ def count_pairs(
             if bound > scratch.shape[1]:
                 scratch = np.zeros((2, bound), dtype=np.int64)
             unseen = _count(cells, split, scratch, row_unseen)
+            tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
             true, synthetic = (
                 PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
-                for own, codes, of, counts, unique in zip(
-                    (cells[:split], cells[split:]), parts, margins, scratch, (row_unique, nobody)
-                )
+                for own, codes, of, counts, unique in tables
             )
             found.append((true, synthetic, unseen))
         return found
 
-    found = dict(zip(pairs, in_batches(count, pairs, workers, progress)))
-    return PairCounts(
-        joint,
-        (margins[0], margins[1]),
-        ({pair: f[0] for pair, f in found.items()}, {pair: f[1] for pair, f in found.items()}),
-        {pair: f[2] for pair, f in found.items()},
-        row_unseen,
-        row_unique,
+    true, synthetic, unseen = (
+        dict(zip(pairs, column))
+        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
     )
+    margins = (margins[0], margins[1])
+    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
 
 
 @njit(cache=True, nogil=True)
@@ -228,10 +217,8 @@ def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
     """Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 where an attribute has one value.
 
     Args:
-        pair: sums of the contingency table.
         rows: N.
-        r: values of the first attribute that occur.
-        c: of the second.
+        r, c: values of the two attributes that occur.
     """
     if min(r, c) < 2:
         return 0.0
@@ -257,12 +244,8 @@ WORST = 20
 
 @dataclass(frozen=True)
 class UnseenPair:
-    """Two attributes.
-
-    Attributes:
-        attributes: their names.
-        share: of the synthetic rows, with two values of them that no true row has together.
-    """
+    """The names of two attributes, and the share of the synthetic rows with two values of them that
+    no true row has together."""
 
     attributes: tuple[str, str]
     share: float
@@ -288,11 +271,8 @@ class UnseenPairs:
 
 def unseen_pairs(counts: PairCounts) -> UnseenPairs:
     """Unseen combinations of two tables whose pairs have been counted."""
-    names = counts.joint.pair.domain.names
-    rows = len(counts.row_unseen)
+    names, rows = counts.joint.pair.domain.names, len(counts.row_unseen)
     worst = sorted(counts.unseen.items(), key=lambda item: (-item[1], item[0]))[:WORST]
-    return UnseenPairs(
-        float(counts.row_unseen.mean()),
-        float(counts.row_unique.mean()),
-        tuple(UnseenPair((names[i], names[j]), n / rows) for (i, j), n in worst if n),
-    )
+    pairs = tuple(UnseenPair((names[i], names[j]), n / rows) for (i, j), n in worst if n)
+    shares = float(counts.row_unseen.mean()), float(counts.row_unique.mean())
+    return UnseenPairs(*shares, pairs)

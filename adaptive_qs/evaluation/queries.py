@@ -234,7 +234,6 @@ def resolve_compared(
     Args:
         source: a number of ways, several, a workload file or its parsed content, a workload of
             marginals or of queries; None for all 2-way marginals.
-        domain: of the tables.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain.
@@ -283,10 +282,7 @@ def query_error(
     Each thread holds one set of attributes at a time, as the difference of its two marginals.
 
     Args:
-        joint: both tables.
         workload: the queries, over their domain.
-        workers: threads.
-        progress: called with the sets of attributes done and in all.
 
     Raises:
         ResourceExceeded: a set has more cells, or asks for more values, than 2^22.

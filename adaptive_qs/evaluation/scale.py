@@ -299,13 +299,7 @@ class WorkloadScale:
 def workload_scale(
     evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
 ) -> WorkloadScale:
-    """The scale of the workload that was evaluated.
-
-    Args:
-        evaluation: of the tables.
-        workers: threads; each holds one marginal.
-        progress: called with the marginals done and in all.
-    """
+    """The scale of the workload that was evaluated."""
     pair, cliques = evaluation.pair, evaluation.workload.per_clique
     n, m = pair.true.num_rows, pair.synthetic.num_rows
     small = [c for c in cliques if c.cells <= LARGEST]

@@ -87,7 +87,6 @@ def read_compared(
         table: a path, a data frame or a coded table.
         schema: of it.
         role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
-        progress: called with the phase "read".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
@@ -203,8 +202,6 @@ def in_batches(
     Args:
         task: gives one result for each item of a batch.
         items: what to compute.
-        workers: threads.
-        progress: called with the items done and in all.
         size: of a batch; by default ``BATCH``.
     """
     size, done = size or BATCH, 0

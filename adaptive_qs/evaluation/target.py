@@ -111,11 +111,6 @@ def run_tasks(
 
     scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
     this also makes results the same for any number of workers.
-
-    Args:
-        tasks: what to do; they must not depend on each other.
-        workers: threads in all.
-        progress: called with the tasks done and in all.
     """
     controller = ThreadpoolController()
 

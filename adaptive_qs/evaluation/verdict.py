@@ -103,13 +103,7 @@ class Findings:
 def findings(
     evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
 ) -> Findings:
-    """What an evaluation's numbers mean; no model is trained for it.
-
-    Args:
-        evaluation: of the tables.
-        workers: threads; they change no result.
-        progress: called with the marginals done and in all.
-    """
+    """What an evaluation's numbers mean; no model is trained for it."""
     scale = workload_scale(evaluation, workers, progress)
     columns = tuple(column_pairs(evaluation.pair))
     return Findings(evaluation, scale, columns, association_changes(evaluation))
