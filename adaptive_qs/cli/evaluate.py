@@ -141,7 +141,7 @@ def _marginals(evaluation: Evaluation) -> None:
 
 
 def _associations(found: Findings) -> None:
-    from adaptive_qs.evaluation.pairs import mean_and_largest
+    from adaptive_qs.evaluation.marginals import mean_and_largest
 
     association, changes = found.evaluation.association, found.associations
     if len(association.names) < 2:

@@ -15,24 +15,22 @@ from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.marginals import (
-    OrderedError,
-    TotalVariation,
-    WorkloadDistance,
-    drawn_sets,
-    marginal_distances,
-    ordered_errors,
-    total_variation,
-    workload_distance,
-)
-from adaptive_qs.evaluation.pairs import (
     Association,
     Matrix,
+    OrderedError,
     PairCounts,
+    TotalVariation,
     UnseenPairs,
+    WorkloadDistance,
     association_of,
     count_pairs,
+    drawn_sets,
+    marginal_distances,
     mean_and_largest,
+    ordered_errors,
+    total_variation,
     unseen_pairs,
+    workload_distance,
 )
 from adaptive_qs.evaluation.queries import (
     ComparedSource,

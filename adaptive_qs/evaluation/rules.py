@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.pairs import PairCounts
+from adaptive_qs.evaluation.marginals import PairCounts
 from adaptive_qs.evaluation.tables import JointCodes
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema

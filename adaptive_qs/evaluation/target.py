@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation.pairs import miller_entropy
+from adaptive_qs.evaluation.marginals import miller_entropy
 from adaptive_qs.evaluation.results import Measure, Spread
 from adaptive_qs.evaluation.tables import in_batches
 from adaptive_qs.machine import StepProgress

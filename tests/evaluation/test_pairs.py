@@ -11,7 +11,7 @@ from sklearn.metrics import mutual_info_score
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import tables
-from adaptive_qs.evaluation.pairs import (
+from adaptive_qs.evaluation.marginals import (
     PairSums,
     association_of,
     count_pairs,

@@ -12,7 +12,7 @@ from scipy import stats
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import limits as thresholds
 from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.pairs import association_of, count_pairs
+from adaptive_qs.evaluation.marginals import association_of, count_pairs
 from adaptive_qs.evaluation.scale import (
     AssociationChange,
     AssociationChanges,

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.evaluation import limits as thresholds
-from adaptive_qs.evaluation.marginals import OrderedError
-from adaptive_qs.evaluation.pairs import UnseenPair, UnseenPairs
+from adaptive_qs.evaluation.marginals import OrderedError, UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
