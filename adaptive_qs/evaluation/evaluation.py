@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
@@ -375,66 +375,54 @@ def limitations_of(
 
 
 def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str, Any]:
-    """Everything but the rows; numbers that are not finite are null.
-
-    Args:
-        verdict: on it, in a few sentences.
-    """
+    """Everything but the rows, and the verdict in a few sentences; numbers that are not finite are
+    null."""
     distance, asked = evaluation.workload, evaluation.queries
+    measured = distance if asked is None else asked
+    cells = sum(clique.cells for clique in distance.per_clique)
+    names, pair = evaluation.association.names, evaluation.pair
     content = {
         "notice": OWNER_ONLY,
-        "verdict": list(verdict),
-        "rows_compared": {
-            "true": evaluation.pair.true.num_rows,
-            "synthetic": evaluation.pair.synthetic.num_rows,
-        },
+        "verdict": verdict,
+        "rows_compared": {"true": pair.true.num_rows, "synthetic": pair.synthetic.num_rows},
         "workload_error": {
             "mean_l1": distance.mean_l1,
             "max_l1": distance.max_l1,
-            "rmse": distance.rmse if asked is None else asked.rmse,
+            "rmse": measured.rmse,
             "rmse_of": "cells" if asked is None else "queries",
-            "queries": sum(c.cells for c in distance.per_clique)
-            if asked is None
-            else asked.queries,
+            "queries": cells if asked is None else asked.queries,
         },
-        "query_parts": [] if asked is None else [asdict(part) for part in asked.parts],
-        "per_clique": [asdict(clique) for clique in distance.per_clique],
-        "total_variation": [asdict(part) for part in evaluation.total_variation],
+        "query_parts": [] if asked is None else asked.parts,
+        "per_clique": distance.per_clique,
+        "total_variation": evaluation.total_variation,
         "association": {
-            "names": evaluation.association.names,
+            "names": names,
             "cramers_v": _matrices(evaluation.association.cramers_v),
             "mutual_information": _matrices(evaluation.association.mutual_information),
         },
-        "ordered": [asdict(error) for error in evaluation.ordered],
-        "rows": asdict(evaluation.rows),
-        "rules": [asdict(check) for check in evaluation.rules],
         **{
-            name: None if (part := getattr(evaluation, name)) is None else asdict(part)
-            for name in ("unseen", "utility", "membership")
+            name: getattr(evaluation, name)
+            for name in ("ordered", "rows", "rules", "unseen", "utility", "membership")
         },
-        "limitations": list(evaluation.limitations),
+        "limitations": evaluation.limitations,
     }
-    plain: dict[str, Any] = _finite(content)
+    plain: dict[str, Any] = _plain(content)
     return plain
 
 
 def _matrices(matrices: tuple[Matrix, Matrix]) -> dict[str, Any]:
     true, synthetic = matrices
     mean, largest = mean_and_largest(synthetic - true)
-    return {
-        "mean_difference": mean,
-        "max_difference": largest,
-        "true": true.tolist(),
-        "synthetic": synthetic.tolist(),
-    }
+    differences = {"mean_difference": mean, "max_difference": largest}
+    return {**differences, "true": true.tolist(), "synthetic": synthetic.tolist()}
 
 
-def _finite(value: Any) -> Any:
-    """Tuples as lists, and NaN and infinities as None, which JSON has no numbers for."""
+def _plain(value: Any) -> Any:
+    """Values as JSON has them: NaN and infinities, which it has no numbers for, are None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
