@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,12 +38,8 @@ from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
-    from adaptive_qs.evaluation.results import Membership, Promise, Spread, Utility, UtilitySettings
-    from adaptive_qs.evaluation.tables import TablePair
+    from adaptive_qs.evaluation.results import Membership, Spread, Utility
     from adaptive_qs.evaluation.verdict import Findings, Verdict
-    from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.table.coded import CodedTable
-    from adaptive_qs.table.schema import Schema
 
 
 # What `evaluate` prints for people: the worst first in every part.
@@ -51,18 +48,13 @@ WORST_SHOWN = 10
 
 
 def show(
-    found: Findings,
-    judged: Verdict,
-    promise: Promise | None,
-    seconds: Mapping[str, float],
-    report: Path | None,
+    found: Findings, judged: Verdict, seconds: Mapping[str, float], report: Path | None
 ) -> None:
     """Print an evaluation, the verdict first.
 
     Args:
         found: the evaluation, and what its numbers mean.
         judged: the verdict on it.
-        promise: of the release, where known.
         seconds: per phase.
         report: the page that was written, if one was.
     """
@@ -78,10 +70,8 @@ def show(
         _membership(evaluation.membership)
     if evaluation.limitations:
         emit_rows("Limitations", _listed(evaluation.limitations))
-    closing: list[Row] = [
-        ("publish", "no: all of this is computed from private rows, without noise")
-    ]
-    if promise is not None:
+    closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    if (promise := evaluation.promised.promise) is not None:
         known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
         known += "" if promise.delta is None else f", delta {promise.delta:g}"
         closing.append(("promise", f"{known} ({promise.source})"))
@@ -96,6 +86,15 @@ def show(
 
 def _listed(sentences: Iterable[str]) -> list[Row]:
     return [("-", text) for text in sentences]
+
+
+def _figures(
+    heads: Sequence[str], items: Iterable[Any], name: Callable[[Any], str], *forms: str
+) -> None:
+    """A table with a line for each item: its name, and its fields in these forms; if there are
+    any."""
+    if rows := [(name(item), *(form.format(item) for form in forms)) for item in items]:
+        emit_figures(heads, rows)
 
 
 def _marginals(evaluation: Evaluation) -> None:
@@ -116,25 +115,16 @@ def _marginals(evaluation: Evaluation) -> None:
     )
     if asked is not None:
         rows = evaluation.pair.true.num_rows
-        emit_figures(
-            ["queries", "number", "RMSE", "in rows", "fresh sample", "independent columns"],
-            [
-                (
-                    part.title,
-                    f"{part.queries:,}",
-                    f"{part.rmse:.3g}",
-                    f"{part.rmse * rows:,.4g}",
-                    f"{part.fresh:.3g}",
-                    f"{part.independent:.3g}" if part.ways > 1 else "n/a",
-                )
-                for part in asked.parts
-            ],
-        )
+        heads = ["queries", "number", "RMSE", "in rows", "fresh sample", "independent columns"]
+        figures = [
+            (p.title, f"{p.queries:,}", f"{p.rmse:.3g}", f"{p.rmse * rows:,.4g}", f"{p.fresh:.3g}",
+             f"{p.independent:.3g}" if p.ways > 1 else "n/a")
+            for p in asked.parts
+        ]  # fmt: skip
+        emit_figures(heads, figures)
     worst = sorted(distance.per_clique, key=lambda clique: -clique.l1)[:WORST_SHOWN]
-    emit_figures(
-        ["worst marginals", "cells", "error"],
-        [(" x ".join(c.attributes), f"{c.cells:,}", f"{c.l1:.4f}") for c in worst],
-    )
+    heads = ["worst marginals", "cells", "error"]
+    _figures(heads, worst, lambda c: " x ".join(c.attributes), "{0.cells:,}", "{0.l1:.4f}")
     emit_figures(
         ["total variation", "marginals", "worst", "largest", "mean"],
         [
@@ -151,61 +141,38 @@ def _marginals(evaluation: Evaluation) -> None:
 
 
 def _associations(found: Findings) -> None:
-    from adaptive_qs.evaluation.pairs import mean_and_largest
+    from adaptive_qs.evaluation.marginals import mean_and_largest
 
     association, changes = found.evaluation.association, found.associations
     if len(association.names) < 2:
         return
     lines: list[Row] = []
-    for name, difference in (
-        ("Cramér's V", association.cramers_v_difference),
-        ("mutual information", association.mutual_information_difference),
+    for name, (true, made) in (
+        ("Cramér's V", association.cramers_v),
+        ("mutual information", association.mutual_information),
     ):
-        mean, largest = mean_and_largest(difference)
+        mean, largest = mean_and_largest(made - true)
         lines.append((name, f"{mean:.4f} on average, {largest:.4f} at most"))
     if changes.unlisted:
         pairs = counted(changes.unlisted, "pair")
         lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
     emit_rows("Associations of two columns, from 0 to 1: how far they differ", lines)
-    if changes.largest:
-        emit_figures(
-            ["Cramér's V differs most", "true", "synthetic", "difference"],
-            [
-                (
-                    " x ".join(c.names),
-                    f"{c.true:.3f}",
-                    f"{c.synthetic:.3f}",
-                    f"{c.synthetic - c.true:+.3f}",
-                )
-                for c in changes.largest
-            ],
-        )
+    heads = ["Cramér's V differs most", "true", "synthetic", "difference"]
+    forms = ("{0.true:.3f}", "{0.synthetic:.3f}", "{0.difference:+.3f}")
+    _figures(heads, changes.largest, lambda c: " x ".join(c.names), *forms)
 
 
 def _ordered(evaluation: Evaluation) -> None:
     from adaptive_qs.evaluation.verdict import moved_means
 
+    heads = ["ordered columns", "prefix RMSE", "largest", "range RMSE", "largest", "mean shift"]
+    forms = [f"{{0.{field}:.4f}}" for field in ("prefix_rmse", "prefix_max", "range_rmse")]
+    ends = ("{0.range_max:.4f}", "{0.mean_shift:+.3f} sd")
     worst = sorted(evaluation.ordered, key=lambda error: -error.range_max)[:WORST_SHOWN]
-    if worst:
-        emit_figures(
-            ["ordered columns", "prefix RMSE", "largest", "range RMSE", "largest", "mean shift"],
-            [
-                (
-                    error.attribute,
-                    f"{error.prefix_rmse:.4f}",
-                    f"{error.prefix_max:.4f}",
-                    f"{error.range_rmse:.4f}",
-                    f"{error.range_max:.4f}",
-                    f"{error.mean_shift:+.3f} sd",
-                )
-                for error in worst
-            ],
-        )
-    if moved := moved_means(evaluation)[:WORST_SHOWN]:
-        emit_figures(
-            ["means that moved most", "largest range", "mean shift"],
-            [(e.attribute, f"{e.range_max:.4f}", f"{e.mean_shift:+.3f} sd") for e in moved],
-        )
+    _figures(heads, worst, lambda error: error.attribute, *forms, *ends)
+    heads = ["means that moved most", "largest range", "mean shift"]
+    moved = moved_means(evaluation)[:WORST_SHOWN]
+    _figures(heads, moved, lambda error: error.attribute, *ends)
 
 
 def _rows(evaluation: Evaluation) -> None:
@@ -225,13 +192,11 @@ def _rows(evaluation: Evaluation) -> None:
         ),
     ]
     if unseen is not None:
-        lines.append(
-            (
-                "unseen pairs",
-                f"{percent(unseen.share)} of the synthetic rows have two values that no true row "
-                f"has together; about {percent(unseen.expected_if_redrawn)} of new true ones",
-            )
+        text = (
+            f"{percent(unseen.share)} of the synthetic rows have two values that no true row "
+            f"has together; about {percent(unseen.expected_if_redrawn)} of new true ones"
         )
+        lines.append(("unseen pairs", text))
     emit_rows("Whole rows, in the codes of the schema", lines)
     if unseen is not None and unseen.worst:
         emit_figures(
@@ -239,18 +204,11 @@ def _rows(evaluation: Evaluation) -> None:
             [(" x ".join(p.attributes), percent(p.share)) for p in unseen.worst[:WORST_SHOWN]],
         )
     if evaluation.rules:
+        worst = sorted(evaluation.rules, key=lambda rule: -rule.broken_synthetic)
+        shares = [(r.broken_true, r.broken_synthetic, r.expected_if_independent) for r in worst]
         emit_figures(
             ["rules", "", "broken: true", "synthetic", "if independent"],
-            [
-                (
-                    check.rule,
-                    check.source,
-                    percent(check.broken_true),
-                    percent(check.broken_synthetic),
-                    percent(check.expected_if_independent),
-                )
-                for check in sorted(evaluation.rules, key=lambda rule: -rule.broken_synthetic)
-            ],
+            [(r.rule, r.source, *map(percent, parts)) for r, parts in zip(worst, shares)],
         )
 
 
@@ -258,21 +216,18 @@ def _utility(utility: Utility) -> None:
     """Print what models reach, trained on either table."""
     chosen = "proposed by the program" if utility.proposed else "as asked for"
     real, synthetic = utility.train_rows
+    rows = (
+        f"{real:,} true or {synthetic:,} synthetic rows, tested on {utility.test_rows:,} other "
+        "true rows"
+    )
+    propensity = (
+        f"AUC {utility.propensity.mean:.3f} of a classifier of true and synthetic rows; 0.5 if "
+        "it cannot tell them apart"
+    )
+    classes = counted(utility.classes, "class", "classes")
     emit_rows(
-        f"Models that predict {utility.target} ({chosen}, "
-        f"{counted(utility.classes, 'class', 'classes')})",
-        [
-            (
-                "trained on",
-                f"{real:,} true or {synthetic:,} synthetic rows, tested on "
-                f"{utility.test_rows:,} other true rows",
-            ),
-            (
-                "propensity",
-                f"AUC {utility.propensity.mean:.3f} of a classifier of true and synthetic "
-                "rows; 0.5 if it cannot tell them apart",
-            ),
-        ],
+        f"Models that predict {utility.target} ({chosen}, {classes})",
+        [("trained on", rows), ("propensity", propensity)],
     )
 
     def score(found: Spread) -> str:  # one repeat has no standard deviation
@@ -281,15 +236,9 @@ def _utility(utility: Utility) -> None:
     emit_figures(
         ["model", "measure", "trained on true", "on synthetic", "chance"],
         [
-            (
-                model.model,
-                measure,
-                score(true),
-                score(model.synthetic[measure]),
-                f"{model.chance[measure].mean:.3f}",
-            )
-            for model in utility.models
-            for measure, true in model.real.items()
+            (m.model, k, score(true), score(m.synthetic[k]), f"{m.chance[k].mean:.3f}")
+            for m in utility.models
+            for k, true in m.real.items()
         ],
     )
     if utility.limitations:
@@ -311,23 +260,12 @@ def _membership(membership: Membership) -> None:
         "Membership attacks: advantage, 0 is a blind guess and 1 certain",
         [("rows", rows), ("bound", bound)],
     )
-    emit_figures(
-        ["attack", f"{membership.confidence:.0%} interval", "AUC", "advantage"],
-        [
-            (
-                score.attack,
-                f"{score.lower:+.3f} .. {score.upper:+.3f}",
-                f"{score.auc:.3f}",
-                f"{score.advantage:+.3f}",
-            )
-            for score in membership.scores
-        ],
-    )
+    heads = ["attack", f"{membership.confidence:.0%} interval", "AUC", "advantage"]
+    forms = ("{0.lower:+.3f} .. {0.upper:+.3f}", "{0.auc:.3f}", "{0.advantage:+.3f}")
+    _figures(heads, membership.scores, lambda score: score.attack, *forms)
     if membership.limitations:
         emit_rows("Attacks: know that", _listed(membership.limitations))
 
-
-# `evaluate TRUE SYNTHETIC`: an owner-only comparison, and what it is given.
 
 # The options that `evaluate` has to itself.
 
@@ -439,11 +377,11 @@ def evaluate(
         check_distinct([report], inputs)
         check_file(report, force)
     _check_control(control, true, synthetic)
-    settings = _model_settings(target, no_models, repeats, seed, report)
+    if no_models and target is not None:
+        raise InputError("both --no-models and --target were given: give one of them")
 
-    from adaptive_qs.evaluation.evaluation import compare, evaluation_json, find_promise
-    from adaptive_qs.evaluation.queries import resolve_compared
-    from adaptive_qs.evaluation.rules import parse_rule
+    from adaptive_qs.evaluation.evaluation import evaluate as compare
+    from adaptive_qs.evaluation.evaluation import evaluation_json
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.evaluation.verdict import findings, verdict
     from adaptive_qs.machine import PhaseClock, plan_workers
@@ -452,27 +390,30 @@ def evaluate(
     threads = plan_workers(workers)
     released = _released(true, synthetic, release)
     described = Schema.load(schema, max_memory)
-    marginals, queries = resolve_compared(spec, described.domain())
-    rules = [parse_rule(text, described) for text in rule or ()]
-    promised = find_promise(release, synthetic, described, max_memory)
-    said = [released, promised.limitation if report or control else None]
-    with progress_bars() as bars:
+    with progress_bars() as bars, ExitStack() as opened:
         clock = PhaseClock(bars)
-        pair, held_out = _read_tables(true, synthetic, control, described, clock)
+        clock.start("read")
+        first, second = (opened.enter_context(readable(path)) for path in (true, synthetic))
         result = compare(
-            pair,
+            first,
+            second,
             described,
-            marginals,
-            rules,
-            workers=threads,
-            progress=clock,
-            utility=settings,
-            control=held_out,
-            promise=promised.promise,
+            spec,
+            rules=rule or (),
+            target=target,
+            models=report is not None and not no_models,
+            repeats=repeats,
+            control=None if control is None else opened.enter_context(readable(control)),
+            release=release,
             seed=seed,
-            queries=queries,
-            limitations=[text for text in said if text is not None],
+            workers=threads,
+            max_memory=max_memory,
+            progress=clock,
         )
+        promised = result.promised
+        unknown = promised.limitation if report is not None and control is None else None
+        said = [text for text in (released, unknown) if text is not None]
+        result = replace(result, limitations=(*result.limitations, *said))
         found = findings(result, threads, clock.steps("verdict"))
         if report is not None:
             from adaptive_qs.evaluation.report import report_page
@@ -498,7 +439,7 @@ def evaluate(
     if not sys.stdout.isatty():  # who reads only stderr must see it, too
         warn(OWNER_ONLY)
     emit(OWNER_ONLY)
-    show(found, judged, promised.promise, seconds, report)
+    show(found, judged, seconds, report)
 
 
 def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
@@ -509,18 +450,6 @@ def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
                 raise InputError(
                     f"{control}: is also {name}: give rows that were held out as --control"
                 )
-
-
-def _model_settings(
-    target: str | None, no_models: bool, repeats: int, seed: int, report: Path | None
-) -> UtilitySettings | None:
-    """What was asked of the models; None for no models."""
-    from adaptive_qs.evaluation.results import UtilitySettings
-
-    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
-    if no_models and target is not None:
-        raise InputError("both --no-models and --target were given: give one of them")
-    return None if no_models or (target is None and report is None) else settings
 
 
 def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
@@ -543,18 +472,3 @@ def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
         f"the table that was given as the true one is a released one: {statement.name} lies beside "
         "it, so that errors are those between two releases"
     )
-
-
-def _read_tables(
-    true: Path, synthetic: Path, control: Path | None, schema: Schema, clock: PhaseClock
-) -> tuple[TablePair, CodedTable | None]:
-    """The two tables, and the control table if there is one."""
-    from adaptive_qs.evaluation.tables import TablePair, read_compared
-
-    clock.start("read")
-    with readable(true) as first, readable(synthetic) as second:
-        pair = TablePair.of(first, second, schema, clock)
-    if control is None:
-        return pair, None
-    with readable(control) as third:
-        return pair, read_compared(third, schema, "control", clock)

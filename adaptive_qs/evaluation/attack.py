@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 
 import numba as nb
 import numpy as np
@@ -18,8 +17,16 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.marginals import drawn_sets
 from adaptive_qs.evaluation.results import SEEDS, AttackScore, Membership, Promise
-from adaptive_qs.evaluation.tables import Overlap, TablePair, check_control, ranked, row_numbers
+from adaptive_qs.evaluation.tables import (
+    Overlap,
+    TablePair,
+    check_control,
+    in_batches,
+    ranked,
+    row_numbers,
+)
 from adaptive_qs.evaluation.target import gradient_boosting, run_tasks
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.accounting import delta_of
@@ -79,8 +86,7 @@ def resolution(targets: int, attacks: int, confidence: float) -> float:
 
     Args:
         targets: of either kind; half of them are tested.
-        attacks: how many are judged together.
-        confidence: of all intervals together.
+        attacks, confidence: as for :func:`judge`.
     """
     tested = targets - targets // 2
     level = 1 - (1 - confidence) / (2 * attacks)
@@ -146,17 +152,15 @@ def pair_distance(epsilon: float, delta: float) -> float:
 
 def _least_on_curve(rho: float) -> float:
     """The best bound by an (ε, δ) that ρ-zCDP implies."""
-    found = minimize_scalar(
-        lambda log_epsilon: pair_distance(
-            math.exp(log_epsilon), delta_of(rho, math.exp(log_epsilon))
-        ),
-        bounds=_LOG_EPSILONS,
-        method="bounded",
-    )
-    return float(found.fun)
+
+    def distance(log_epsilon: float) -> float:
+        epsilon = math.exp(log_epsilon)
+        return pair_distance(epsilon, delta_of(rho, epsilon))
+
+    return float(minimize_scalar(distance, bounds=_LOG_EPSILONS, method="bounded").fun)
 
 
-# Codes of several tables side by side, as whole numbers that mean the same in each.
+# What the attacker sees, and what is attacked.
 
 MAX_KEYS = 2**22
 """More cells are numbered by those that are occupied."""
@@ -164,7 +168,7 @@ MAX_KEYS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Rows of what the attacker sees and of what is attacked.
+    """Rows of four tables, one below the other, with codes that mean the same in each.
 
     Attributes:
         columns: one array for each attribute, over all rows: the synthetic ones, the reference
@@ -175,25 +179,24 @@ class Stack:
 
     columns: tuple[Codes, ...]
     sizes: tuple[int, ...]
-    rows: tuple[int, int, int, int]
+    rows: tuple[int, ...]
 
     @classmethod
     def of(cls, parts: Sequence[tuple[CodedTable, Codes]]) -> Stack:
         """The chosen rows of four tables."""
-        columns = []
-        for i in range(len(parts[0][0].domain)):
-            codes = np.concatenate([table.columns[i][rows] for table, rows in parts])
-            columns.append(np.unique(codes, return_inverse=True)[1])
-        synthetic, reference, members, non_members = (len(rows) for _, rows in parts)
-        sizes = tuple(int(column.max()) + 1 for column in columns)
-        return cls(tuple(columns), sizes, (synthetic, reference, members, non_members))
+        columns, sizes = zip(
+            *(
+                ranked(np.concatenate([table.columns[i][rows] for table, rows in parts]))
+                for i in range(len(parts[0][0].domain))
+            )
+        )
+        return cls(columns, sizes, tuple(len(rows) for _, rows in parts))
 
-    def part(self, values: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    def part(self, values: NDArray) -> list[NDArray]:
         """Values of all rows as those of the synthetic rows, the reference and the targets."""
-        first, second, third = np.split(values, np.cumsum(self.rows[:2]))
-        return first, second, third
+        return np.split(values, np.cumsum(self.rows[:2]))
 
-    def split_targets(self, scores: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+    def split_targets(self, scores: Array) -> tuple[Array, Array]:
         """Scores of the targets as those of members and of non-members."""
         return scores[: self.rows[2]], scores[self.rows[2] :]
 
@@ -205,42 +208,29 @@ class Stack:
         return ranked(keys)[0] if bound > MAX_KEYS else keys
 
 
-# Attack by a classifier that tells synthetic from reference rows.
+# Three attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
+# the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
 
 CLASSIFIER_ROWS = 10_000
-"""Rows of either kind that it learns from."""
+"""Rows of either kind that the classifier learns from."""
 
 
-def classifier_scores(
-    stack: Stack, attributes: tuple[Attribute, ...], seed: int
-) -> NDArray[np.float64]:
+def classifier_scores(stack: Stack, attributes: tuple[Attribute, ...], seed: int) -> Array:
     """How surely a boosted classifier takes each target for a synthetic row.
 
-    It learns from equally many synthetic and reference rows. The odds that it finds estimate the
-    ratio of their densities, as DOMIAS asks for (van Breugel et al. 2023).
-
-    Args:
-        stack: the rows.
-        attributes: of the tables.
-        seed: of the model.
-
-    Returns:
-        Shape (targets,).
+    It learns from equally many synthetic and reference rows, so that its odds are the ratio.
     """
     synthetic, reference, targets = stack.part(np.column_stack(stack.columns).astype(np.float64))
     rows = min(len(synthetic), len(reference), CLASSIFIER_ROWS)
     features = np.concatenate([synthetic[:rows], reference[:rows]])
 
-    def learn() -> NDArray[np.float64]:
+    def learn() -> Array:
         model = gradient_boosting(attributes, seed)
         model.fit(features, np.repeat([1, 0], rows))
-        scores: NDArray[np.float64] = model.decision_function(targets)
-        return scores
+        return np.asarray(model.decision_function(targets))
 
     return run_tasks([learn], 1)[0]
 
-
-# Attack by closeness: rows that have more synthetic than reference rows around them.
 
 KEPT_PER_DIFFERENCE = 0.03
 """Weight of a row that differs in one more attribute, so that the closest rows decide."""
@@ -261,45 +251,28 @@ def density_steps(targets: int) -> int:
     return 2 * math.ceil(targets / _BLOCK)
 
 
-def closeness_scores(
-    stack: Stack, workers: int = 1, progress: StepProgress | None = None
-) -> NDArray[np.float64]:
-    """Log ratio of two kernel densities at each target: of the synthetic and the reference rows.
+def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | None = None) -> Array:
+    """Log ratio of two kernel densities at each target.
 
     The kernel is 0.03^d with the number d of attributes that differ, so that equal and almost
-    equal rows decide: DOMIAS (van Breugel et al. 2023) with densities for codes. It scores an
-    attack and says nothing on its own: a synthetic row close to a true one is no breach. Time is
-    bounded whatever the number of columns: see :func:`rows_compared`.
-
-    Args:
-        stack: the rows.
-        workers: threads.
-        progress: called with the blocks of targets done and in all.
-
-    Returns:
-        Shape (targets,).
+    equal rows decide. It says nothing on its own: a synthetic row close to a true one is no breach.
+    Time is bounded whatever the number of columns: see :func:`rows_compared`.
     """
     log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
-    dtype = np.min_scalar_type(max(stack.sizes))
-    codes = np.stack([column.astype(dtype) for column in stack.columns])
-    synthetic, reference, targets = np.split(codes, np.cumsum(stack.rows[:2]), axis=1)
-    tables = [np.ascontiguousarray(rows[:, :most]) for rows in (synthetic, reference)]
-    blocks = range(0, targets.shape[1], _BLOCK)
+    codes = np.stack(stack.columns).astype(np.min_scalar_type(max(stack.sizes)))
+    *known, targets = np.split(codes, np.cumsum(stack.rows[:2]), axis=1)
+    tables = [np.ascontiguousarray(rows[:, :most]) for rows in known]
 
-    def log_density(table: NDArray, start: int) -> NDArray:
+    def log_density(table: NDArray, start: int) -> Array:
         block = targets[:, start : start + _BLOCK]
         total = logsumexp(log_kernel, axis=1, b=_differences(block, table))
         return np.asarray(total - math.log(table.shape[1]))
 
-    found: list[NDArray] = []
-    with ThreadPoolExecutor(workers) as pool:
-        for part in pool.map(log_density, *zip(*product(tables, blocks))):
-            found.append(part)
-            if progress is not None:
-                progress(len(found), 2 * len(blocks))
-    log_densities = np.concatenate(found).reshape(2, -1)
-    return np.asarray(log_densities[0] - log_densities[1])
+    blocks = list(product(tables, range(0, targets.shape[1], _BLOCK)))
+    found = in_batches(lambda one: [log_density(*one[0])], blocks, workers, progress, 1)
+    synthetic, reference = np.concatenate([*found]).reshape(2, -1)
+    return np.asarray(synthetic - reference)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -319,8 +292,6 @@ def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
     return found
 
 
-# Attack by marginals: cells that the synthetic rows fill more than the population does.
-
 MAX_SETS = 500
 """Sets of each size that are looked at; of more, an even sample."""
 WAYS = (1, 2, 3)
@@ -328,55 +299,35 @@ WAYS = (1, 2, 3)
 
 def marginal_scores(
     stack: Stack, seed: int, workers: int = 1, progress: StepProgress | None = None
-) -> NDArray[np.float64]:
+) -> Array:
     """Mean log-likelihood ratio of each target's cells in the 1-, 2- and 3-way marginals.
 
     For a cell with s of S synthetic and r of R reference rows it is ln((s/S + a) / (r/R + a)),
     with a = 1 / min(S, R): one row of the smaller table, which keeps empty cells finite. Rows of
-    the table push the counts of their own cells up, and so score higher. DOMIAS (van Breugel et
-    al. 2023) with the densities that synthesisers of marginals leak, as in MAMA-MIA (Golob et al.
-    2024), but without knowing which marginals were measured.
-
-    Returns:
-        Shape (targets,).
+    the table push the counts of their own cells up, and so score higher: what synthesisers of
+    marginals leak, as in MAMA-MIA (Golob et al. 2024), but without knowing which were measured.
     """
     chosen = attribute_sets(len(stack.columns), seed)
     floor = 1 / min(stack.rows[:2])
 
-    def ratio(attributes: Sequence[int]) -> NDArray[np.float64]:
-        synthetic, reference, targets = stack.part(stack.keys(attributes))
-        cells = 1 + max(int(part.max()) for part in (synthetic, reference, targets))
-        shares = [
-            np.bincount(part, minlength=cells)[targets] / len(part) + floor
-            for part in (synthetic, reference)
-        ]
-        result: NDArray[np.float64] = np.log(shares[0] / shares[1])
-        return result
+    def ratio(attributes: Sequence[int]) -> Array:
+        *known, targets = stack.part(keys := stack.keys(attributes))
+        cells = int(keys.max()) + 1
+        synthetic, reference = (
+            np.bincount(rows, minlength=cells)[targets] / len(rows) + floor for rows in known
+        )
+        return np.asarray(np.log(synthetic / reference))
 
     total = np.zeros(sum(stack.rows[2:]))
-    with ThreadPoolExecutor(workers) as pool:
-        for done, found in enumerate(pool.map(ratio, chosen), 1):
-            total += found
-            if progress is not None:
-                progress(done, len(chosen))
+    for found in in_batches(lambda one: [ratio(*one)], chosen, workers, progress, 1):
+        total += found
     return total / len(chosen)
 
 
 def attribute_sets(attributes: int, seed: int) -> list[tuple[int, ...]]:
     """All sets of one, two and three attributes, or 500 of each size where there are more."""
     rng = np.random.default_rng(seed)
-    sets: list[tuple[int, ...]] = []
-    for ways in WAYS:
-        if math.comb(attributes, ways) <= MAX_SETS:
-            sets.extend(combinations(range(attributes), ways))
-            continue
-        drawn: set[tuple[int, ...]] = set()
-        while len(drawn) < MAX_SETS:
-            some = sorted(rng.integers(attributes, size=ways).tolist())
-            if len(set(some)) == ways:
-                drawn.add(tuple(some))
-        sets.extend(sorted(drawn))
-    return sets
+    return [drawn for ways in WAYS for drawn in drawn_sets(attributes, ways, MAX_SETS, rng)]
 
 
 # The membership game played on a released table.
@@ -419,8 +370,6 @@ def measure_membership(
         promise: of the release; None if it is not known, or if its noise came from a seed, which
             voids it.
         seed: of the draw of targets and reference rows, and of the classifier.
-        workers: threads in all; they change no result.
-        progress: called with the steps of the attacks done and in all.
         confidence: with which all intervals hold together.
         overlap: of :func:`check_control`, where that has been computed with the same seed.
 
@@ -456,14 +405,16 @@ def measure_membership(
     def after(before: int) -> StepProgress | None:
         return None if progress is None else lambda done, _: progress(before + done, steps)
 
-    found = {
-        MARGINALS: marginal_scores(stack, seed, workers, after(0)),
-        CLASSIFIER: classifier_scores(stack, true.domain.attributes, seed),
-        CLOSENESS: closeness_scores(stack, workers, after(marginals)),
-    }
+    found = (
+        marginal_scores(stack, seed, workers, after(0)),
+        classifier_scores(stack, true.domain.attributes, seed),
+        closeness_scores(stack, workers, after(marginals)),
+    )
     judged = [
-        judge(name, *stack.split_targets(found[name]), len(ATTACKS), confidence) for name in ATTACKS
+        judge(name, *stack.split_targets(scores), len(ATTACKS), confidence)
+        for name, scores in zip(ATTACKS, found)
     ]
+    least = resolution(targets, len(ATTACKS), confidence)
     return Membership(
         scores=tuple(sorted(judged, key=lambda score: -score.advantage)),
         members=targets,
@@ -471,40 +422,37 @@ def measure_membership(
         confidence=confidence,
         bound=bound,
         promise=promise,
-        limitations=_limitations(
-            overlap, resolution(targets, len(ATTACKS), confidence), bound, targets, stack
-        ),
+        limitations=tuple(_limitations(overlap, least, bound, targets, stack)),
     )
 
 
 def _limitations(
     overlap: Overlap, least: float, bound: float | None, targets: int, stack: Stack
-) -> tuple[str, ...]:
-    said = [
+) -> Iterator[str]:
+    yield (
         "the intervals are about this one release, the bound about the mean over releases; other "
         "attacks may do better"
-    ]
+    )
     if overlap.found:
-        said.append(
+        yield (
             f"the control table overlaps the true one: {overlap.control:.1%} of its rows equal "
             f"others there, against {overlap.true:.1%} by chance; attacks look weaker than they are"
         )
     elif overlap.complete:
-        said.append(
+        yield (
             "every control row is also a row of the true table, as may be where few combinations "
             "of values exist: whether the control rows were held out cannot be told"
         )
     if least > COARSE or (bound is not None and least > bound):
-        said.append(
+        yield (
             f"with {targets:,} rows of either kind no advantage below about {least:.2f} can be "
             "distinguished from none"
         )
     if targets == MAX_TARGETS:
-        said.append(f"{targets:,} rows of either kind were attacked, to save time")
+        yield f"{targets:,} rows of either kind were attacked, to save time"
     compared = rows_compared(len(stack.columns))
     if compared < min(CLOSENESS_ROWS, max(stack.rows[:2])):
-        said.append(
+        yield (
             f"the density of close rows was taken from {compared:,} rows of either kind at most: "
             "with so many columns more take long"
         )
-    return tuple(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
@@ -13,28 +13,24 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from adaptive_qs.arguments import natural_number
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.marginals import (
-    OrderedError,
-    TotalVariation,
-    WorkloadDistance,
-    check_domain,
-    drawn_cliques,
-    marginal_distances,
-    ordered_errors,
-    total_variation,
-    workload_distance,
-)
-from adaptive_qs.evaluation.pairs import (
     Association,
     Matrix,
+    OrderedError,
     PairCounts,
+    TotalVariation,
     UnseenPairs,
+    WorkloadDistance,
     association_of,
     count_pairs,
+    drawn_sets,
+    marginal_distances,
     mean_and_largest,
+    ordered_errors,
+    total_variation,
     unseen_pairs,
+    workload_distance,
 )
 from adaptive_qs.evaluation.queries import (
     ComparedSource,
@@ -63,10 +59,95 @@ from adaptive_qs.evaluation.tables import (
 from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
-from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.workload import QueryWorkload, Workload
+
+# What the release of a synthetic table promised, where that can be found.
+
+
+@dataclass(frozen=True, eq=False)
+class Promised:
+    """What is known of the release behind a table.
+
+    Attributes:
+        release: the bundle, or the statement that lay beside the table; None where there is none.
+        promise: that it makes; None where it is not known, or nothing is promised.
+        limitation: why there is no promise, for the reader.
+    """
+
+    release: Bundle | Statement | None = None
+    promise: Promise | None = None
+    limitation: str | None = None
+
+    @property
+    def statement(self) -> Statement | None:
+        """The statement of the release, where it is known."""
+        return self.release.manifest if isinstance(self.release, Bundle) else self.release
+
+
+def find_promise(
+    release: str | Path | Bundle | None,
+    synthetic: str | Path | None,
+    schema: Schema,
+    max_memory: int | str | None = None,
+) -> Promised:
+    """The promise of a release bundle, or else of the statement beside the synthetic table.
+
+    The promise is that of what was spent, which may be less than the budget. Where part of δ was
+    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given. A release that
+    was made with another schema is not taken for that of the table, and nothing is said of one
+    whose schema was taken from the data: its promise does not cover what that tells.
+
+    Args:
+        release: the bundle or its path, if one was named.
+        synthetic: path of the table; None where it is no file.
+        schema: of it, as it is compared.
+        max_memory: ceiling of the process's memory while it is read.
+
+    Raises:
+        InputError: the bundle cannot be read, or was made with another schema.
+        ResourceExceeded: reading it would take more memory.
+    """
+    known: Bundle | Statement
+    if release is not None:
+        given = isinstance(release, Bundle)
+        known = release if isinstance(release, Bundle) else Bundle.load(release, max_memory)
+        source = "the release" if given else Path(str(release)).name
+        statement: Statement = known.manifest
+        if statement.schema_fingerprint != schema.fingerprint:
+            raise InputError(
+                f"{source if given else release}: was made with another schema: name the release "
+                "that the synthetic table comes from, and give it as --schema, too"
+            )
+    else:
+        beside = None if synthetic is None else manifest_path(synthetic)
+        if beside is None or not exists(beside):
+            reason = "no --release was given, and no statement lies beside the synthetic table"
+            return _unknown(reason)
+        source = beside.name
+        try:
+            content = read_sidecar(beside, max_memory)
+            fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
+            known = statement = Manifest.model_validate(fields)
+        except (InputError, AttributeError, ValidationError):
+            return _unknown(f"{source} is damaged, or of another version")
+        if statement.schema_fingerprint != schema.fingerprint:
+            return _unknown(f"{source} is of a release with another schema")
+    if statement.insecure:
+        said = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
+        return Promised(known, None, said)
+    if statement.drafted:
+        said = f"no bound: {source} says that the schema was taken from the data, and the privacy "
+        return Promised(known, None, f"{said}promise does not cover what it reveals")
+    rho = None if statement.delta_spent else statement.rho_spent
+    return Promised(known, Promise(rho, statement.epsilon, statement.delta, source), None)
+
+
+def _unknown(reason: str) -> Promised:
+    return Promised(limitation=f"the privacy promise is not known: {reason}")
+
+
+# Comparing the tables.
 
 FEW_ROWS = 1_000
 """Tables of fewer rows differ much by chance."""
@@ -97,6 +178,7 @@ class Evaluation:
         unseen: pairs of values that the true table never shows.
         queries: error of the workload's queries; None where they are the cells of its marginals,
             whose error the workload has.
+        promised: what is known of the release behind the synthetic table.
     """
 
     pair: TablePair
@@ -111,6 +193,7 @@ class Evaluation:
     limitations: tuple[str, ...]
     unseen: UnseenPairs | None = None
     queries: QueryError | None = None
+    promised: Promised = Promised()
 
     def __repr__(self) -> str:
         return (
@@ -119,105 +202,125 @@ class Evaluation:
         )
 
 
-def compare(
-    pair: TablePair,
-    schema: Schema,
-    workload: Workload,
-    rules: str | Rule | Iterable[str | Rule] = (),
+def evaluate(
+    true: Any,
+    synthetic: Any,
+    schema: Any = None,
+    workload: ComparedSource = None,
     *,
-    workers: int = 1,
-    progress: PhaseProgress | None = None,
-    utility: UtilitySettings | None = None,
-    control: CodedTable | None = None,
-    promise: Promise | None = None,
+    rules: str | Rule | Iterable[str | Rule] = (),
+    target: str | None = None,
+    models: bool = False,
+    repeats: int = 5,
+    control: Any = None,
+    release: str | Path | Bundle | None = None,
     seed: int = 0,
-    queries: QueryWorkload | None = None,
-    limitations: Iterable[str] = (),
+    workers: int | None = None,
+    max_memory: int | str | None = None,
+    progress: PhaseProgress | None = None,
 ) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
+    It is computed from private rows without noise: it spends no budget because it is not to be
+    published.
+
     Args:
-        pair: the tables.
-        schema, workload, rules, workers, control, seed: as for :func:`evaluate`; the workload of
+        true: the private table: a pandas, polars or pyarrow table, the path of a CSV or Parquet
+            file, or a :class:`CodedTable`.
+        synthetic: the table that stands for it, likewise.
+        schema: of both: a :class:`Schema`, the path of a schema file or release bundle, or parsed
+            JSON; by default that of ``release``. Coded tables need none.
+        workload: what matters: a number of ways, several numbers, a workload file or its parsed
+            content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
             marginals.
-        progress: called with the phases "evaluate", "queries", "pairs", "models" and "attack".
-        utility: how to train models on both tables; None for no models.
-        promise: that the release made, for the bound beside the attack.
-        queries: of the workload, where they are others than the cells of its marginals.
-        limitations: known beforehand, for the reader.
+        rules: that the owner knows to hold, such as "start <= end".
+        target: the column that models learn to predict.
+        models: train models although there is no ``target``: the program proposes one.
+        repeats: splits that models are trained and tested on.
+        control: rows of the same population that the synthetic table was not made from, for the
+            membership attack, given as the tables are; models are tested on them.
+        release: the release behind the synthetic table, or its path, for the bound beside the
+            attack; by default the statement beside the file of a synthetic table.
+        seed: of splits, models and attacks; it protects nothing.
+        workers: threads, by default one for every core; results do not depend on it.
+        max_memory: ceiling of the process's memory while a release is read.
+        progress: called with a phase ("read", "evaluate", "queries", "pairs", "models",
+            "attack"), steps done and steps in all.
 
     Raises:
-        DataError: the tables, the workload and the schema have different columns, or a table has
-            no rows; the control rows were not held out, or are too few.
+        InputError: a parameter, the schema, the workload, a rule, a table or the target is wrong,
+            or the release was made with another schema.
+        DataError: the control rows were not held out, or are too few.
         ResourceExceeded: queries on a set of attributes take too much memory.
-        InputError: a rule or the target of the models does not fit the tables.
     """
-    check_domain(pair, schema.domain())
-    check_domain(pair, workload.domain)
+    threads = plan_workers(workers)
+    settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
+    if not (release is None or isinstance(release, str | Path | Bundle)):
+        raise InputError("release is no release: give a path, or release_ of a synthesizer")
+    if schema is None:
+        schema = release.schema if isinstance(release, Bundle) else release
+    described = resolve_schema(schema, true, max_memory)
+    marginals, queries = resolve_compared(workload, described.domain())
     if queries is not None:
-        check_domain(pair, queries.domain)
         check_queries(queries)
-    declared = _parsed(rules, schema)
-    overlap = None if control is None else check_control(pair.true, control, seed)
+    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
+    declared = [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
+    file = synthetic if isinstance(synthetic, str | Path) else None
+    promised = find_promise(release, file, described, max_memory)
 
     def steps(phase: str) -> StepProgress | None:
         return None if progress is None else partial(progress, phase)
 
+    pair = TablePair.of(true, synthetic, described, progress)
+    overlap = None
+    if control is not None:
+        control = read_compared(control, described, "control", progress)
+        overlap = check_control(pair.true, control, settings.seed)
     joint = JointCodes(pair)
-    ways = range(1, min(MOST_WAYS, len(pair.domain)) + 1)
-    cliques = [clique for k in ways for clique in drawn_cliques(pair.domain, k)]
-    found = marginal_distances(joint, [*workload.cliques, *cliques], workers, steps("evaluate"))
-    asked = None if queries is None else query_error(joint, queries, workers, steps("queries"))
-    counts = count_pairs(joint, workers, steps("pairs"))
+    number = len(pair.domain)
+    sets = {ways: drawn_sets(number, ways) for ways in range(1, min(MOST_WAYS, number) + 1)}
+    wanted = [*marginals.cliques, *(clique for drawn in sets.values() for clique in drawn)]
+    found = marginal_distances(joint, wanted, threads, steps("evaluate"))
+    asked = None if queries is None else query_error(joint, queries, threads, steps("queries"))
+    counts = count_pairs(joint, threads, steps("pairs"))
     checks = check_rules(joint, declared, "declared")
-    checks += found_rules(counts, schema, [check.rule for check in checks])
-    variation = tuple(total_variation(pair.domain, k, found) for k in ways)
+    checks += found_rules(counts, described, [check.rule for check in checks])
+    variation = tuple(total_variation(pair.domain, cliques, found) for cliques in sets.values())
     rows = row_checks(joint)
     said = list(limitations_of(counts, variation, rows))
-    models = membership = None
-    if utility is not None:
+    utility = membership = None
+    if models or target is not None:
         from adaptive_qs.evaluation.models import measure_utility  # slow to import
 
         try:
-            models = measure_utility(
-                pair.true, pair.synthetic, utility, workers, steps("models"), control, overlap
+            utility = measure_utility(
+                pair.true, pair.synthetic, settings, threads, steps("models"), control, overlap
             )
         except InputError as error:
-            if utility.target is not None:
+            if target is not None:
                 raise
             said.append(f"no models: {error}")
-    if control is not None:
+    if overlap is not None:
         from adaptive_qs.evaluation.attack import measure_membership  # slow to import
 
-        membership = measure_membership(
-            pair.true,
-            pair.synthetic,
-            control,
-            promise,
-            seed,
-            workers,
-            steps("attack"),
-            overlap=overlap,
-        )
+        game = (control, promised.promise, settings.seed, threads, steps("attack"))
+        membership = measure_membership(pair.true, pair.synthetic, *game, overlap=overlap)
+        said += [promised.limitation] if promised.limitation else []
     return Evaluation(
         pair,
-        workload_distance(workload, found),
+        workload_distance(marginals, found),
         variation,
         association_of(counts),
-        ordered_errors(pair, {column.name: column.num_values for column in schema.columns}),
+        ordered_errors(pair, {column.name: column.num_values for column in described.columns}),
         rows,
         checks,
-        models,
+        utility,
         membership,
-        (*said, *limitations),
+        tuple(said),
         unseen_pairs(counts),
         asked,
+        promised,
     )
-
-
-def _parsed(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
-    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
-    return [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
 
 
 # What was left out of the measures, and what makes them uncertain.
@@ -271,239 +374,54 @@ def limitations_of(
 
 
 def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str, Any]:
-    """Everything but the rows; numbers that are not finite are null.
-
-    Args:
-        evaluation: of the tables.
-        verdict: on it, in a few sentences.
-    """
+    """Everything but the rows, and the verdict in a few sentences; numbers that are not finite are
+    null."""
     distance, asked = evaluation.workload, evaluation.queries
+    measured = distance if asked is None else asked
+    cells = sum(clique.cells for clique in distance.per_clique)
+    names, pair = evaluation.association.names, evaluation.pair
     content = {
         "notice": OWNER_ONLY,
-        "verdict": list(verdict),
-        "rows_compared": {
-            "true": evaluation.pair.true.num_rows,
-            "synthetic": evaluation.pair.synthetic.num_rows,
-        },
+        "verdict": verdict,
+        "rows_compared": {"true": pair.true.num_rows, "synthetic": pair.synthetic.num_rows},
         "workload_error": {
             "mean_l1": distance.mean_l1,
             "max_l1": distance.max_l1,
-            "rmse": distance.rmse if asked is None else asked.rmse,
+            "rmse": measured.rmse,
             "rmse_of": "cells" if asked is None else "queries",
-            "queries": sum(c.cells for c in distance.per_clique)
-            if asked is None
-            else asked.queries,
+            "queries": cells if asked is None else asked.queries,
         },
-        "query_parts": [] if asked is None else [asdict(part) for part in asked.parts],
-        "per_clique": [asdict(clique) for clique in distance.per_clique],
-        "total_variation": [asdict(part) for part in evaluation.total_variation],
+        "query_parts": [] if asked is None else asked.parts,
+        "per_clique": distance.per_clique,
+        "total_variation": evaluation.total_variation,
         "association": {
-            "names": evaluation.association.names,
+            "names": names,
             "cramers_v": _matrices(evaluation.association.cramers_v),
             "mutual_information": _matrices(evaluation.association.mutual_information),
         },
-        "ordered": [asdict(error) for error in evaluation.ordered],
-        "rows": asdict(evaluation.rows),
-        "rules": [asdict(check) for check in evaluation.rules],
         **{
-            name: None if (part := getattr(evaluation, name)) is None else asdict(part)
-            for name in ("unseen", "utility", "membership")
+            name: getattr(evaluation, name)
+            for name in ("ordered", "rows", "rules", "unseen", "utility", "membership")
         },
-        "limitations": list(evaluation.limitations),
+        "limitations": evaluation.limitations,
     }
-    plain: dict[str, Any] = _finite(content)
+    plain: dict[str, Any] = _plain(content)
     return plain
 
 
 def _matrices(matrices: tuple[Matrix, Matrix]) -> dict[str, Any]:
     true, synthetic = matrices
     mean, largest = mean_and_largest(synthetic - true)
-    return {
-        "mean_difference": mean,
-        "max_difference": largest,
-        "true": true.tolist(),
-        "synthetic": synthetic.tolist(),
-    }
+    differences = {"mean_difference": mean, "max_difference": largest}
+    return {**differences, "true": true.tolist(), "synthetic": synthetic.tolist()}
 
 
-def _finite(value: Any) -> Any:
-    """Tuples as lists, and NaN and infinities as None, which JSON has no numbers for."""
+def _plain(value: Any) -> Any:
+    """Values as JSON has them: NaN and infinities, which it has no numbers for, are None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-# What the release of a synthetic table promised, where that can be found.
-
-
-@dataclass(frozen=True, eq=False)
-class Promised:
-    """What was found.
-
-    Attributes:
-        release: the bundle, or the statement that lay beside the table; None where there is none.
-        promise: that it makes; None where it is not known, or nothing is promised.
-        limitation: why there is no promise, for the reader.
-    """
-
-    release: Bundle | Statement | None
-    promise: Promise | None
-    limitation: str | None
-
-    @property
-    def statement(self) -> Statement | None:
-        """The statement of the release, where it is known."""
-        return self.release.manifest if isinstance(self.release, Bundle) else self.release
-
-
-def find_promise(
-    release: str | Path | Bundle | None,
-    synthetic: str | Path | None,
-    schema: Schema,
-    max_memory: int | str | None = None,
-) -> Promised:
-    """The promise of a release bundle, or else of the statement beside the synthetic table.
-
-    The promise is that of what was spent, which may be less than the budget. Where part of δ was
-    spent on discovering values, zCDP is not all of it, and only (ε, δ) is given. A release that
-    was made with another schema is not taken for that of the table, and nothing is said of one
-    whose schema was taken from the data: its promise does not cover what that tells.
-
-    Args:
-        release: the bundle or its path, if one was named.
-        synthetic: path of the table; None where it is no file.
-        schema: of it, as it is compared.
-        max_memory: ceiling of the process's memory while it is read.
-
-    Raises:
-        InputError: the bundle cannot be read, or was made with another schema.
-        ResourceExceeded: reading it would take more memory.
-    """
-    if release is not None:
-        bundle = release if isinstance(release, Bundle) else Bundle.load(release, max_memory)
-        label = "the release" if isinstance(release, Bundle) else str(release)
-        if bundle.manifest.schema_fingerprint != schema.fingerprint:
-            raise InputError(
-                f"{label}: was made with another schema: name the release that the synthetic "
-                "table comes from, and give it as --schema, too"
-            )
-        return _promised(bundle, label if isinstance(release, Bundle) else Path(release).name)
-    beside = None if synthetic is None else manifest_path(synthetic)
-    if beside is None or not exists(beside):
-        reason = "no --release was given, and no statement lies beside the synthetic table"
-        return Promised(None, None, f"the privacy promise is not known: {reason}")
-    try:
-        content = read_sidecar(beside, max_memory)
-        known = {key: value for key, value in content.items() if key in Manifest.model_fields}
-        statement = Manifest.model_validate(known)
-    except (InputError, AttributeError, ValidationError):
-        reason = f"{beside.name} is damaged, or of another version"
-        return Promised(None, None, f"the privacy promise is not known: {reason}")
-    if statement.schema_fingerprint != schema.fingerprint:
-        reason = f"{beside.name} is of a release with another schema"
-        return Promised(None, None, f"the privacy promise is not known: {reason}")
-    return _promised(statement, beside.name)
-
-
-def _promised(release: Bundle | Statement, source: str) -> Promised:
-    statement = release.manifest if isinstance(release, Bundle) else release
-    limitation = promise = None
-    if statement.insecure:
-        limitation = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
-    elif statement.drafted:
-        limitation = (
-            f"no bound: {source} says that the schema was taken from the data, and the privacy "
-            "promise does not cover what it reveals"
-        )
-    else:
-        rho = None if statement.delta_spent else statement.rho_spent
-        promise = Promise(rho, statement.epsilon, statement.delta, source)
-    return Promised(release, promise, limitation)
-
-
-# Comparing a synthetic table with the true one, for callers of Python.
-
-
-def evaluate(
-    true: Any,
-    synthetic: Any,
-    schema: Any = None,
-    workload: ComparedSource = None,
-    *,
-    rules: str | Rule | Iterable[str | Rule] = (),
-    target: str | None = None,
-    models: bool = False,
-    repeats: int = 5,
-    control: Any = None,
-    release: str | Path | Bundle | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: PhaseProgress | None = None,
-) -> Evaluation:
-    """Compare a synthetic table with the true one; the result is for the owner only.
-
-    It is computed from private rows without noise: it spends no budget because it is not to be
-    published.
-
-    Args:
-        true: the private table: a pandas, polars or pyarrow table, the path of a CSV or Parquet
-            file, or a :class:`CodedTable`.
-        synthetic: the table that stands for it, likewise.
-        schema: of both: a :class:`Schema`, the path of a schema file or release bundle, or parsed
-            JSON; by default that of ``release``. Coded tables need none.
-        workload: what matters: a number of ways, several numbers, a workload file or its parsed
-            content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
-            marginals.
-        rules: that the owner knows to hold, such as "start <= end".
-        target: the column that models learn to predict.
-        models: train models although there is no ``target``: the program proposes one.
-        repeats: splits that models are trained and tested on.
-        control: rows of the same population that the synthetic table was not made from, for the
-            membership attack, given as the tables are.
-        release: the release behind the synthetic table, or its path, for the bound beside the
-            attack; by default the statement beside the file of a synthetic table.
-        seed: of splits, models and attacks; it protects nothing.
-        workers: threads, by default one for every core; results do not depend on it.
-        progress: called with a phase, steps done and steps in all.
-
-    Raises:
-        InputError: a parameter, the schema, the workload, a rule or a table is wrong, or the
-            release was made with another schema.
-        ResourceExceeded: queries on a set of attributes take too much memory.
-    """
-    threads = plan_workers(workers)
-    settings = None
-    if models or target is not None:
-        settings = UtilitySettings(target=target, seed=seed, repeats=repeats)
-    if not (release is None or isinstance(release, str | Path | Bundle)):
-        raise InputError("release is no release: give a path, or release_ of a synthesizer")
-    if schema is None:
-        schema = release.schema if isinstance(release, Bundle) else release
-    described = resolve_schema(schema, true)
-    marginals, queries = resolve_compared(workload, described.domain())
-    promised = find_promise(
-        release, synthetic if isinstance(synthetic, str | Path) else None, described
-    )
-    checked = _parsed(rules, described)
-    unknown = None if control is None else promised.limitation
-    pair = TablePair.of(true, synthetic, described, progress)
-    if control is not None:
-        control = read_compared(control, described, "control", progress)
-    return compare(
-        pair,
-        described,
-        marginals,
-        checked,
-        workers=threads,
-        progress=progress,
-        utility=settings,
-        control=control,
-        promise=promised.promise,
-        seed=natural_number("seed", seed),
-        queries=queries,
-        limitations=() if unknown is None else (unknown,),
-    )
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -59,14 +59,8 @@ BROKEN = 0.01
 
 
 class Rule(NamedTuple):
-    """One word of the verdict.
-
-    Attributes:
-        word: that is said.
-        grade: of it.
-        holds: whether it is the word for what was found.
-        meaning: the condition for readers; "" where it is what is left.
-    """
+    """One word of the verdict: its grade, whether it holds of what was found, and the condition for
+    readers, "" where it is what is left."""
 
     word: str
     grade: Grade
@@ -78,43 +72,29 @@ def _otherwise(_: Any) -> bool:
     return True
 
 
+# fmt: off
 _CLOSENESS = (
-    Rule(
-        "far",
-        "poor",
-        lambda p: p.far or p.beyond > max(p.usable, p.allowed),
-        f"the error is more than {USABLE:.0%} of the way from that of a fresh sample to that of "
-        "independent columns, or no closer than these and further than chance takes a fresh sample",
-    ),
-    Rule(
-        "usable",
-        "fair",
-        lambda p: p.doubtful or p.beyond > max(p.close, p.allowed),
-        f"it is more than {CLOSE:.0%} of that way, or as far off as independent columns in some "
-        "part",
-    ),
+    Rule("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed),
+         f"the error is more than {USABLE:.0%} of the way from that of a fresh sample to that of "
+         "independent columns, or no closer than these and further than chance takes a fresh "
+         "sample"),
+    Rule("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed),
+         f"it is more than {CLOSE:.0%} of that way, or as far off as independent columns in some "
+         "part"),
     Rule("close", "good", _otherwise),
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "copies": (
         Rule("the same rows", "poor", lambda rows: rows.same, "they are those of the true table"),
-        Rule(
-            "copies",
-            "poor",
-            lambda rows: rows.unique_matches >= COPY_FACTOR * rows.expected + COPIED,
-            "the share of synthetic rows that equal a true row which occurs once exceeds "
-            f"{COPY_FACTOR} times what is expected by {COPIED:.0%} of the rows",
-        ),
+        Rule("copies", "poor", lambda r: r.unique_matches >= COPY_FACTOR * r.expected + COPIED,
+             "the share of synthetic rows that equal a true row which occurs once exceeds "
+             f"{COPY_FACTOR} times what is expected by {COPIED:.0%} of the rows"),
     ),
     "marginals": (
-        Rule(
-            "no scale",
-            "plain",
-            lambda p: not p.known,
-            f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
-            "so that chance decides most of every error",
-        ),
+        Rule("no scale", "plain", lambda p: not p.known,
+             f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
+             "so that chance decides most of every error"),
         *_CLOSENESS,
     ),
     "queries": (
@@ -122,98 +102,61 @@ RULES: dict[str, tuple[Rule, ...]] = {
         *_CLOSENESS,
     ),
     "columns": (
-        Rule(
-            "some off",
-            "poor",
-            lambda found: found.off,
-            f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
-            "sample",
-        ),
-        Rule(
-            "moved means",
-            "fair",
-            lambda found: found.moved,
-            f"one moved by {LARGE_SHIFT} standard deviations of the true column, and by "
-            f"{DOUBTFUL} of what chance moves it",
-        ),
+        Rule("some off", "poor", lambda found: found.off,
+             f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
+             "sample"),
+        Rule("moved means", "fair", lambda found: found.moved,
+             f"one moved by {LARGE_SHIFT} standard deviations of the true column, and by "
+             f"{DOUBTFUL} of what chance moves it"),
         Rule("kept", "good", _otherwise),
     ),
     "associations": (
-        Rule(
-            "losses",
-            "poor",
-            lambda a: len(a.lost) > MOST_LOST * a.clear,
-            f"more than {MOST_LOST:.0%} of the clear ones are lost",
-        ),
-        Rule(
-            "some lost",
-            "fair",
-            lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
-            f"a clear one is lost, all that some column had, or more than {WEAK_LOST:.0%} of the "
-            "weak ones",
-        ),
-        Rule(
-            "some new",
-            "fair",
-            lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
-            "a clear one is only in the synthetic table, or more weak ones are than "
-            f"{WEAK_LOST:.0%} of all of the true table",
-        ),
+        Rule("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear,
+             f"more than {MOST_LOST:.0%} of the clear ones are lost"),
+        Rule("some lost", "fair",
+             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
+             f"a clear one is lost, all that some column had, or more than {WEAK_LOST:.0%} of the "
+             "weak ones"),
+        Rule("some new", "fair",
+             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
+             "a clear one is only in the synthetic table, or more weak ones are than "
+             f"{WEAK_LOST:.0%} of all of the true table"),
         Rule("kept", "good", _otherwise),
     ),
     "rows": (
-        Rule(
-            "unseen pairs",
-            "fair",
-            lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-            "those with two values that no true row has together are more than among new true "
-            f"rows by {UNSEEN:.0%} of the rows and by {DEVIATIONS} standard deviations",
-        ),
+        Rule("unseen pairs", "fair",
+             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
+             "those with two values that no true row has together are more than among new true "
+             f"rows by {UNSEEN:.0%} of the rows and by {DEVIATIONS} standard deviations"),
     ),
     "models": (
         Rule("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
-        Rule(
-            "large loss",
-            "poor",
-            lambda loss: loss > LARGE_LOSS,
-            f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
-            "chance",
-        ),
-        Rule(
-            "some loss",
-            "fair",
-            lambda loss: loss > SMALL_LOSS,
-            f"it takes away more than {SMALL_LOSS:.0%}",
-        ),
+        Rule("large loss", "poor", lambda loss: loss > LARGE_LOSS,
+             f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
+             "chance"),
+        Rule("some loss", "fair", lambda loss: loss > SMALL_LOSS,
+             f"it takes away more than {SMALL_LOSS:.0%}"),
         Rule("small loss", "good", _otherwise),
     ),
     "attack": (
-        Rule(
-            "alarm",
-            "poor",
-            lambda found: found.bound is not None and found.lower > found.bound,
-            "one certainly gains more than the promise allows",
-        ),
+        Rule("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound,
+             "one certainly gains more than the promise allows"),
         Rule("some gain", "fair", lambda found: found.lower > 0, "one certainly gains something"),
         Rule("no gain", "good", _otherwise),
     ),
 }
+# fmt: on
 
 
 def word_for(about: str, found: Any) -> tuple[Grade, str]:
-    """The grade and the word for what was found of a part of the table.
+    """The grade and the word for a part of the table; no word where no rule holds.
 
     Args:
-        about: one of the keys of ``RULES``, whose last rule always holds.
+        about: one of the keys of ``RULES``.
         found: what its conditions ask.
     """
-    rule = next(rule for rule in RULES[about] if rule.holds(found))
-    return rule.grade, rule.word
-
-
-def is_named(about: str, found: Any) -> bool:
-    """Whether some rule of a part holds that is judged only where it is bad."""
-    return any(rule.holds(found) for rule in RULES[about])
+    holding = (rule for rule in RULES[about] if rule.holds(found))
+    return next(((rule.grade, rule.word) for rule in holding), ("plain", ""))
 
 
 def _definition(about: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from adaptive_qs.evaluation.target import (
     gradient_boosting,
     importances,
     logistic_regression,
+    others_of,
     propose_target,
     quiet,
     run_tasks,
@@ -82,8 +83,6 @@ def measure_utility(
         true: the private rows.
         synthetic: rows over the same domain.
         settings: target, seed, repeats and size.
-        workers: threads in all; they change no result.
-        progress: called with the models done and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
         overlap: of the held-out rows with the true ones, where it is known.
 
@@ -97,34 +96,36 @@ def measure_utility(
     if min(true.num_rows, synthetic.num_rows) < FOLDS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = propose_target(true) if settings.target is None else target_of(true, settings.target)
-    others = tuple(a for i, a in enumerate(true.domain.attributes) if i != target.attribute)
+    attributes = [true.domain.attributes[i] for i in others_of(true, target)]
     splits = _draw_splits(true, synthetic, held_out, target, settings)
-    seeds = range(settings.seed, settings.seed + settings.repeats)
+    seeded = list(zip(splits, range(settings.seed, settings.seed + settings.repeats)))
     tasks: list[Callable[[], Any]] = [
-        partial(_train_and_test, name, others, target.classes, split, seed)
+        partial(_train_and_test, name, attributes, target.classes, split, seed)
         for name in MODELS
-        for split, seed in zip(splits, seeds)
+        for split, seed in seeded
     ]
     trained = len(tasks)
     tasks += _propensity_tasks(true, synthetic, settings.max_rows, settings.seed)
     with quiet() as warned:
         results = run_tasks(tasks, workers, progress)
-        chance = _spreads([_chance(s, target.classes, seed) for s, seed in zip(splits, seeds)])
-    linear, boosted = results[: settings.repeats], results[settings.repeats : trained]
+        chance = _spreads([_chance(split, target.classes, seed) for split, seed in seeded])
+    outcomes = results[: settings.repeats], results[settings.repeats : trained]
     propensity = spread(results[trained:])
+    real, made, test = splits[0]
+    known = _of_splits(splits, target.classes, true, synthetic, held_out, settings)
     return Utility(
         target=true.domain.names[target.attribute],
         proposed=settings.target is None,
         classes=target.classes,
-        train_rows=(len(splits[0].real.labels), len(splits[0].synthetic.labels)),
-        test_rows=len(splits[0].test.labels),
-        models=(_model_scores(LOGISTIC, linear, chance), _model_scores(BOOSTED, boosted, chance)),
-        importances=_importances([a.name for a in others], boosted),
+        train_rows=(len(real.labels), len(made.labels)),
+        test_rows=len(test.labels),
+        models=tuple(_model_scores(name, o, chance) for name, o in zip(MODELS, outcomes)),
+        importances=_importances([a.name for a in attributes], outcomes[1]),
         propensity=propensity,
         limitations=(
             *target.limitations,
             *_determined(determining(true, target)),
-            *_of_splits(splits, target.classes, true, synthetic, held_out, settings),
+            *known,
             *_shared_rows(overlap, propensity, warned),
         ),
     )
@@ -172,7 +173,7 @@ def _draw_splits(
             f"too few rows to predict {true.domain.names[target.attribute]!r}: every table needs "
             "more rows than the target has classes; give larger ones or name another target"
         )
-    others = tuple(i for i in range(len(true.domain)) if i != target.attribute)
+    others = others_of(true, target)
 
     def sample(table: CodedTable, rows: NDArray[np.int64]) -> Sample:
         return Sample(feature_matrix(table, others, rows), target.labels(table)[rows])
@@ -204,17 +205,14 @@ class Outcome(NamedTuple):
 
 
 def _train_and_test(
-    name: str, attributes: tuple[Attribute, ...], classes: int, split: Split, seed: int
+    name: str, attributes: Sequence[Attribute], classes: int, split: Split, seed: int
 ) -> Outcome:
-    outcome = Outcome([], [])
-    test = split.test
+    outcome, test = Outcome([], []), split.test
     for sample in (split.real, split.synthetic):
-        model: Any
+        model: Any = logistic_regression(attributes)
         if len(np.unique(sample.labels)) == 1:
             model = DummyClassifier()
-        elif name == LOGISTIC:
-            model = logistic_regression(attributes)
-        else:
+        elif name == BOOSTED:
             model = gradient_boosting(attributes, seed)
         model.fit(sample.features, sample.labels)
         probabilities = class_probabilities(model, test.features, classes)
@@ -264,13 +262,9 @@ def _propensity_tasks(
     """
     rng = np.random.default_rng(seed)
     rows = min(true.num_rows, synthetic.num_rows, max_rows)
-    attributes = tuple(range(len(true.domain)))
-    features = np.concatenate(
-        [
-            feature_matrix(table, attributes, rng.permutation(table.num_rows)[:rows])
-            for table in (true, synthetic)
-        ]
-    )
+    drawn = [(table, rng.permutation(table.num_rows)[:rows]) for table in (true, synthetic)]
+    every = range(len(true.domain))
+    features = np.concatenate([feature_matrix(table, every, chosen) for table, chosen in drawn])
     is_true = np.repeat([1, 0], rows)
 
     def fold(train: NDArray, test: NDArray) -> float:
@@ -292,65 +286,54 @@ def _of_splits(
     synthetic: CodedTable,
     held_out: CodedTable | None,
     settings: UtilitySettings,
-) -> list[str]:
+) -> Iterator[str]:
     """Sentences about the rows and classes that the models saw."""
-    said = ["features are codes of the schema: values inside a bin are not distinguished"]
+    yield "features are codes of the schema: values inside a bin are not distinguished"
     if held_out is None:
-        said.append(
+        yield (
             "the synthetic table was made from all true rows, those tested on included; a control "
             "table would avoid it"
         )
     trained = len(splits[0].real.labels)
     if trained == settings.max_rows:
-        said.append(f"models were trained on {trained:,} rows at most, to save time")
+        yield f"models were trained on {trained:,} rows at most, to save time"
     elif synthetic.num_rows < (1 - TEST_SHARE) * true.num_rows - 1:
-        said.append(
+        yield (
             f"the synthetic table is shorter: every model was trained on {trained:,} rows, those "
             "of true rows, too"
         )
-    occurring = np.array([[len(np.unique(part.labels)) for part in split] for split in splits])
-    fewest = occurring.min(axis=0).tolist()
-    names = (
-        "true rows that were trained on",
-        "synthetic rows that were trained on",
-        "rows that were tested on",
-    )
-    for least, name in zip(fewest, names):
+    fewest = [min(len(np.unique(part.labels)) for part in parts) for parts in zip(*splits)]
+    for least, name in zip(fewest, ("true rows that were trained", "synthetic rows that were "
+                                    "trained", "rows that were tested")):  # fmt: skip
         if least < classes:
-            said.append(
-                f"in some repeats {classes - least} of {classes} classes did not occur among the "
-                f"{name}"
-            )
+            missing = f"{classes - least} of {classes} classes did not occur"
+            yield f"in some repeats {missing} among the {name} on"
     if fewest[1] == 1:
-        said.append("in some repeats the synthetic rows had one class only: it was predicted")
+        yield "in some repeats the synthetic rows had one class only: it was predicted"
     if fewest[2] == 1:
-        said.append("in some repeats only one class was tested on: AUROC is set to 0.5 there")
-    return said
+        yield "in some repeats only one class was tested on: AUROC is set to 0.5 there"
 
 
-def _determined(columns: tuple[str, ...]) -> list[str]:
+def _determined(columns: tuple[str, ...]) -> Iterator[str]:
     """A sentence where single columns (nearly) determine the target."""
-    if not columns:
-        return []
-    named = first_of([repr(name) for name in columns], MOST_NAMED)
-    verb = "determines" if len(columns) == 1 else "each determine"
-    return [
-        f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table kept "
-        "that, and little else; name another target"
-    ]
+    if columns:
+        named = first_of([repr(name) for name in columns], MOST_NAMED)
+        verb = "determines" if len(columns) == 1 else "each determine"
+        yield (
+            f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table "
+            "kept that, and little else; name another target"
+        )
 
 
-def _shared_rows(overlap: Overlap | None, propensity: Spread, warned: Sequence[str]) -> list[str]:
+def _shared_rows(
+    overlap: Overlap | None, propensity: Spread, warned: Sequence[str]
+) -> Iterator[str]:
     """Sentences where rows are not held out, or in both tables; between them, what models said."""
-    said = list(warned)
     if overlap is not None and (overlap.found or overlap.complete):
-        said.insert(
-            0,
+        yield (
             "control rows that were tested on are rows of the true table, too: models trained on "
-            "that may look better than they are",
+            "that may look better than they are"
         )
+    yield from warned
     if propensity.mean < BELOW_CHANCE:
-        said.append(
-            "the propensity is below 0.5 because both tables share rows: it means nothing here"
-        )
-    return said
+        yield "the propensity is below 0.5 because both tables share rows: it means nothing here"

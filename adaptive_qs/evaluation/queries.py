@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +26,8 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
 @dataclass(frozen=True)
 class PartError:
-    """Root mean squared errors of some queries, in shares of the rows; owner only.
-
-    Each is √(Σ weight · squared error / queries).
+    """Root mean squared errors √(Σ weight · squared error / queries) of some queries, in shares of
+    the rows; owner only.
 
     Attributes:
         families: of the queries, such as ("prefix", "marginal").
@@ -66,7 +64,7 @@ class PartError:
 
 @dataclass(frozen=True)
 class QueryError:
-    """Of the answers from the synthetic table; owner only.
+    """The same of all queries, from those of the parts; owner only.
 
     Attributes:
         parts: one for each part of the workload and number of attributes, in its order.
@@ -92,29 +90,26 @@ class QueryError:
     @property
     def rmse(self) -> float:
         """Of all queries."""
-        return self._mean("rmse")
+        return math.sqrt(self._mean(part.rmse**2 for part in self.parts))
 
     @property
     def fresh(self) -> float:
         """The same expected of a fresh sample."""
-        return self._mean("fresh")
+        return math.sqrt(self._mean(part.fresh**2 for part in self.parts))
 
     @property
     def independent(self) -> float:
         """The same expected of independent columns."""
-        return self._mean("independent")
+        return math.sqrt(self._mean(part.independent**2 for part in self.parts))
 
     def chance(self, deviations: float) -> float:
-        """How much further than ``fresh`` so many standard deviations take a fresh sample.
+        """As of a part: parts may err together, so their deviations add up."""
+        deviation = self._mean(part.deviation for part in self.parts)
+        return math.sqrt(self.fresh**2 + deviations * deviation) - self.fresh
 
-        Parts may err together, so their deviations add up.
-        """
-        all_parts = math.fsum(part.queries * part.deviation for part in self.parts) / self.queries
-        return math.sqrt(self.fresh**2 + deviations * all_parts) - self.fresh
-
-    def _mean(self, name: str) -> float:
-        squares = (part.queries * getattr(part, name) ** 2 for part in self.parts)
-        return math.sqrt(math.fsum(squares) / self.queries)
+    def _mean(self, values: Iterable[float]) -> float:
+        weighted = (part.queries * value for part, value in zip(self.parts, values))
+        return math.fsum(weighted) / self.queries
 
 
 # Sums of squared answers of queries of any family, without listing the answers.
@@ -212,17 +207,6 @@ def _applied(matrices: Sequence[Array], table: Array) -> Array:
 
 # The queries of a workload, and their error.
 
-
-class Squares(NamedTuple):
-    """Weighted sums of squared errors of queries in shares of the rows: of the synthetic table,
-    expected of a fresh sample and of independent columns, and the deviation of the second."""
-
-    error: float
-    fresh: float
-    independent: float
-    deviation: float
-
-
 ComparedSource = WorkloadSpec | QueryWorkload
 """What a caller may give as the workload of a comparison: marginals or queries."""
 
@@ -238,29 +222,24 @@ def resolve_compared(
     Args:
         source: a number of ways, several, a workload file or its parsed content, a workload of
             marginals or of queries; None for all 2-way marginals.
-        domain: of the tables.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain.
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
-    if isinstance(source, str | Path):
-        content = read_json(source, WorkloadError)
-        return _compared(WorkloadFile.parse(content, str(source)), domain, str(source))
-    if isinstance(source, Mapping):
-        return _compared(WorkloadFile.parse(source), domain)
-    if not isinstance(source, QueryWorkload):
+    if isinstance(source, QueryWorkload):
+        if source.domain != domain:
+            raise WorkloadError("the workload is over other attributes: build it on this schema")
+        families = {family_of(q) for p in source.parts for q in p.joint or p.axis.values()}
+        return _marginals_of(source), None if families == {"marginal"} else source
+    path = source if isinstance(source, str | Path) else None
+    if path is not None:
+        file = WorkloadFile.parse(read_json(path, WorkloadError), str(path))
+    elif isinstance(source, Mapping):
+        file = WorkloadFile.parse(source)
+    else:
         return resolve_workload(source, domain), None
-    if source.domain != domain:
-        raise WorkloadError("the workload is over other attributes: build it on this schema")
-    families = {family_of(q) for p in source.parts for q in p.joint or p.axis.values()}
-    return _marginals_of(source), None if families == {"marginal"} else source
-
-
-def _compared(
-    file: WorkloadFile, domain: Domain, path: str | None = None
-) -> tuple[Workload, QueryWorkload | None]:
-    label = "workload" if path is None else path
+    label = "workload" if path is None else str(path)
     if all(name == "marginal" for part in file.parts for name in family_names(part.queries)):
         return file.workload(domain, label), None
     queries = file.query_workload(domain, label)
@@ -286,44 +265,32 @@ def query_error(
     Each thread holds one set of attributes at a time, as the difference of its two marginals.
 
     Args:
-        joint: both tables.
         workload: the queries, over their domain.
-        workers: threads.
-        progress: called with the sets of attributes done and in all.
 
     Raises:
         ResourceExceeded: a set has more cells, or asks for more values, than 2^22.
     """
-    sets = _sets(workload)
     check_queries(workload)
-
-    def compare(batch: Sequence[tuple[QueryPart, int]]) -> list[Squares]:
-        return [_compare(joint, part, index) for part, index in batch]
-
-    found = iter(in_batches(compare, sets, workers, progress))
-    return QueryError(
-        tuple(_part_error(part, list(islice(found, len(part)))) for part in workload.parts)
+    found = in_batches(
+        lambda batch: [_compare(joint, part, index) for part, index in batch],
+        _sets(workload),
+        workers,
+        progress,
     )
-
-
-def _part_error(part: QueryPart, found: Sequence[Squares]) -> PartError:
-    weights = part.weights.tolist()
-    rmse, fresh, independent, deviation = (
-        math.fsum(weight * square for weight, square in zip(weights, squares)) / part.num_queries
-        for squares in zip(*found)
-    )
-    asked = part.axis.values() if part.joint is None else part.joint
-    return PartError(
-        tuple(dict.fromkeys(family_of(queries) for queries in asked)),
-        part.degree,
-        len(part),
-        part.num_queries,
-        bool((part.weights != 1).any()),
-        math.sqrt(rmse),
-        math.sqrt(fresh),
-        math.sqrt(independent),
-        deviation,
-    )
+    errors = []
+    for part in workload.parts:
+        weights, squares = part.weights.tolist(), zip(*islice(found, len(part)))
+        means = [
+            math.fsum(weight * square for weight, square in zip(weights, kind)) / part.num_queries
+            for kind in squares
+        ]
+        asked = part.axis.values() if part.joint is None else part.joint
+        families = tuple(dict.fromkeys(family_of(queries) for queries in asked))
+        weighted = bool((part.weights != 1).any())
+        known = (families, part.degree, len(part), part.num_queries, weighted)
+        rmse, fresh, independent = map(math.sqrt, means[:3])
+        errors.append(PartError(*known, rmse, fresh, independent, means[3]))
+    return QueryError(tuple(errors))
 
 
 def check_queries(workload: QueryWorkload) -> None:
@@ -342,8 +309,9 @@ def check_queries(workload: QueryWorkload) -> None:
             )
 
 
-def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
-    """Sums of squared errors of one set of attributes, in shares of the rows.
+def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, float, float, float]:
+    """Sums of squared errors of one set of attributes, in shares of the rows: of the synthetic
+    table, expected of a fresh sample and of independent columns, and the deviation of the second.
 
     Two samples of n and m rows of one population with shares p have the answers' differences
     Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's own shares make the bracket
@@ -367,7 +335,7 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> Squares:
     def spread(shares: Array) -> float:
         return max(0.0, row_squares(queries, shares) - squared_error(queries, shares))
 
-    return Squares(
+    return (
         squared_error(queries, difference),
         (1 / n + 1 / m) * spread(p) * n / max(n - 1, 1),
         squared_error(queries, p - product) + spread(product) / m,

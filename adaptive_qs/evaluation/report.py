@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
-from adaptive_qs.evaluation.pairs import Association
-from adaptive_qs.evaluation.results import AttackScore, Membership, Spread, Utility, kept_part
+from adaptive_qs.evaluation.results import AttackScore, Membership, Utility, kept_part
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.evaluation.verdict import (
     ColumnPair,
@@ -34,12 +33,10 @@ from adaptive_qs.pages.charts import (
 )
 from adaptive_qs.pages.words import decimals, render, significant
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import BudgetPart, Group, budget_parts
+from adaptive_qs.release.page import Group, budget_parts
 from adaptive_qs.release.page import column_chart as chart_of_column
-from adaptive_qs.release.statement import RoundRecord, Statement, versions
+from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.schema import Schema
-
-# Single columns of both tables, side by side.
 
 
 def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
@@ -72,21 +69,6 @@ def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
     return sorted(np.argsort(-worst, kind="stable")[:most].tolist())
 
 
-def association_maps(
-    association: Association, matrices: tuple[Matrix, Matrix], measure: str, chosen: Sequence[int]
-) -> list[HeatMap]:
-    """True, synthetic, and the difference, for some attributes."""
-    true, made = matrices
-    difference, names = made - true, association.names
-    off = ~np.eye(len(true), dtype=bool)
-    top = max(LEAST_TOP, float(np.nanmax(np.abs(difference), where=off, initial=0)))
-    return [
-        _heat(f"{measure}, true table", true, names, chosen, 1.0),
-        _heat(f"{measure}, synthetic table", made, names, chosen, 1.0),
-        _heat(f"{measure}, synthetic minus true", difference, names, chosen, top, signed=True),
-    ]
-
-
 def pair_errors(domain: Domain, cliques: Sequence[CliqueError]) -> Matrix:
     """For each two attributes the mean L1 error of the marginals that hold both; NaN if none."""
     total, number = np.zeros((2, len(domain), len(domain)))
@@ -96,13 +78,6 @@ def pair_errors(domain: Domain, cliques: Sequence[CliqueError]) -> Matrix:
             number[i, j] += 1
     total, number = total + total.T, number + number.T
     return np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
-
-
-def error_map(domain: Domain, errors: Matrix, chosen: Sequence[int], caption: str) -> HeatMap:
-    """Errors of pairs of some attributes."""
-    shown = errors[np.ix_(chosen, chosen)]
-    top = float(np.nanmax(shown)) if np.isfinite(shown).any() else 1.0
-    return _heat(caption, errors, domain.names, chosen, top)
 
 
 def _heat(
@@ -125,38 +100,28 @@ def _heat(
 # Models and the attack as marks on a line.
 
 
-class ScoreRow(NamedTuple):
-    """One model by one measure: trained on true and on synthetic rows, a guess, the part of the
+def score_rows(utility: Utility) -> list[dict[str, Any]]:
+    """Every model by every measure: trained on true and on synthetic rows, a guess, the part of the
     gain over chance that is left, and the same as a picture."""
-
-    model: str
-    measure: str
-    real: Spread
-    synthetic: Spread
-    chance: Spread | None
-    kept: float | None
-    line: Line
-
-
-def score_rows(utility: Utility) -> list[ScoreRow]:
-    """Every model by every measure."""
     rows = []
     for model in utility.models:
         for measure, real in model.real.items():
             made, chance = model.synthetic[measure], model.chance.get(measure)
-            marks = [] if chance is None else [Mark("chance", chance.mean)]
-            for kind, found in (("a", real), ("b", made)):
-                low, high = found.mean - found.std, found.mean + found.std
-                marks.append(Mark(kind, found.mean, low, high))
             label = (
                 f"{measure} of {model.model}: true {significant(real.mean)}, "
                 f"synthetic {significant(made.mean)}"
             )
+            marks = [
+                Mark(kind, found.mean, found.mean - found.std, found.mean + found.std)
+                for kind, found in (("a", real), ("b", made))
+            ]
             if chance is not None:
                 label += f", chance {significant(chance.mean)}"
-            kept = kept_part(real.mean, made.mean, None if chance is None else chance.mean)
-            line = Line(0.0, 1.0, tuple(marks), label)
-            rows.append(ScoreRow(model.model, measure, real, made, chance, kept, line))
+                marks.insert(0, Mark("chance", chance.mean))
+            row = {"model": model.model, "measure": measure, "real": real, "synthetic": made}
+            row |= {"chance": chance, "line": Line(0.0, 1.0, tuple(marks), label)}
+            row["kept"] = kept_part(real.mean, made.mean, chance.mean if chance else None)
+            rows.append(row)
     return rows
 
 
@@ -178,29 +143,6 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
             label += f", bound {significant(bound)}"
         lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
     return lines
-
-
-# What the owner's report shows of the release behind a table.
-
-
-class ReleaseView(NamedTuple):
-    """What was promised and spent, by parts, the rounds that measured combinations (None where only
-    the statement is known), and the columns of which none was measured."""
-
-    statement: Statement
-    parts: list[BudgetPart]
-    rounds: Sequence[RoundRecord] | None
-    unconnected: tuple[str, ...]
-
-
-def release_view(release: Bundle | Statement | None) -> ReleaseView | None:
-    """The view of a bundle, or of the statement beside a table; None without either."""
-    if release is None:
-        return None
-    if not isinstance(release, Bundle):
-        return ReleaseView(release, budget_parts(release), None, ())
-    manifest = release.manifest
-    return ReleaseView(manifest, budget_parts(manifest), release.rounds, manifest.unconnected)
 
 
 # The page.
@@ -226,22 +168,35 @@ def report_page(
         names: of the true and of the synthetic table, as they are shown.
         release: what the synthetic table came from, or the statement beside it, if known.
     """
-    evaluation, scale, columns = found.evaluation, found.scale, found.columns
-    view = release_view(release)
-    judged = verdict(found, view.statement if view else None)
-    following = next_sentence(found, judged, view.unconnected if view else ())
-    association = evaluation.association
+    evaluation, columns = found.evaluation, found.columns
+    bundle = release if isinstance(release, Bundle) else None
+    statement = release.manifest if isinstance(release, Bundle) else release
+    unconnected = bundle.manifest.unconnected if bundle else ()
+    judged = verdict(found, statement)
+    domain, cliques = evaluation.pair.domain, evaluation.workload.per_clique
     chosen = most_different(found.associations.difference)
-    domain = evaluation.pair.domain
-    cliques = evaluation.workload.per_clique
-    errors = pair_errors(domain, cliques)
-    in_map = most_different(errors)
-    widest = max(len(c.attributes) for c in cliques)
-    caption = (
-        "L1 error of every pair"
-        if widest == 2
-        else "Mean L1 error of the workload's marginals that hold both columns"
-    )
+
+    def association_maps(matrices: tuple[Matrix, Matrix], measure: str) -> list[HeatMap]:
+        true, made = matrices
+        off = ~np.eye(len(true), dtype=bool)
+        top = max(LEAST_TOP, float(np.nanmax(np.abs(made - true), where=off, initial=0)))
+        return [
+            _heat(f"{measure}, true table", true, domain.names, chosen, 1.0),
+            _heat(f"{measure}, synthetic table", made, domain.names, chosen, 1.0),
+            _heat(f"{measure}, synthetic less true", made - true, domain.names, chosen, top, True),
+        ]
+
+    errors, error_map = pair_errors(domain, cliques), None
+    widest, in_map = max(len(c.attributes) for c in cliques), most_different(errors)
+    if widest > 1 and len(in_map) > 1:
+        shown = errors[np.ix_(in_map, in_map)]
+        top = float(np.nanmax(shown)) if np.isfinite(shown).any() else 1.0
+        caption = (
+            "L1 error of every pair"
+            if widest == 2
+            else "Mean L1 error of the workload's marginals that hold both columns"
+        )
+        error_map = _heat(caption, errors, domain.names, in_map, top)
     return render(
         "report.html",
         ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
@@ -249,44 +204,29 @@ def report_page(
         notice=OWNER_ONLY,
         evaluation=evaluation,
         schema=schema,
-        sentences=[*judged.sentences, following],
-        scale=scale,
+        sentences=[*judged.sentences, next_sentence(found, judged, unconnected)],
+        scale=found.scale,
         changes=found.associations,
-        release=view,
-        no_promise=why_no_promise(view.statement if view else None),
+        statement=statement,
+        budget=budget_parts(statement) if statement else None,
+        rounds=bundle.rounds if bundle else None,
+        unconnected=unconnected,
+        no_promise=why_no_promise(statement),
         columns=columns,
         cards=[(c, column_chart(c, schema)) for c in columns[:COLUMNS_SHOWN]],
         chosen=len(chosen),
-        cramers_v=association_maps(association, association.cramers_v, "Cramér's V", chosen),
+        cramers_v=association_maps(evaluation.association.cramers_v, "Cramér's V"),
         information=association_maps(
-            association, association.mutual_information, "Mutual information", chosen
+            evaluation.association.mutual_information, "Mutual information"
         ),
-        error_map=error_map(domain, errors, in_map, caption)
-        if widest > 1 and len(in_map) > 1
-        else None,
+        error_map=error_map,
         worst=sorted(cliques, key=lambda c: (-c.l1, c.attributes))[:LONG_TABLE],
         ordered=sorted(evaluation.ordered, key=lambda o: -o.range_max)[:LONG_TABLE],
         scores=score_rows(evaluation.utility) if evaluation.utility else [],
         attacks=attack_lines(evaluation.membership) if evaluation.membership else [],
         definitions=DEFINITIONS,
         versions=versions(),
-        sections=_sections(view),
         most_cliques=CLIQUES_SHOWN,
         most_importances=IMPORTANCES_SHOWN,
         long_table=LONG_TABLE,
     )
-
-
-def _sections(view: ReleaseView | None) -> list[tuple[str, str]]:
-    return [
-        ("verdict", "Verdict"),
-        *([("budget", "Budget and rounds")] if view else []),
-        ("columns", "Single columns, side by side"),
-        ("association", "How columns depend on each other"),
-        ("errors", "Where the errors are"),
-        ("rows", "Rows and rules"),
-        ("models", "What models lose"),
-        ("attack", "Membership attack"),
-        ("limitations", "Limitations"),
-        ("reading", "How to read this report"),
-    ]

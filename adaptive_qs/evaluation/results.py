@@ -15,17 +15,13 @@ LEAST_GAIN_KEPT = 0.01
 """Where models of true rows gain no more over chance, there is nothing to keep."""
 
 Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
+MEASURES: tuple[Measure, ...] = ("AUROC", "macro F1", "balanced accuracy")
+"""The first of them that was computed speaks for a model."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A score over repeats.
-
-    Attributes:
-        mean: over the repeats.
-        std: standard deviation over the repeats.
-        repeats: their number.
-    """
+    """A score: its mean and standard deviation over so many repeats."""
 
     mean: float
     std: float
@@ -38,11 +34,10 @@ class ModelScores:
 
     Attributes:
         model: its name, such as "logistic regression".
-        real: by measure, trained on true rows.
-        synthetic: by measure, trained on synthetic rows.
+        real, synthetic: by measure, trained on true and on synthetic rows.
         chance: by measure, of a guess that knows the classes' frequencies only.
         importance_agreement: Spearman's rank correlation of the permutation importances of the
-            model trained on true and that trained on synthetic rows; None where undefined.
+            two; None where undefined.
     """
 
     model: str
@@ -54,13 +49,7 @@ class ModelScores:
 
 @dataclass(frozen=True)
 class Importance:
-    """How much a column matters for the prediction: the loss of score when it is shuffled.
-
-    Attributes:
-        column: its name.
-        real: of the model trained on true rows.
-        synthetic: of the model trained on synthetic rows.
-    """
+    """The loss of score when a column is shuffled, of the model of true and of synthetic rows."""
 
     column: str
     real: float
@@ -120,13 +109,12 @@ class UtilitySettings:
 
     Attributes:
         target: the column to predict; None lets the program propose one.
-        seed: of splits, samples and models. It protects nothing.
+        seed: of splits, samples and models; the repeats count it on. It protects nothing.
         repeats: splits that every model is trained and tested on.
         max_rows: rows at most that a model is trained on, and as many that it is tested on.
 
     Raises:
-        InputError: fewer than one or more than 100 repeats, fewer than 100 rows, or a seed that
-            is negative or reaches 2^32 when the repeats count it on.
+        InputError: a number is out of its range.
     """
 
     target: str | None = None
@@ -152,14 +140,8 @@ class UtilitySettings:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the release promised.
-
-    Attributes:
-        rho: zCDP of the release.
-        epsilon: implied at delta.
-        delta: of it.
-        source: where it was read, such as the name of a manifest, or "given".
-    """
+    """What a release promised: zCDP, the epsilon implied at delta, and where that was read, such
+    as the name of a manifest."""
 
     rho: float | None
     epsilon: float | None
@@ -175,8 +157,7 @@ class AttackScore:
         attack: what it does, in a few words.
         advantage: true positive rate minus false positive rate at a threshold chosen on other
             rows.
-        lower: of the interval of the advantage.
-        upper: of the interval of the advantage.
+        lower, upper: ends of the interval of the advantage.
         auc: area under the curve of the attack's score.
     """
 
@@ -193,8 +174,7 @@ class Membership:
 
     Attributes:
         scores: of each attack; the strongest first.
-        members: rows of the true table that were attacked.
-        non_members: rows of the control table that were attacked.
+        members, non_members: rows of the true and of the control table that were attacked.
         confidence: of every interval, all intervals together.
         bound: no attack has a larger advantage in the mean over releases; None where no promise is
             known.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.pairs import PairCounts
+from adaptive_qs.evaluation.marginals import PairCounts
 from adaptive_qs.evaluation.tables import JointCodes
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
@@ -24,8 +24,7 @@ from adaptive_qs.table.schema import Schema
 class RowChecks:
     """Whole rows, in codes of the schema, in shares of the synthetic rows; owner only.
 
-    Matches are no measure of privacy: a table of few combinations repeats true rows by chance,
-    and must.
+    Matches are no measure of privacy: a table of few combinations must repeat true rows.
 
     Attributes:
         exact_matches: synthetic rows that occur in the true table.
@@ -153,50 +152,35 @@ class Determination:
         )
 
 
-# The values behind the codes of a column, so that two columns can be compared.
+# Rules that compare two columns, such as "start <= end".
 
 DAY = 86_400
+OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
+_SWAPPED = {">": "<", ">=": "<="}
 
 
 class Values(NamedTuple):
-    """What is known of the values of some rows.
-
-    Attributes:
-        low: the smallest that each may have.
-        high: the largest.
-        known: False where the value is missing or unknown.
-    """
+    """The smallest and the largest value that rows may have, and how much each row counts: not at
+    all where its value is missing or unknown."""
 
     low: NDArray[Any]
     high: NDArray[Any]
-    known: NDArray[np.bool_]
+    weight: NDArray[Any]
 
 
-def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool = False) -> Values:
+def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool) -> Values:
     """The values that codes stand for.
 
-    Numbers are themselves, dates and times seconds since 1970, and labels and booleans their place
-    in the list.
-
-    Args:
-        column: as declared.
-        codes: of some rows.
-        by_day: tell dates in whole days.
+    Numbers are themselves, dates and times seconds since 1970 (days where asked for), and labels
+    and booleans their place in the list.
     """
     known = codes < column.num_values
     if column.catch_all_code is not None:
         known &= codes != column.catch_all_code
-    inside = np.where(known, codes, 0).astype(np.int64)
-    low, high = column.ends(inside)
+    low, high = column.ends(np.where(known, codes, 0).astype(np.int64))
     if by_day:
         low, high = low // DAY, high // DAY
-    return Values(low, high, known)
-
-
-# Rules that compare two columns, such as "start <= end".
-
-OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
-_SWAPPED = {">": "<", ">=": "<="}
+    return Values(low, high, known.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -225,54 +209,52 @@ class Comparison:
 
     def shares(self, joint: JointCodes) -> tuple[float, float, float]:
         """Rows that break it: of the true table, of the synthetic, and of independent columns."""
-        pair, sides = joint.pair, (self.left, self.right)
-        true, synthetic = (
-            float(np.mean(self._broken(*self._values([t.columns[i] for i in sides]))))
-            for t in (pair.true, pair.synthetic)
-        )
-        codes, counts = zip(*(np.unique(pair.true.columns[i], return_counts=True) for i in sides))
-        parts = [count / pair.true.num_rows for count in counts]
-        return true, synthetic, self._expected(*self._values(codes), *parts)
-
-    def _values(self, codes: Sequence[NDArray]) -> tuple[Values, Values]:
+        pair, sides = joint.pair, list(zip((self.left, self.right), self.columns))
+        operator = _SWAPPED.get(self.operator, self.operator)
+        if operator != self.operator:
+            sides.reverse()
         days = all(column.by_day for column in self.columns)
-        left, right = (values_of(c, part, days) for c, part in zip(self.columns, codes))
-        return left, right
+        found = []
+        for table in (pair.true, pair.synthetic):
+            rows = [values_of(column, table.columns[i], days) for i, column in sides]
+            found.append(float(np.mean(_broken(operator, rows, _exceeding))))
+        alone = []
+        for i, column in sides:
+            codes, counts = np.unique(pair.true.columns[i], return_counts=True)
+            values = values_of(column, codes, days)
+            weight = values.weight * (counts / pair.true.num_rows)
+            alone.append(values._replace(weight=weight))
+        return found[0], found[1], _broken(operator, alone, _chance)
 
-    def _broken(self, a: Values, b: Values) -> NDArray[np.bool_]:
-        if self.operator in _SWAPPED:
-            a, b = b, a
-        match _SWAPPED.get(self.operator, self.operator):
-            case "<=":
-                broken = a.low > b.high
-            case "<":
-                broken = a.low >= b.high
-            case "==":
-                broken = (a.low > b.high) | (b.low > a.high)
-            case _:
-                broken = (a.low == a.high) & (b.low == b.high) & (a.low == b.low)
-        return broken & a.known & b.known
 
-    def _expected(self, a: Values, b: Values, of_a: NDArray, of_b: NDArray) -> float:
-        """Chance that independent draws break it, from the shares of the codes that occur."""
-        of_a, of_b = of_a * a.known, of_b * b.known
-        if self.operator in _SWAPPED:
-            a, b, of_a, of_b = b, a, of_b, of_a
-        match _SWAPPED.get(self.operator, self.operator):
-            case "<=":
-                return _chance(a.low, of_a, b.high, of_b, "left")
-            case "<":
-                return _chance(a.low, of_a, b.high, of_b, "right")
-            case "==":
-                above = _chance(a.low, of_a, b.high, of_b, "left")
-                return above + _chance(b.low, of_b, a.high, of_a, "left")
-        points_a, points_b = of_a * (a.low == a.high), of_b * (b.low == b.high)
-        up_to = _chance(a.low, points_a, b.low, points_b, "right")
-        return up_to - _chance(a.low, points_a, b.low, points_b, "left")
+def _broken(operator: str, values: Sequence[Values], exceeds: Callable[..., Any]) -> Any:
+    """Where, or how probably, two values break "<", "<=", "==" or "!=".
+
+    Args:
+        operator: of the rule.
+        values: the two.
+        exceeds: of x, its weights, y, its weights and a side, says so of x > y for the side "left"
+            and of x >= y for the side "right".
+    """
+    a, b = values
+    if operator in ("<", "<="):
+        side = "right" if operator == "<" else "left"
+        return exceeds(a.low, a.weight, b.high, b.weight, side)
+    if operator == "==":
+        above = exceeds(a.low, a.weight, b.high, b.weight, "left")
+        return above + exceeds(b.low, b.weight, a.high, a.weight, "left")
+    of_a, of_b = a.weight * (a.low == a.high), b.weight * (b.low == b.high)
+    up_to, below = (exceeds(a.low, of_a, b.low, of_b, side) for side in ("right", "left"))
+    return up_to - below
+
+
+def _exceeding(x: NDArray, of_x: NDArray, y: NDArray, of_y: NDArray, side: Any) -> NDArray:
+    """Row by row."""
+    return of_x * of_y * (x > y if side == "left" else x >= y)
 
 
 def _chance(x: NDArray, of_x: NDArray, y: NDArray, of_y: NDArray, side: Any) -> float:
-    """P(x > y) of independent draws, or P(x >= y) for the side "right"."""
+    """Of independent draws."""
     order = np.argsort(y, kind="stable")
     below = np.concatenate([[0.0], np.cumsum(of_y[order])])
     return float((of_x * below[np.searchsorted(y[order], x, side)]).sum())
@@ -334,7 +316,14 @@ def parse_rule(text: str, schema: Schema) -> Rule:
     if operator == VERBS[0]:
         return Determination(tuple(places[:-1]), places[-1], (*left, right))
     columns = (schema.column(left[0]), schema.column(right))
-    _check_kinds(text, operator, columns)
+    if columns[0].kind is None or columns[0].kind != columns[1].kind:
+        raise InputError(
+            f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
+            "dates or times, or of the same categories"
+        )
+    if operator not in ("==", "!=") and (loose := [c.name for c in columns if not c.ranked]):
+        advice = 'declare "ordered": true, or use == or !='
+        raise InputError(f"rule {text!r}: {loose[0]!r} has no order: {advice}")
     return Comparison(places[0], places[1], operator, columns)
 
 
@@ -354,21 +343,6 @@ def _readings(text: str, schema: Schema) -> Iterator[Reading]:
             else:
                 names = dict.fromkeys(name.strip() for name in left.split(","))
                 yield tuple(names), VERBS[0], right
-
-
-def _check_kinds(text: str, operator: str, columns: tuple[ColumnBase, ColumnBase]) -> None:
-    left, right = columns
-    if left.kind is None or left.kind != right.kind:
-        raise InputError(
-            f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
-            "dates or times, or of the same categories"
-        )
-    for column in columns:
-        if operator not in ("==", "!=") and not column.ranked:
-            raise InputError(
-                f'rule {text!r}: {column.name!r} has no order: declare "ordered": true, or use == '
-                "or !="
-            )
 
 
 # Rules that hold in every true row, and would not if the columns were independent.

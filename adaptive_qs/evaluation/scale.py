@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -190,12 +190,10 @@ class Place:
         known: whether there is anything to judge it by.
         beyond: how much further than a fresh sample it is.
         allowed: how much further chance may take a fresh sample.
-        close: up to which it is close.
-        usable: up to which it is usable.
+        close, usable: up to which it is so.
         scaled: whether the two can be told apart; otherwise, errors are as they were measured.
         joint: whether independence says something.
-        worse: whether it is no closer than independent columns.
-        far: whether that is clearly so.
+        worse, far: whether it is no closer than independent columns, and clearly so.
         doubtful: whether it is so in some part.
     """
 
@@ -225,31 +223,13 @@ class Scale:
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
         sparse: share of the true rows in cells with fewer than ``FEW`` of them.
-        chance: how much further than expected a fresh sample may be, by ``DEVIATIONS`` of them:
-            there are many marginals.
+        chance: how much further than expected ``DEVIATIONS`` of them take a fresh sample.
     """
 
     fresh: float
     independent: float
     sparse: float
-    chance: float = 0.0
-
-    @classmethod
-    def of(cls, counts: NDArray[np.integer], singles: Sequence[Numbers], rows: int) -> Scale:
-        """The scale of one marginal.
-
-        Args:
-            counts: of the true table, one axis for each column.
-            singles: shares of the codes of these columns.
-            rows: of the synthetic table.
-        """
-        sparse = sparse_share(counts)
-        return cls(
-            fresh_sample_l1(counts, rows),
-            independent_l1(counts, singles, rows),
-            sparse,
-            chance_l1(int(counts.sum()), rows, sparse, DEVIATIONS),
-        )
+    chance: float
 
     def is_gone(self, l1: float) -> bool:
         """Whether an error is that of independent columns, where these are further off than chance
@@ -260,13 +240,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class WorkloadScale:
-    """The scale of a workload.
+    """The scale of a workload; means over its marginals are weighted as the workload is.
 
     Attributes:
         per_clique: by the names of the attributes; not every marginal where they are large.
-        l1: mean error of these marginals, weighted as the workload is.
-        fresh: the same of a fresh sample.
-        independent: the same of independent columns.
+        l1, fresh, independent: mean errors of these marginals.
         all: whether every marginal is among them.
         sparse: mean share of the true rows in cells with few of them.
         chance: how much further than expected a fresh sample may be.
@@ -308,62 +286,52 @@ class WorkloadScale:
     @property
     def place(self) -> Place:
         """Where the mean error stands."""
-        doubt = self.chance + STEP_ERROR * self.fresh
-        worse = self.joint and self.l1 >= self.independent and self.l1 - self.fresh > doubt
+        excess, doubt = self.l1 - self.fresh, self.chance + STEP_ERROR * self.fresh
+        worse = self.joint and self.l1 >= self.independent and excess > doubt
         scaled = self.position is not None
         room = self.independent - self.fresh if scaled else 1.0
-        return Place(
-            self.known,
-            (self.l1 - self.fresh) / room,
-            doubt / room,
-            CLOSE if scaled else CLOSE_SINGLE,
-            USABLE if scaled else USABLE_SINGLE,
-            scaled,
-            self.joint,
-            worse,
-            worse,
-            len(self.per_clique) > 1 and bool(self.gone),
-        )
+        limits = (CLOSE, USABLE) if scaled else (CLOSE_SINGLE, USABLE_SINGLE)
+        doubtful = len(self.per_clique) > 1 and bool(self.gone)
+        measured = (excess / room, doubt / room, *limits)
+        return Place(self.known, *measured, scaled, self.joint, worse, worse, doubtful)
 
 
 def workload_scale(
     evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
 ) -> WorkloadScale:
-    """The scale of the workload that was evaluated.
-
-    Args:
-        evaluation: of the tables.
-        workers: threads; each holds one marginal.
-        progress: called with the marginals done and in all.
-    """
+    """The scale of the workload that was evaluated."""
     pair, cliques = evaluation.pair, evaluation.workload.per_clique
-    rows = pair.synthetic.num_rows
+    n, m = pair.true.num_rows, pair.synthetic.num_rows
     small = [c for c in cliques if c.cells <= LARGEST]
     steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
     chosen = small[:: max(1, math.ceil(max(steps)))]
     counter = counter_of(pair.true)
-    shares = [counts / pair.true.num_rows for counts in pair.margins[0]]
+    shares = [counts / n for counts in pair.margins[0]]
 
-    def scales_of(batch: Sequence[CliqueError]) -> list[Scale]:
-        cliques = [pair.domain.clique(c.attributes) for c in batch]
-        return [Scale.of(counter.count(q), [shares[i] for i in q], rows) for q in cliques]
+    def scale_of(error: CliqueError) -> Scale:
+        clique = pair.domain.clique(error.attributes)
+        counts = counter.count(clique)
+        independent = independent_l1(counts, [shares[i] for i in clique], m)
+        sparse = sparse_share(counts)
+        chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
+        return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
 
-    scales = in_batches(scales_of, chosen, workers, progress)
+    scales = [*in_batches(lambda batch: [*map(scale_of, batch)], chosen, workers, progress)]
     weights = [c.weight for c in chosen]
 
-    def mean(values: Sequence[float]) -> float:
-        return float(np.average(values, weights=weights)) if values else math.nan
+    def mean(values: Iterable[float]) -> float:
+        return float(np.average([*values], weights=weights)) if chosen else math.nan
 
-    sparse = mean([s.sparse for s in scales])
+    sparse = mean(s.sparse for s in scales)
     gone = [(s.fresh - c.l1, c.attributes) for c, s in zip(chosen, scales) if s.is_gone(c.l1)]
     return WorkloadScale(
         {c.attributes: scale for c, scale in zip(chosen, scales)},
-        mean([c.l1 for c in chosen]),
-        mean([s.fresh for s in scales]),
-        mean([s.independent for s in scales]),
+        mean(c.l1 for c in chosen),
+        mean(s.fresh for s in scales),
+        mean(s.independent for s in scales),
         len(chosen) == len(cliques),
         sparse,
-        chance_l1(pair.true.num_rows, rows, sparse),
+        chance_l1(n, m, sparse),
         tuple(attributes for _, attributes in sorted(gone)),
     )
 
@@ -390,12 +358,13 @@ def place_of_queries(asked: QueryError) -> Place:
     deviations = DOUBTFUL if room > STEP_ERROR * asked.fresh else DEVIATIONS
     worse = asked.joint and excess >= room and excess > max(asked.chance(deviations), least)
     doubtful = worse or bool(gone_parts(asked))
-    scaled = not worse and room > max(least, 2 * chance)
-    if not scaled:
-        far = worse and min(excess - chance, room - least) > 0
-        limits = (math.inf, math.inf)
-        return Place(asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful)
-    return Place(asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful)
+    if not worse and room > max(least, 2 * chance):
+        return Place(
+            asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful
+        )
+    far = worse and min(excess - chance, room - least) > 0
+    limits = (math.inf, math.inf)
+    return Place(asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful)
 
 
 # How far chance takes the Cramér's V of two columns.
@@ -416,16 +385,17 @@ class Chance:
     def __init__(self, margins: Margins, influence: Numbers) -> None:
         self._influence = influence  # of independent columns: 4 (r − 1)(c − 1)/N on average
         occupied = [counts[counts > 0] for counts in margins]
-        values = np.array([len(counts) for counts in occupied], dtype=np.float64)
-        spread = np.array([_is_spread(counts) for counts in occupied], dtype=np.bool_)
-        self.spread = np.outer(spread, spread)
         self._rows = rows = max(int(margins[0].sum()), 2)
+        off = np.array([counts.sum() - counts.max() for counts in occupied])
+        spread = off >= max(LEAST_OFF, LEAST_OFF_PART * rows)
+        self.spread = np.outer(spread, spread)
+        values = np.array([len(counts) for counts in occupied], dtype=np.float64)
         self._freedom = np.outer(values - 1, values - 1)
         corrected = values - 1 - (values - 1) ** 2 / (rows - 1)
         self._least = np.minimum.outer(corrected, corrected)
         self._variance = np.maximum(chi_square_variance(occupied), 0.0) / rows**2
 
-    def deviation(self, v: Numbers) -> Numbers:
+    def deviation(self, v: Numbers | None = None) -> Numbers:
         """Standard deviations of V² = φ²/k, k as Bergsma corrects it.
 
         The variance is that of independent columns and that which the strength of the association
@@ -433,44 +403,29 @@ class Chance:
         rows in a cell that hardly should be occupied make it many times as large.
 
         Args:
-            v: Cramér's V of every pair.
+            v: Cramér's V of every pair; None where columns are independent.
         """
-        return self._deviation(v, self._influence)
-
-    @property
-    def independent(self) -> Numbers:
-        """The same where columns are independent."""
-        nothing = np.zeros_like(self._influence)
-        return self._deviation(nothing, nothing)
-
-    def _deviation(self, v: Numbers, influence: Numbers) -> Numbers:
         defined = self._least > 0
         least = np.where(defined, self._least, 1.0)
-        more = influence - 4 * self._freedom / self._rows
-        strength = np.maximum(more, 4 * v**2 * least) / self._rows
+        more = (0.0 if v is None else self._influence) - 4 * self._freedom / self._rows
+        strength = np.maximum(more, 0.0 if v is None else 4 * v**2 * least) / self._rows
         deviation = np.sqrt(self._variance + strength) / least
         return np.where(defined, deviation, np.inf)
 
-    def effect(self, v: Numbers) -> Numbers:
-        """Cohen's w: V √k, the distance from independence whatever the number of values.
-
-        Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7.
-
-        Args:
-            v: Cramér's V of every pair.
-        """
-        return np.asarray(v * np.sqrt(np.maximum(self._least, 0.0)))
-
     def present(self, v: Numbers, other: Chance) -> Mask:
         """Pairs that are associated, and so strongly that another table could not lose it unseen.
+
+        Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen
+        1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7), is not small.
 
         Args:
             v: Cramér's V of every pair.
             other: chance in the other table.
         """
-        unseen = np.hypot(self.deviation(v), other.independent)
-        found = self.spread & (self.effect(v) >= LEAST_EFFECT)
-        return np.asarray(found & (v**2 > DEVIATIONS * unseen))
+        effect = v * np.sqrt(np.maximum(self._least, 0.0))
+        unseen = np.hypot(self.deviation(v), other.deviation())
+        found = self.spread & (effect >= LEAST_EFFECT) & (v**2 > DEVIATIONS * unseen)
+        return np.asarray(found)
 
 
 def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Numbers:
@@ -496,12 +451,6 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Numbers:
     return np.asarray(both + rows**2 / (rows - 1) * np.outer(rare, rare))
 
 
-def _is_spread(counts: NDArray[np.integer]) -> bool:
-    """Whether enough rows lie off the most frequent value."""
-    rows = int(counts.sum())
-    return bool(rows - counts.max() >= max(LEAST_OFF, LEAST_OFF_PART * rows))
-
-
 # What became of the associations of the true table, as far as chance does not explain it.
 
 MOST_CHANGES = 10
@@ -512,17 +461,16 @@ LEAST_CHANGE = 0.01
 
 @dataclass(frozen=True)
 class AssociationChange:
-    """One association.
-
-    Attributes:
-        names: of its columns.
-        true: Cramér's V in the true table.
-        synthetic: in the synthetic one.
-    """
+    """Two columns, with their Cramér's V in the true and in the synthetic table."""
 
     names: tuple[str, str]
     true: float
     synthetic: float
+
+    @property
+    def difference(self) -> float:
+        """Synthetic less true."""
+        return self.synthetic - self.true
 
 
 Changes = tuple[AssociationChange, ...]
@@ -532,18 +480,13 @@ Changes = tuple[AssociationChange, ...]
 class AssociationChanges:
     """What became of the associations of two attributes; the strongest first.
 
-    Every clear one is kept, weaker, stronger or lost.
-
     Attributes:
-        clear: their number in the true table.
-        kept: how many of them hardly changed.
-        weaker: how many are weaker, but not lost.
-        stronger: how many are stronger.
+        clear: their number in the true table; each is kept, weaker, stronger or lost.
+        kept, weaker, stronger: how many hardly changed, are weaker but not lost, are stronger.
         lost: those of which little is left.
         made_up: clear ones that only the synthetic table has.
         weak: their number in the true table.
-        weak_lost: those of which little is left.
-        weak_made_up: weak ones that only the synthetic table has.
+        weak_lost, weak_made_up: the same of weak ones.
         unconnected: attributes that are associated with others in the true table only.
         rare: pairs that are left out because too few rows of the true table make them.
         difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
@@ -593,7 +536,7 @@ def association_changes(evaluation: Evaluation) -> AssociationChanges:
             for i, j in zip(first[order], second[order])
         )
 
-    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.independent), 1)
+    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
     clear = strong & ours.spread
     lost, new = half_gone(true, made), half_gone(made, true)
     kept = np.abs(made - true) <= KEPT_V

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -87,7 +87,6 @@ def read_compared(
         table: a path, a data frame or a coded table.
         schema: of it.
         role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
-        progress: called with the phase "read".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
@@ -196,26 +195,26 @@ def in_batches(
     items: Sequence[Item],
     workers: int,
     progress: StepProgress | None,
-) -> list[Result]:
+    size: int | None = None,
+) -> Iterator[Result]:
     """The results of all items, in their order, computed by threads that take some at a time.
 
     Args:
         task: gives one result for each item of a batch.
         items: what to compute.
-        workers: threads.
-        progress: called with the items done and in all.
+        size: of a batch; by default ``BATCH``.
     """
-    results: list[Result] = []
+    size, done = size or BATCH, 0
     pool = ThreadPoolExecutor(workers)
     try:
-        batches = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+        batches = [items[start : start + size] for start in range(0, len(items), size)]
         for found in pool.map(task, batches):
-            results.extend(found)
+            done += len(found)
             if progress is not None:
-                progress(len(results), len(items))
+                progress(done, len(items))
+            yield from found
     finally:  # whoever stops the command need not wait for the rest
         pool.shutdown(cancel_futures=True)
-    return results
 
 
 def ranked(numbers: NDArray[np.integer]) -> tuple[Cells, int]:
@@ -271,7 +270,8 @@ def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
             f"the true and the control table need at least {MIN_ROWS} rows each for an attack: "
             "hold out more"
         )
-    if _same_rows(true, control):
+    keys, of_control = _row_keys(true, control)
+    if np.array_equal(np.sort(keys), np.sort(of_control)):
         raise DataError(
             "the control table has the very rows of the true table: give rows that were held out "
             "of it"
@@ -294,34 +294,17 @@ def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
     """
     from scipy.stats import fisher_exact  # slow to import
 
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(true.num_rows)
-    drawn = min(control.num_rows, true.num_rows // 2)
-    keys = _keys([column[order] for column in true.columns], control)
-    in_base = np.isin(keys, keys[drawn : true.num_rows])
-    true_matches, control_matches = in_base[:drawn], in_base[true.num_rows :]
-    matches = [
-        [int(part.sum()), int(len(part) - part.sum())] for part in (control_matches, true_matches)
-    ]
+    keys, of_control = _row_keys(true, control)
+    shuffled = np.random.default_rng(seed).permutation(keys)
+    drawn, base = np.split(shuffled, [min(control.num_rows, true.num_rows // 2)])
+    found, others = (np.isin(rows, base) for rows in (of_control, drawn))
+    matches = [[int(part.sum()), int((~part).sum())] for part in (found, others)]
     chance = float(fisher_exact(matches, alternative="greater").pvalue)
-    return Overlap(
-        control=float(control_matches.mean()),
-        true=float(true_matches.mean()),
-        found=chance <= FALSE_ALARM,
-        complete=bool(np.isin(keys[true.num_rows :], keys[: true.num_rows]).all()),
-    )
+    complete = bool(np.isin(of_control, keys).all())
+    return Overlap(float(found.mean()), float(others.mean()), chance <= FALSE_ALARM, complete)
 
 
-def _same_rows(true: CodedTable, control: CodedTable) -> bool:
-    """Whether both tables have the same rows equally often."""
-    if true.num_rows != control.num_rows:
-        return False
-    keys = _keys(true.columns, control)
-    first, second = (np.bincount(part, minlength=keys.max() + 1) for part in np.split(keys, 2))
-    return bool((first == second).all())
-
-
-def _keys(true_columns: Sequence[NDArray[np.integer]], control: CodedTable) -> NDArray[np.int64]:
-    """A number for each row, those of the true table first, equal where rows are."""
-    columns = [np.concatenate(pair) for pair in zip(true_columns, control.columns)]
-    return ranked(row_numbers(columns, control.domain.sizes)[0])[0]
+def _row_keys(true: CodedTable, control: CodedTable) -> list[Cells]:
+    """A number for each row of either table, equal where rows are."""
+    columns = [np.concatenate(pair) for pair in zip(true.columns, control.columns)]
+    return np.split(ranked(row_numbers(columns, control.domain.sizes)[0])[0], [true.num_rows])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +18,21 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, recall_score, roc_auc_score
+from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from threadpoolctl import ThreadpoolController
 
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation.pairs import miller_entropy
+from adaptive_qs.evaluation.marginals import miller_entropy
 from adaptive_qs.evaluation.results import Measure, Spread
+from adaptive_qs.evaluation.tables import in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.coded import CodedTable
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-# Coded rows as features of scikit-learn models.
 
 MAX_ITERATIONS = 1_000
 """Of logistic regression."""
@@ -45,13 +43,13 @@ MAX_CATEGORIES = 255
 
 
 def feature_matrix(
-    table: CodedTable, attributes: tuple[int, ...], rows: NDArray[np.int64] | slice = slice(None)
+    table: CodedTable, attributes: Sequence[int], rows: Codes | slice = slice(None)
 ) -> Array:
     """Codes of these attributes, shape (rows, attributes)."""
     return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
 
 
-def logistic_regression(attributes: tuple[Attribute, ...]) -> Pipeline:
+def logistic_regression(attributes: Sequence[Attribute]) -> Pipeline:
     """Logistic regression on scaled codes of ordered and one-hot codes of unordered attributes.
 
     Levels that were not seen in training count as rare ones.
@@ -69,7 +67,7 @@ def logistic_regression(attributes: tuple[Attribute, ...]) -> Pipeline:
     return make_pipeline(encoder, LogisticRegression(max_iter=MAX_ITERATIONS))
 
 
-def gradient_boosting(attributes: tuple[Attribute, ...], seed: int) -> Pipeline:
+def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
     """Histogram gradient boosting; it knows which attributes are unordered.
 
     Few small trees with a penalty: without one, steps for rare classes of a target with many
@@ -97,44 +95,29 @@ def gradient_boosting(attributes: tuple[Attribute, ...], seed: int) -> Pipeline:
     return make_pipeline(encoder, model)
 
 
-def _positions(attributes: tuple[Attribute, ...], ordered: bool) -> list[int]:
+def _positions(attributes: Sequence[Attribute], ordered: bool) -> list[int]:
     return [i for i, attribute in enumerate(attributes) if attribute.ordered == ordered]
 
 
 # Tasks on threads that do not multiply: each task computes on one thread of its own.
 
-Result = TypeVar("Result")
-
 
 def run_tasks(
-    tasks: Sequence[Callable[[], Result]], workers: int, progress: StepProgress | None = None
-) -> list[Result]:
+    tasks: Sequence[Callable[[], Any]], workers: int, progress: StepProgress | None = None
+) -> list[Any]:
     """Results of all tasks, in order, each computed on one thread.
 
     scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
     this also makes results the same for any number of workers.
-
-    Args:
-        tasks: what to do; they must not depend on each other.
-        workers: threads in all.
-        progress: called with the tasks done and in all.
     """
     controller = ThreadpoolController()
-    results = []
 
-    def one_thread() -> None:
-        # OpenMP keeps its limit for each thread, so the pool's threads set their own.
-        controller.limit(limits=1)
+    def alone(batch: Sequence[Callable[[], Any]]) -> list[Any]:
+        controller.limit(limits=1)  # OpenMP keeps its limit for each thread
+        return [task() for task in batch]
 
-    with (
-        controller.limit(limits=1),
-        ThreadPoolExecutor(workers, initializer=one_thread) as pool,
-    ):
-        for result in pool.map(lambda task: task(), tasks):
-            results.append(result)
-            if progress is not None:
-                progress(len(results), len(tasks))
-    return results
+    with controller.limit(limits=1):
+        return list(in_batches(alone, tasks, workers, progress, 1))
 
 
 @contextmanager
@@ -172,13 +155,12 @@ def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
         probabilities: shape (rows, classes).
         labels: shape (rows,): true classes.
     """
-    guess = probabilities.argmax(axis=1)
-    options = {"labels": np.unique(labels), "average": "macro", "zero_division": 0}
-    return {
-        "macro F1": float(f1_score(labels, guess, **options)),
-        "AUROC": auroc(probabilities, labels),
-        "balanced accuracy": float(recall_score(labels, guess, **options)),
-    }
+    guess, present = probabilities.argmax(axis=1), np.unique(labels)
+    _, recall, f1, _ = precision_recall_fscore_support(
+        labels, guess, labels=present, average="macro", zero_division=0
+    )
+    area = auroc(probabilities, labels)
+    return {"macro F1": float(f1), "AUROC": area, "balanced accuracy": float(recall)}
 
 
 def auroc(probabilities: Array, labels: Codes) -> float:
@@ -265,17 +247,21 @@ def target_of(true: CodedTable, name: str) -> Target:
     Raises:
         DataError: the column is unknown, has one class only, or too many.
     """
+
+    def refusal(reason: str) -> DataError:
+        return DataError(f"target {name!r} {reason}")
+
     if name not in true.domain.names:
-        raise DataError(f"target {name!r} is not in the schema: check the spelling")
+        raise refusal("is not in the schema: check the spelling")
     if len(true.domain) == 1:
-        raise DataError(f"target {name!r} is the only column: nothing is left to predict it from")
+        raise refusal("is the only column: nothing is left to predict it from")
     position = true.domain.names.index(name)
     attribute = true.domain.attributes[position]
     counts = np.bincount(true.columns[position], minlength=attribute.size)
     used = int(np.count_nonzero(counts))
     limitations = []
     if used < 2:
-        raise DataError(f"target {name!r} has one value only: name another column")
+        raise refusal("has one value only: name another column")
     if attribute.ordered and used > MAX_ORDERED_CLASSES:
         class_of = _quantile_classes(counts)
         limitations.append(
@@ -288,15 +274,11 @@ def target_of(true: CodedTable, name: str) -> Target:
     kept = counts >= MIN_CLASS_ROWS
     classes = int(kept.sum())
     if classes < 2:
-        raise DataError(
-            f"target {name!r} has fewer than two classes of {MIN_CLASS_ROWS} rows or more: name "
-            "another column"
-        )
+        few = f"has fewer than two classes of {MIN_CLASS_ROWS} rows or more"
+        raise refusal(f"{few}: name another column")
     if classes > MAX_CLASSES:
-        raise DataError(
-            f"target {name!r} is unordered with more than {MAX_CLASSES} classes: name another "
-            "column, or join its rare values in the schema"
-        )
+        many = f"is unordered with more than {MAX_CLASSES} classes"
+        raise refusal(f"{many}: name another column, or join its rare values in the schema")
     if left_out := int((counts > 0).sum()) - classes:
         limitations.append(
             f"values of the target {name!r} in fewer than {MIN_CLASS_ROWS} true rows were left "
@@ -325,21 +307,19 @@ TARGET_ROWS = 20_000
 """True rows that are looked at, drawn evenly."""
 
 
-def told_by_others(true: CodedTable, target: Target) -> NDArray[np.float64]:
-    """Share of the target's entropy that each other column tells, in their order.
+def told_by_others(true: CodedTable, target: Target) -> float:
+    """Share of the target's entropy that each other column tells, on average.
 
     The uncertainty coefficient I / H, with the mutual information I of the plug-in estimate less
     Miller and Madow's bias.
     """
-    labels, rows = _shuffled(true, target, TARGET_ROWS)
-    entropy = miller_entropy(np.bincount(labels))
     shares = []
-    for i in _others(true, target):
-        other = np.unique(true.columns[i][rows], return_inverse=True)[1]
+    for _, labels, other in _beside(true, target):
+        entropy = miller_entropy(np.bincount(labels))
         joint = miller_entropy(np.bincount(other * target.classes + labels))
         information = entropy + miller_entropy(np.bincount(other)) - joint
         shares.append(max(0.0, information / entropy) if entropy > 0 else 0.0)
-    return np.array(shares)
+    return float(np.mean(shares))
 
 
 def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
@@ -350,20 +330,26 @@ def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
     lambda, the part of the errors that knowing the column takes away, must reach 0.9. A column in
     which no value occurs twice determines nothing in this sense.
     """
-    labels, rows = _shuffled(true, target, TARGET_ROWS)
-    half = len(rows) // 2
-    usual = int(np.bincount(labels[:half], minlength=target.classes).argmax())
-    errors = np.count_nonzero(labels[half:] != usual)
     found = []
-    for i in _others(true, target):
-        values, other = np.unique(true.columns[i][rows], return_inverse=True)
-        counts = np.zeros((len(values), target.classes), dtype=np.int64)
+    for name, labels, other in _beside(true, target):
+        half = len(labels) // 2
+        usual = int(np.bincount(labels[:half], minlength=target.classes).argmax())
+        errors = np.count_nonzero(labels[half:] != usual)
+        counts = np.zeros((int(other.max()) + 1, target.classes), dtype=np.int64)
         np.add.at(counts, (other[:half], labels[:half]), 1)
         guess = np.where(counts.any(axis=1), counts.argmax(axis=1), usual)
         wrong = np.count_nonzero(guess[other[half:]] != labels[half:])
         if errors and 1 - wrong / errors >= NEARLY_DETERMINED:
-            found.append(true.domain.names[i])
+            found.append(name)
     return tuple(found)
+
+
+def _beside(true: CodedTable, target: Target) -> Iterator[tuple[str, Codes, Codes]]:
+    """Every other column: its name, and some rows' classes and codes of it, numbered from 0."""
+    labels, rows = _shuffled(true, target, TARGET_ROWS)
+    for i in others_of(true, target):
+        codes = np.unique(true.columns[i][rows], return_inverse=True)[1]
+        yield true.domain.names[i], labels, codes
 
 
 def _shuffled(true: CodedTable, target: Target, most: int) -> tuple[Codes, Codes]:
@@ -373,8 +359,9 @@ def _shuffled(true: CodedTable, target: Target, most: int) -> tuple[Codes, Codes
     return labels[rows], rows
 
 
-def _others(true: CodedTable, target: Target) -> tuple[int, ...]:
-    return tuple(i for i in range(len(true.domain)) if i != target.attribute)
+def others_of(true: CodedTable, target: Target) -> list[int]:
+    """Positions of all columns but the target."""
+    return [i for i in range(len(true.domain)) if i != target.attribute]
 
 
 # A column that models can sensibly predict.
@@ -412,16 +399,16 @@ def propose_target(true: CodedTable) -> Target:
     last = len(true.domain) - 1
     for position in range(last, max(-1, last - MAX_CANDIDATES), -1):
         if target := _balanced_target(true, position):
-            share = round(float(told_by_others(true, target).mean()), 3)
+            share = round(told_by_others(true, target), 3)
             ranked.append(((position == last, share, -target.classes, position), target))
     ranked.sort(key=lambda item: item[0], reverse=True)
     serving = (target for _, target in ranked if not determining(true, target))
-    perfect: Target | None = None
+    perfect = None
     for target in islice(serving, MAX_TRIED):
         area, least = _true_rows_reach(true, target)
         if least <= area < NEARLY_PERFECT:
             return target
-        if perfect is None and area >= max(least, NEARLY_PERFECT):
+        if area >= least and perfect is None:
             perfect = target
     if perfect is not None:
         said = (
@@ -458,8 +445,8 @@ def _true_rows_reach(true: CodedTable, target: Target) -> tuple[float, float]:
     deviation.
     """
     labels, rows = _shuffled(true, target, 2 * ROWS)
-    half, others = len(rows) // 2, _others(true, target)
-    model = gradient_boosting(tuple(true.domain.attributes[i] for i in others), seed=0)
+    half, others = len(rows) // 2, others_of(true, target)
+    model = gradient_boosting([true.domain.attributes[i] for i in others], seed=0)
     features = feature_matrix(true, others, rows)
     present, counts = np.unique(labels[half:], return_counts=True)
     if min(len(present), len(np.unique(labels[:half]))) < 2:

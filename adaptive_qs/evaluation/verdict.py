@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import limits as limit
 from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.limits import Grade, is_named, word_for
+from adaptive_qs.evaluation.limits import Grade, word_for
 from adaptive_qs.evaluation.marginals import OrderedError
-from adaptive_qs.evaluation.results import Measure, Membership, kept_part
+from adaptive_qs.evaluation.results import MEASURES, Membership, kept_part
 from adaptive_qs.evaluation.scale import (
     AssociationChange,
     AssociationChanges,
@@ -73,13 +74,12 @@ def column_pairs(pair: TablePair) -> list[ColumnPair]:
     """Every column, the worst first."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     found = []
-    for i, (true, made) in enumerate(zip(*pair.margins)):
+    for number, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
         shares = true / rows[0], made / rows[1]
         variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
         fresh = fresh_sample_l1(true, rows[1]) / 2
         doubt = limit.STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
-        name = pair.domain.names[i]
-        found.append(ColumnPair(i + 1, name, true.size, variation, fresh, doubt, shares))
+        found.append(ColumnPair(number, name, true.size, variation, fresh, doubt, shares))
     return sorted(found, key=lambda column: (-column.variation, column.number))
 
 
@@ -103,29 +103,19 @@ class Findings:
 def findings(
     evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
 ) -> Findings:
-    """What an evaluation's numbers mean; no model is trained for it.
-
-    Args:
-        evaluation: of the tables.
-        workers: threads; they change no result.
-        progress: called with the marginals done and in all.
-    """
-    return Findings(
-        evaluation,
-        workload_scale(evaluation, workers, progress),
-        tuple(column_pairs(evaluation.pair)),
-        association_changes(evaluation),
-    )
+    """What an evaluation's numbers mean; no model is trained for it."""
+    scale = workload_scale(evaluation, workers, progress)
+    columns = tuple(column_pairs(evaluation.pair))
+    return Findings(evaluation, scale, columns, association_changes(evaluation))
 
 
-# One finding of the verdict.
+# One finding of the verdict. Phrases that lead to a part of the report are marked with characters
+# that no printed name has.
 
 NAMED, FEW_NAMED = 3, 2
 """Most names in a list, and in one of several of a sentence; the rest are counted, and listed
 further down."""
-
-Links = tuple[tuple[str, str], ...]
-Part = tuple[str, Links]
+_MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
 
 
 @dataclass(frozen=True)
@@ -135,37 +125,48 @@ class Sentence:
     Attributes:
         grade: for its colour.
         word: the grade in a word.
-        text: the finding.
-        links: phrases of the text, and the id in the report of what they lead to.
-        brief: the finding in a line; the text where it is short enough.
+        said: the finding, with marked phrases.
+        brief: the same in a line; "" where it is short enough.
     """
 
     grade: Grade
     word: str
-    text: str
-    links: Links = ()
+    said: str
     brief: str = ""
 
     @property
+    def text(self) -> str:
+        """The finding without marks."""
+        return _MARKED.sub(r"\1", self.said)
+
+    @property
     def plain(self) -> str:
-        """The finding in a line, for a terminal: no links, and spaces like any other."""
-        return (self.brief or self.text).replace("\u00a0", " ")
+        """The finding in a line, for a terminal: no marks, and spaces like any other."""
+        return _MARKED.sub(r"\1", self.brief or self.said).replace("\u00a0", " ")
 
     @property
     def pieces(self) -> list[tuple[str, str]]:
         """The text in parts, each with the id that it leads to; "" where it leads nowhere."""
-        rest, found = self.text, []
-        for phrase, anchor in reversed(self.links):
-            before, phrase, after = rest.rpartition(phrase)
-            found += [(after, ""), (phrase, anchor)]
-            rest = before
-        return [piece for piece in [(rest, ""), *reversed(found)] if piece[0]]
+        parts = [*_MARKED.split(self.said), "", ""]  # what is plain, a phrase, where it leads
+        threes = zip(parts[::3], parts[1::3], parts[2::3])
+        return [
+            piece
+            for before, phrase, anchor in threes
+            for piece in ((before, ""), (phrase, anchor))
+            if piece[0]
+        ]
 
 
-def named(names: Sequence[str], anchor: str, most: int = NAMED) -> Part:
-    """The first names and how many more, and the link from that to the list of all."""
-    more = len(names) - most
-    return listed(names, most), ((f"{more:,} more", anchor),) if more > 0 else ()
+def leading(phrase: str, anchor: str) -> str:
+    """A phrase that leads to an id in the report."""
+    return f"\ue000{phrase}\ue001{anchor}\ue002"
+
+
+def named(names: Sequence[str], anchor: str, most: int = NAMED) -> str:
+    """The first names and how many more, which leads to the list of all."""
+    if len(names) <= most:
+        return listed(names, most)
+    return f"{', '.join(names[:most])} and {leading(f'{len(names) - most:,} more', anchor)}"
 
 
 def _are(number: int) -> str:
@@ -179,13 +180,13 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     """How close the workload's marginals are, on which scale."""
     found = evaluation.workload
     number = counted(len(found.per_clique), "marginal")
-    marginals = (
+    subject = (
         f"The workload's {number}"
         if evaluation.queries is None
         else f"The {number} of the workload's columns"
     )
-    mean = f"{significant(found.mean_l1)} on average"
-    start = f"{marginals} {'differs' if len(found.per_clique) == 1 else 'differ'} by {mean}"
+    differ = "differs" if len(found.per_clique) == 1 else "differ"
+    start = f"{subject} {differ} by {significant(found.mean_l1)} on average"
     measured = (
         f"{start} (L1: 0 is equal, 2 has nothing in common): {share(found.mean_l1 / 2)} of the "
         "rows would have to move to another cell."
@@ -209,13 +210,11 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         if scale.joint:
             rest += f", independent columns by {significant(scale.independent)}"
         rest += _placed(scale.place)
-    links: Links = ()
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
-        gone, links = named(names, "errors", FEW_NAMED)
         rest += f" {counted(len(names), 'marginal')} {_are(len(names))} as far off as independent "
-        rest += f"columns: {gone}."
-    return Sentence(*grade, measured + rest, links, brief=f"{start}.{rest}")
+        rest += f"columns: {named(names, 'errors', FEW_NAMED)}."
+    return Sentence(*grade, measured + rest, f"{start}.{rest}")
 
 
 def queries_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -227,7 +226,7 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     if asked is None:
         return None
     rows = evaluation.pair.true.num_rows
-    number = counted(asked.queries, "query", "queries")
+    number = leading(counted(asked.queries, "query", "queries"), "queries")
     text = (
         f"The workload's {number} {_are(asked.queries)} off by "
         f"{share(asked.rmse)} of the rows ({significant(asked.rmse * rows)} of {rows:,}; root mean "
@@ -238,12 +237,9 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
         text += f", independent columns by {share(asked.independent)}"
     place = place_of_queries(asked)
     text += _placed(place)
-    links: Links = ((number, "queries"),)
-    if gone := gone_parts(asked):
-        names, more = named([part.title for part in gone], "queries")
-        text += f" As far off as independent columns: {names}."
-        links += more
-    return Sentence(*word_for("queries", place), text, links)
+    if gone := [part.title for part in gone_parts(asked)]:
+        text += f" As far off as independent columns: {named(gone, 'queries')}."
+    return Sentence(*word_for("queries", place), text)
 
 
 def _placed(place: Place) -> str:
@@ -277,27 +273,18 @@ def moved_means(evaluation: Evaluation) -> list[OrderedError]:
 
 
 def columns_sentence(evaluation: Evaluation, columns: Sequence[ColumnPair]) -> Sentence:
-    """Which single columns are off.
-
-    Args:
-        evaluation: of the tables.
-        columns: of both, the largest error first.
-    """
+    """Which single columns are off; these come with the largest error first."""
     off = [c for c in columns if c.variation - c.fresh >= max(limit.LOST_COLUMN, c.doubt)]
     moved = moved_means(evaluation)
-    links: Links = ()
     text = "No single column is far off."
     if off:
-        names, links = named(
-            [
-                f"{quoted(c.name)} ({share(c.variation, 2)}, a fresh sample {share(c.fresh, 2)})"
-                for c in off
-            ],
-            "all-columns",
-        )
+        names = [
+            f"{quoted(c.name)} ({share(c.variation, 2)}, a fresh sample {share(c.fresh, 2)})"
+            for c in off
+        ]
         text = (
             f"Single columns with at least {share(limit.LOST_COLUMN, 1)} of the rows more in "
-            f"another cell than a fresh sample: {names}."
+            f"another cell than a fresh sample: {named(names, 'all-columns')}."
         )
         if (largest := columns[0]) not in off:
             text += (
@@ -307,10 +294,8 @@ def columns_sentence(evaluation: Evaluation, columns: Sequence[ColumnPair]) -> S
             )
     if moved:
         shifts = [f"{quoted(o.attribute)} ({signed(o.mean_shift, 1)})" for o in moved]
-        names, more = named(shifts, "ordered")
-        text += f" Means that moved, in standard deviations: {names}."
-        links += more
-    return Sentence(*word_for("columns", SimpleNamespace(off=off, moved=moved)), text, links)
+        text += f" Means that moved, in standard deviations: {named(shifts, 'ordered')}."
+    return Sentence(*word_for("columns", SimpleNamespace(off=off, moved=moved)), text)
 
 
 def copies_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -319,7 +304,8 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
     That few rows match is no measure of privacy, and nothing is said then.
     """
     rows = evaluation.rows
-    if not is_named("copies", rows):
+    grade, word = word_for("copies", rows)
+    if not word:
         return None
     if rows.same:
         text = (
@@ -335,7 +321,7 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
             "other. Rows may have been copied: find out how the table was made. (Few matches would "
             "prove no privacy.)"
         )
-    return Sentence(*word_for("copies", rows), text)
+    return Sentence(grade, word, text)
 
 
 def unseen_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -348,67 +334,49 @@ def unseen_sentence(evaluation: Evaluation) -> Sentence | None:
         return None
     rows = evaluation.pair.true.num_rows, evaluation.pair.synthetic.num_rows
     p = (found.share + found.expected_if_redrawn) / 2
-    rare = SimpleNamespace(
-        beyond=found.share - found.expected_if_redrawn,
-        deviation=math.sqrt(p * (1 - p) * sum(1 / n for n in rows)),
-    )
-    if not is_named("rows", rare):
+    deviation = math.sqrt(p * (1 - p) * sum(1 / n for n in rows))
+    beyond = found.share - found.expected_if_redrawn
+    grade, word = word_for("rows", SimpleNamespace(beyond=beyond, deviation=deviation))
+    if not word:
         return None
-    names, links = named([combination(pair.attributes) for pair in found.worst], "unseen")
+    names = named([combination(pair.attributes) for pair in found.worst], "unseen")
     text = (
         f"{share(found.share)} of the synthetic rows have two values that no true row has "
         f"together, about {share(found.expected_if_redrawn)} of new true rows would: {names}."
     )
-    return Sentence(*word_for("rows", rare), text, links)
+    return Sentence(grade, word, text)
 
 
 def dependence_sentence(found: AssociationChanges) -> Sentence:
     """What became of the associations: clear ones, columns that lost all of theirs, weak ones."""
-    parts = [_clear(found), *_lost(found), *_made_up(found)]
-    text = " ".join(text for text, _ in parts)
-    links = tuple(link for _, links in parts for link in links)
-    return Sentence(*word_for("associations", found), text, links)
-
-
-def _clear(found: AssociationChanges) -> Part:
-    if not found.clear:
-        return "No two columns of the true table depend clearly on each other.", ()
-    start = (
-        f"Of {counted(found.clear, 'clear association')} between two columns, {found.kept:,} kept "
-        f"{'its' if found.kept == 1 else 'their'} strength, {found.weaker:,} became weaker, "
-        f"{found.stronger:,} stronger"
-    )
-    if not found.lost:
-        return f"{start} and none is lost.", ()
-    names, links = named([combination(change.names) for change in found.lost], "lost")
-    return f"{start} and {len(found.lost):,} {_are(len(found.lost))} lost: {names}.", links
-
-
-def _lost(found: AssociationChanges) -> list[Part]:
-    parts: list[Part] = []
+    text = "No two columns of the true table depend clearly on each other."
+    if found.clear:
+        text = (
+            f"Of {counted(found.clear, 'clear association')} between two columns, {found.kept:,} "
+            f"kept {'its' if found.kept == 1 else 'their'} strength, {found.weaker:,} became "
+            f"weaker, {found.stronger:,} stronger and "
+        )
+        lost = named([combination(change.names) for change in found.lost], "lost")
+        number = len(found.lost)
+        text += f"{number:,} {_are(number)} lost: {lost}." if lost else "none is lost."
     if found.unconnected:
-        names, links = named([quoted(name) for name in found.unconnected], "cut-off")
+        names = named([quoted(name) for name in found.unconnected], "cut-off")
         verb = "comes" if len(found.unconnected) == 1 else "come"
-        parts.append((f"{names} {verb} out independent of all other columns.", links))
+        text += f" {names} {verb} out independent of all other columns."
     if number := len(found.weak_lost):
-        names, links = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
-        start = f"Of {counted(found.weak, 'weak association')}, {number:,} {_are(number)} lost"
-        parts.append((f"{start}: {names}.", links))
-    return parts
-
-
-def _made_up(found: AssociationChanges) -> list[Part]:
-    """Such relations come from noise, or from marginals that do not say it all."""
-    names, links = named([combination(change.names) for change in found.made_up], "made-up")
-    new = [names] if names else []
-    reason = ""
+        names = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
+        text += f" Of {counted(found.weak, 'weak association')}, {number:,} {_are(number)} lost: "
+        text += f"{names}."
+    names = named([combination(change.names) for change in found.made_up], "made-up")
+    new, reason = [names] if names else [], ""
     if number := len(found.weak_made_up):
-        phrase = counted(number, "weak association")
-        links += ((phrase, "weak-made-up"),)
         (largest,) = _sized(found.weak_made_up[:1])
+        phrase = leading(counted(number, "weak association"), "weak-made-up")
         new.append(f"{phrase}, {'the largest ' if number > 1 else ''}{largest}")
         reason = " Such associations arise where two columns were not measured together."
-    return [(f"Only in the synthetic table: {', and '.join(new)}.{reason}", links)] if new else []
+    if new:
+        text += f" Only in the synthetic table: {', and '.join(new)}.{reason}"
+    return Sentence(*word_for("associations", found), text)
 
 
 def _sized(changes: Sequence[AssociationChange]) -> list[str]:
@@ -421,8 +389,6 @@ def _sized(changes: Sequence[AssociationChange]) -> list[str]:
 
 # What models lose that are trained on synthetic rows, and what attacks gain.
 
-MEASURES: tuple[Measure, ...] = ("AUROC", "macro F1", "balanced accuracy")
-"""The first of them that was computed speaks for a model."""
 NO_MODELS = "no models: "
 """How the limitation begins that says why models that were asked for could not be trained."""
 
@@ -535,18 +501,13 @@ def overall_sentence(closeness: Sequence[tuple[str, Sentence]], attack: Sentence
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found, in sentences.
+    """What was found, in a sentence for each part.
 
     Attributes:
         overall: the worst of the findings in a word, or that rows look like copies.
         copied: whether they do.
-        marginals: how close they are.
-        queries: how far the workload's queries are off; None where it asks for marginals.
-        columns: which single columns are off.
-        associations: which are lost.
-        unseen: pairs of values that the true table never has; None where they are few.
-        models: what they lose.
-        attack: what it gains.
+        queries: None where the workload asks for marginals.
+        unseen: None where few rows have pairs of values that the true table never has.
     """
 
     overall: Sentence
@@ -585,16 +546,15 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     """
     evaluation = found.evaluation
     marginals = marginals_sentence(evaluation, found.scale)
+    queries = queries_sentence(evaluation)
     columns = columns_sentence(evaluation, found.columns)
     associations = dependence_sentence(found.associations)
+    unseen, copies = unseen_sentence(evaluation), copies_sentence(evaluation)
     attack = attack_sentence(evaluation.membership, statement)
-    copies = copies_sentence(evaluation)
-    queries, unseen = queries_sentence(evaluation), unseen_sentence(evaluation)
-    closeness = [("marginals", marginals), ("columns", columns), ("associations", associations)]
-    if queries is not None and queries.grade != "plain":
-        closeness.insert(0, ("queries", queries))
-    if unseen is not None:
-        closeness.append(("rows", unseen))
+    graded = queries if queries is not None and queries.grade != "plain" else None
+    parts = (graded, marginals, columns, associations, unseen)
+    about = zip(("queries", "marginals", "columns", "associations", "rows"), parts)
+    closeness = [(what, sentence) for what, sentence in about if sentence is not None]
     return Verdict(
         copies or overall_sentence(closeness, attack),
         copies is not None,
@@ -624,37 +584,29 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
     """
     evaluation, changes = found.evaluation, found.associations
     steps: list[str] = []
-    links: Links = ()
 
-    def step(before: str, names: Sequence[str], anchor: str, after: str = "") -> None:
-        nonlocal links
-        text, more = named([quoted(name) for name in names], anchor)
-        steps.append(f"{before}{text}{after}")
-        links += more
+    def names_of(columns: Sequence[str], anchor: str) -> str:
+        return named([quoted(name) for name in columns], anchor)
 
     if judged.copied:
         steps.append("find out why so many synthetic rows equal true ones, before anything else")
     if unmeasured:
-        several = len(unmeasured) > 1
-        step(
-            f"no combination with any of {len(unmeasured):,} columns ("
-            if several
-            else "no combination with ",
-            unmeasured,
-            "unconnected",
-            f"{')' * several} was measured: give coarser bins or fewer values, or more budget",
-        )
+        names = names_of(unmeasured, "unconnected")
+        if (number := len(unmeasured)) > 1:
+            names = f"any of {number:,} columns ({names})"
+        advice = "give coarser bins or fewer values, or more budget"
+        steps.append(f"no combination with {names} was measured: {advice}")
     if judged.marginals.grade == "poor":
         steps.append("coarser columns, a smaller workload or more budget would bring most")
     lost = [change.names for change in (*changes.lost, *changes.weak_lost)] + [*found.scale.gone]
     if changes.unconnected and not unmeasured:
-        advice = " matters, give coarser codes, fewer columns, or a workload of little else"
-        step("where what depends on ", changes.unconnected, "cut-off", advice)
+        advice = "matters, give coarser codes, fewer columns, or a workload of little else"
+        steps.append(f"where what depends on {names_of(changes.unconnected, 'cut-off')} {advice}")
     elif lost:
         advice = "matters, give coarser codes, or a workload of little else"
         steps.append(f"where {combination(lost[0])} {advice}")
     if broken := broken_rules(evaluation):
-        step("mend or warn of rows that break ", broken, "rules")
+        steps.append(f"mend or warn of rows that break {names_of(broken, 'rules')}")
     if evaluation.utility is None and why_no_models(evaluation) is None:
         steps.append("name a target to learn what models lose")
     if evaluation.membership is None:
@@ -667,8 +619,7 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
             else "use the table for nothing that the lines above name as lost or far off"
         )
     text = "; ".join(steps[:MOST_STEPS])
-    links = tuple(link for link in links if link[0] in text)
-    return Sentence("plain", "next", text[0].upper() + text[1:] + ".", links)
+    return Sentence("plain", "next", text[0].upper() + text[1:] + ".")
 
 
 def broken_rules(evaluation: Evaluation) -> list[str]:

@@ -39,14 +39,12 @@ def diverging() -> list[Shade]:
 
 def sequential_class(value: float, top: float) -> str:
     """The class of a value between 0 and ``top``."""
-    part = _part(value, top)
-    return f"s{min(int(part * SEQUENTIAL_STEPS), SEQUENTIAL_STEPS - 1)}"
+    return f"s{min(int(_part(value, top) * SEQUENTIAL_STEPS), SEQUENTIAL_STEPS - 1)}"
 
 
 def diverging_class(value: float, top: float) -> str:
     """The class of a value between -``top`` and ``top``."""
-    part = _part(abs(value), top)
-    step = round(part * DIVERGING_STEPS)
+    step = round(_part(abs(value), top) * DIVERGING_STEPS)
     return f"{'n' if value < 0 else 'p'}{step}" if step else "z"
 
 
@@ -58,14 +56,12 @@ def _part(value: float, top: float) -> float:
 
 def contrast(first: str, second: str) -> float:
     """Ratio of the luminances of two colours, 1 to 21 (WCAG 2.2, relative luminance)."""
-    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    found = []
+    for colour in (first, second):
+        channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        found.append(0.2126 * r + 0.7152 * g + 0.0722 * b)
+    return (max(found) + 0.05) / (min(found) + 0.05)
 
 
 def _shade(name: str, colour: tuple[int, int, int], part: float) -> Shade:
@@ -88,8 +84,7 @@ class Bar:
     Attributes:
         label: the value, or several of them.
         values: one number for each series, such as true and synthetic.
-        low: of an interval around the first; None without one.
-        high: of it.
+        low, high: of an interval around the first; None without one.
         ends: the first and the last of several values, for the ends of the axis.
     """
 
@@ -122,9 +117,8 @@ class BarChart:
     def top(self) -> float:
         """The largest number drawn, if nothing else was asked for; those beside the scale have
         an axis of their own."""
-        if self.whole is not None:
-            return self.whole
-        return max((v for b in self.bars for v in (*b.values, b.high or 0.0)), default=0.0) or 1.0
+        largest = max((v for b in self.bars for v in (*b.values, b.high or 0.0)), default=0.0)
+        return self.whole if self.whole is not None else largest or 1.0
 
     @property
     def beside(self) -> BarChart:
@@ -222,8 +216,7 @@ class Mark:
     Attributes:
         kind: class of its look: "a" (true), "b" (synthetic), "limit" or "chance".
         value: where it lies.
-        low: of its interval.
-        high: of its interval.
+        low, high: of its interval.
     """
 
     kind: str
@@ -234,14 +227,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """Marks on one axis.
-
-    Attributes:
-        low: left end.
-        high: right end.
-        marks: what lies on it.
-        label: the same in words, for people who do not see it.
-    """
+    """Marks on an axis from ``low`` to ``high``, and the same in words for people who do not see
+    it."""
 
     low: float
     high: float
@@ -250,12 +237,11 @@ class Line:
 
     def place(self, value: float) -> str:
         """Where a value lies, in per cent of the line."""
-        return f"{100 * self.part(value):.1f}"
+        return f"{100 * self._part(value):.1f}"
 
     def length(self, low: float, high: float) -> str:
         """The length of an interval, in per cent of the line."""
-        return f"{100 * (self.part(high) - self.part(low)):.1f}"
+        return f"{100 * (self._part(high) - self._part(low)):.1f}"
 
-    def part(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+    def _part(self, value: float) -> float:
         return min(max((value - self.low) / ((self.high - self.low) or 1.0), 0.0), 1.0)

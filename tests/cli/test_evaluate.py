@@ -49,10 +49,20 @@ def no_constant(name):
     raise AssertionError(f"JSON has no {name}")
 
 
-def content(run, *more):
-    outcome = run(*BASE, "--json", *more)
+def content(run, *more, base=BASE):
+    outcome = run(*base, "--json", *more)
     assert outcome.code == 0, outcome
     return json.loads(outcome.out, parse_constant=no_constant)
+
+
+def said(words, found):
+    return any(words in text for text in found["limitations"])
+
+
+def synthesized(run, out, *more):
+    command = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", out]
+    made = run(*command, "--force", *more)
+    assert made.code == 0, made
 
 
 def refused(run, arguments, hint):
@@ -90,13 +100,11 @@ def test_the_fields_of_the_json_object_are_fixed(run):
     assert next(iter(found)) == "notice"
     assert "owner only" in found["notice"]
     assert set(found["workload_error"]) == {"mean_l1", "max_l1", "rmse", "rmse_of", "queries"}
-    assert len(found["per_clique"]) == 6
-    assert all(
-        set(entry) == {"attributes", "l1", "rmse", "cells", "weight"}
-        for entry in found["per_clique"]
-    )
-    assert found["per_clique"][3]["attributes"] == ["job", "age"]
-    assert found["per_clique"][3]["cells"] == 30
+    cliques = found["per_clique"]
+    assert len(cliques) == 6
+    fields = {"attributes", "l1", "rmse", "cells", "weight"}
+    assert all(set(entry) == fields for entry in cliques)
+    assert (cliques[3]["attributes"], cliques[3]["cells"]) == (["job", "age"], 30)
     assert [part["ways"] for part in found["total_variation"]] == [1, 2, 3]
     assert np.shape(found["association"]["cramers_v"]["true"]) == (3, 3)
     assert [error["attribute"] for error in found["ordered"]] == ["age", "day"]
@@ -159,15 +167,13 @@ def test_results_do_not_depend_on_the_number_of_threads(run):
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize(
     ("lines", "limitation"),
-    [
-        (["a,3,2020-01-02"] * 50, "one value only in the synthetic table"),
-        (["a,3,2020-01-02"], "one value only in the synthetic table"),
-        (["?,3,2020-01-02", "a,4,2020-01-02"], "than twice the rows of the other"),
-    ],
-)
+    [(["a,3,2020-01-02"] * 50, "one value only in the synthetic table"),
+     (["a,3,2020-01-02"], "one value only in the synthetic table"),
+     (["?,3,2020-01-02", "a,4,2020-01-02"], "than twice the rows of the other")],
+)  # fmt: skip
 def test_constant_and_tiny_tables_are_measured_with_a_limitation(run, lines, limitation):
     write("o.csv", lines)
-    assert any(limitation in text for text in content(run)["limitations"])
+    assert said(limitation, content(run))
     assert run(*BASE).code == 0
     outcome = run("evaluate", "o.csv", "o.csv", "--schema", "s.json")
     assert (outcome.code, "nan" in outcome.out) == (0, False)
@@ -176,10 +182,10 @@ def test_constant_and_tiny_tables_are_measured_with_a_limitation(run, lines, lim
 def test_a_table_of_one_column_has_no_pairs(run):
     Path("m.json").write_text('{"only": 4}')
     write("m.csv", ["0", "3", "1"], "only")
-    outcome = run("evaluate", "m.csv", "m.csv", "--schema", "m.json")
+    base = ["evaluate", "m.csv", "m.csv", "--schema", "m.json"]
+    outcome = run(*base)
     assert outcome.code == 0, outcome
-    found = run("evaluate", "m.csv", "m.csv", "--schema", "m.json", "--json")
-    assert [part["ways"] for part in json.loads(found.out)["total_variation"]] == [1]
+    assert [part["ways"] for part in content(run, base=base)["total_variation"]] == [1]
 
 
 BAD_TABLES = {
@@ -262,9 +268,7 @@ def test_a_target_of_one_value_is_refused_by_name(run):
 
 @pytest.mark.usefixtures("tables")
 def test_a_control_table_adds_the_attack_and_the_promise_its_bound(run):
-    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv",
-               "--release", "r.zip", "--force")  # fmt: skip
-    assert made.code == 0, made
+    synthesized(run, "o.csv", "--release", "r.zip")
     beside = content(run, "--control", "c.csv")["membership"]
     assert beside["promise"]["source"] == "o.csv.manifest.json"
     assert (beside["promise"]["epsilon"], beside["promise"]["delta"]) == (1, 1e-9)
@@ -281,21 +285,16 @@ def test_a_control_table_adds_the_attack_and_the_promise_its_bound(run):
         Path("o.csv.manifest.json").write_text(damaged)
         found = content(run, "--control", "c.csv")
         assert (found["membership"]["bound"], found["membership"]["promise"]) == (None, None)
-        assert any("o.csv.manifest.json is damaged" in text for text in found["limitations"])
+        assert said("o.csv.manifest.json is damaged", found)
     Path("o.csv.manifest.json").unlink()
     found = content(run, "--control", "c.csv")
     assert found["membership"]["bound"] is None
-    assert any("privacy promise is not known" in text for text in found["limitations"])
+    assert said("privacy promise is not known", found)
 
-
-@pytest.mark.usefixtures("tables")
-def test_predictable_noise_promises_nothing(run):
-    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv",
-               "--force", "--insecure-seed", "1")  # fmt: skip
-    assert made.code == 0, made
+    synthesized(run, "o.csv", "--insecure-seed", "1")  # predictable noise promises nothing
     found = content(run, "--control", "c.csv")
     assert found["membership"]["bound"] is None
-    assert any("NOT PRIVATE" in text for text in found["limitations"])
+    assert said("NOT PRIVATE", found)
 
 
 @pytest.mark.usefixtures("tables")
@@ -307,17 +306,14 @@ def test_a_control_table_that_is_the_training_table_is_no_control(run):
 
 @pytest.mark.usefixtures("tables")
 def test_a_release_of_another_schema_is_refused(run):
-    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "n.csv",
-               "--release", "r.zip")  # fmt: skip
-    assert made.code == 0, made
+    synthesized(run, "n.csv", "--release", "r.zip")
     columns = [{**SCHEMA["columns"][0], "values": ["a", "b", "c"]}, *SCHEMA["columns"][1:]]
     Path("other.json").write_text(json.dumps({"version": 1, "columns": columns}))
-    arguments = ["evaluate", "t.csv", "n.csv", "--schema", "other.json"]
-    refused(run, [*arguments, "--release", "r.zip"], "r.zip: was made with another schema")
-    outcome = run(*arguments, "--control", "c.csv", "--json")
-    found = json.loads(outcome.out)
+    base = ["evaluate", "t.csv", "n.csv", "--schema", "other.json"]
+    refused(run, [*base, "--release", "r.zip"], "r.zip: was made with another schema")
+    found = content(run, "--control", "c.csv", base=base)
     assert found["membership"]["bound"] is None
-    assert any("of a release with another schema" in text for text in found["limitations"])
+    assert said("of a release with another schema", found)
 
 
 def test_hundreds_of_columns_are_attacked(run):
@@ -326,9 +322,9 @@ def test_hundreds_of_columns_are_attacked(run):
     for name in "toc":
         lines = [",".join(map(str, row)) for row in rng.integers(0, 3, (40, 230))]
         write(f"{name}.csv", lines, ",".join(f"a{i}" for i in range(230)))
-    outcome = run(*BASE[:3], "--schema", "m.json", "--ways", "1", "--control", "c.csv", "--json")
-    assert outcome.code == 0, outcome.err
-    assert len(json.loads(outcome.out)["membership"]["scores"]) == 3
+    base = [*BASE[:3], "--schema", "m.json"]
+    found = content(run, "--ways", "1", "--control", "c.csv", base=base)
+    assert len(found["membership"]["scores"]) == 3
 
 
 def test_a_control_table_that_overlaps_is_a_limitation(run):
@@ -339,11 +335,8 @@ def test_a_control_table_that_overlaps_is_a_limitation(run):
     )
     for name, lines in (("t", true), ("o", made), ("c", held_out + true[:100])):
         write(f"{name}.csv", lines, "a,b,c")
-    arguments = ["t.csv", "o.csv", "--schema", "m.json", "--control", "c.csv", "--json"]
-    outcome = run("evaluate", *arguments)
-    assert outcome.code == 0, outcome
-    limitations = json.loads(outcome.out)["membership"]["limitations"]
-    assert any("control table overlaps" in text for text in limitations)
+    found = content(run, "--control", "c.csv", base=[*BASE[:3], "--schema", "m.json"])
+    assert said("control table overlaps", found["membership"])
 
 
 @pytest.mark.usefixtures("tables")
@@ -409,20 +402,16 @@ def test_the_error_is_that_of_the_queries_of_the_workload(run):
 
 @pytest.mark.usefixtures("tables")
 def test_swapped_tables_are_refused_where_a_statement_tells_them(run):
-    made = run("synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "n.csv",
-               "--release", "r.zip")  # fmt: skip
-    assert made.code == 0, made
+    synthesized(run, "n.csv", "--release", "r.zip")
     swapped = ["evaluate", "n.csv", "t.csv", "--schema", "s.json"]
     message = refused(run, swapped, "n.csv: is a released table, n.csv.manifest.json lies beside")
     assert "swap them, the private table comes first" in message
-    assert not any("released" in text for text in content(run)["limitations"])
+    assert not said("released", content(run))
 
     Path("t.csv.manifest.json").write_text(Path("n.csv.manifest.json").read_text())
     for more in ([], ["--release", "r.zip"]):
-        outcome = run(*swapped, "--json", *more)
-        assert outcome.code == 0, outcome
-        limitations = json.loads(outcome.out)["limitations"]
-        assert any("n.csv.manifest.json lies beside it, so that errors" in t for t in limitations)
+        found = content(run, *more, base=swapped)
+        assert said("n.csv.manifest.json lies beside it, so that errors", found)
         Path("t.csv.manifest.json").unlink(missing_ok=True)
 
 

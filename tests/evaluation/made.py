@@ -8,12 +8,12 @@ import numpy as np
 
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import (
+    Association,
     CliqueError,
     OrderedError,
     TotalVariation,
     WorkloadDistance,
 )
-from adaptive_qs.evaluation.pairs import Association
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.report import report_page
 from adaptive_qs.evaluation.results import (

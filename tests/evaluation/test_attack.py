@@ -36,17 +36,13 @@ from adaptive_qs.privacy.accounting import delta_of, epsilon_of
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
+from .tables import rows_of, table
+
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "d": 2})
-
-
-def table(rows, seed):
-    rng = np.random.default_rng(seed)
-    return CodedTable.from_codes(DOMAIN, [rng.integers(0, n, rows) for n in DOMAIN.sizes])
-
-
-PARTS = [(table(rows, seed), np.arange(rows)) for seed, rows in enumerate((60, 40, 9, 7))]
+PARTS = [(table(DOMAIN, rows, seed), np.arange(rows)) for seed, rows in enumerate((60, 40, 9, 7))]
 STACK = Stack.of(PARTS)
-ROWS = [list(zip(*(column.tolist() for column in part.columns))) for part, _ in PARTS]
+SYNTHETIC, REFERENCE, *TARGETS = [rows_of(part) for part, _ in PARTS]
+TARGETS = [*TARGETS[0], *TARGETS[1]]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -60,20 +56,19 @@ def test_marginal_scores_are_mean_log_ratios_of_cell_shares(workers, most_keys, 
         return equal / len(rows) + 1 / 40
 
     expected = [
-        np.mean([log(share(ROWS[0], row, s) / share(ROWS[1], row, s)) for s in sets])
-        for row in ROWS[2] + ROWS[3]
+        np.mean([log(share(SYNTHETIC, row, s) / share(REFERENCE, row, s)) for s in sets])
+        for row in TARGETS
     ]
     found = attack.marginal_scores(STACK, 0, workers)
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    members, others = STACK.split_targets(found)
-    assert (len(members), len(others)) == (9, 7)
+    assert [len(part) for part in STACK.split_targets(found)] == [9, 7]
 
 
 def test_closeness_is_the_log_ratio_of_kernel_densities():
     def density(rows, row):
         return np.mean([0.03 ** sum(a != b for a, b in zip(row, other)) for other in rows])
 
-    expected = [log(density(ROWS[0], row) / density(ROWS[1], row)) for row in ROWS[2] + ROWS[3]]
+    expected = [log(density(SYNTHETIC, row) / density(REFERENCE, row)) for row in TARGETS]
     np.testing.assert_allclose(attack.closeness_scores(STACK, 2), expected, atol=1e-9)
 
 
@@ -94,13 +89,13 @@ def test_rows_that_differ_in_very_many_columns_have_a_density():
         codes = np.full((300, 40), others)
         codes[0] = np.arange(40) < share * 40
         parts.append((CodedTable.from_codes(domain, codes), np.arange(40)))
-    stack = Stack.of(parts)
-    members, non_members = stack.split_targets(attack.closeness_scores(stack))
-    kernel = 0.03
+    stack, kernel = Stack.of(parts), 0.03
+    members, others = stack.split_targets(attack.closeness_scores(stack))
     member = log((0.5 + 0.5 * kernel) / (0.25 + 0.75 * kernel))
     np.testing.assert_allclose(members, member, atol=1e-9)
-    non_member = log((0.5 + 0.5 * kernel) / (0.75 + 0.25 * kernel))
-    np.testing.assert_allclose(non_members, non_member, atol=1e-9)
+    np.testing.assert_allclose(
+        others, log((0.5 + 0.5 * kernel) / (0.75 + 0.25 * kernel)), atol=1e-9
+    )
 
 
 def test_time_is_bounded_for_many_columns():
@@ -134,8 +129,7 @@ def test_worst_pair_of_an_epsilon_delta_promise_reaches_the_pair_distance(epsilo
     # Kairouz, Oh, Viswanath 2015: the dominating pair has four outcomes.
     shares = np.array([math.exp(epsilon), 1.0]) * (1 - delta) / (1 + math.exp(epsilon))
     first = np.array([delta, *shares, 0.0])
-    second = first[::-1]
-    distance = np.abs(first - second).sum() / 2
+    distance = np.abs(first - first[::-1]).sum() / 2
     assert distance == pytest.approx(pair_distance(epsilon, delta), abs=1e-12)
 
 
@@ -145,13 +139,11 @@ def test_bound_is_the_least_that_a_brute_force_search_finds(rho):
         epsilon = math.exp(float(np.squeeze(log_epsilon)))
         return pair_distance(epsilon, delta_of(scale * rho, epsilon))
 
-    searched = [
+    one, four = (
         float(brute(by_pair, ((-12, 6),), (scale,), Ns=2_000, full_output=True)[1])
         for scale in (1, 4)
-    ]
-    least = min(
-        1, math.sqrt(2 * rho), math.sqrt(1 - math.exp(-4 * rho)), 2 * searched[0], searched[1]
     )
+    least = min(1, math.sqrt(2 * rho), math.sqrt(1 - math.exp(-4 * rho)), 2 * one, four)
     assert replacement_distance(rho) == pytest.approx(least, rel=1e-5)
 
 
@@ -162,13 +154,11 @@ def test_bound_grows_with_rho_from_nothing_to_one():
     assert bounds[-1] <= 1
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_pure_promise_allows_what_randomised_response_of_two_steps_reaches(epsilon):
-    bound = advantage_bound(promise(epsilon=epsilon, delta=0.0))
-    assert bound == pytest.approx(math.tanh(epsilon))  # TV of randomised response at 2 epsilon
-
-
 def test_everything_that_is_promised_is_used():
+    for epsilon in (0.1, 1.0, 4.0):  # what randomised response of two steps reaches
+        assert advantage_bound(promise(epsilon=epsilon, delta=0.0)) == pytest.approx(
+            math.tanh(epsilon)
+        )
     rho, delta = 0.5, 1e-9
     both = advantage_bound(promise(rho, epsilon_of(rho, delta), delta))
     assert both == replacement_distance(rho)
@@ -259,24 +249,22 @@ def test_tied_scores_are_accused_together():
 
 # The whole game: leaks are seen, independence is not accused, and promises are kept.
 
-MEMBERSHIP_DOMAIN = Domain(tuple(Attribute(f"a{i}", 6, ordered=i % 2 == 0) for i in range(8)))
+GAME = Domain(tuple(Attribute(f"a{i}", 6, ordered=i % 2 == 0) for i in range(8)))
 
 
 def population(rows, seed):
     """Rows whose attributes depend on one hidden class."""
     rng = np.random.default_rng(seed)
     hidden = rng.integers(0, 3, rows)
-    columns = [
-        (hidden * (i % 3) + rng.integers(0, 4, rows)) % 6 for i in range(len(MEMBERSHIP_DOMAIN))
-    ]
-    return CodedTable.from_codes(MEMBERSHIP_DOMAIN, columns)
+    columns = [(hidden * (i % 3) + rng.integers(0, 4, rows)) % 6 for i in range(len(GAME))]
+    return CodedTable.from_codes(GAME, columns)
 
 
 TRUE, FRESH, CONTROL = population(1_000, 1), population(1_000, 2), population(1_000, 3)
 
 
 def test_a_copy_of_the_table_is_seen_at_once():
-    result = measure_membership(TRUE, TRUE, CONTROL, Promise(0.01, None, None, "given"))
+    result = measure_membership(TRUE, TRUE, CONTROL, promise(0.01))
     assert result.scores[0].attack == CLOSENESS
     assert result.scores[0].lower > 0.5 > result.bound
     assert result.scores[0].auc > 0.9
@@ -284,11 +272,16 @@ def test_a_copy_of_the_table_is_seen_at_once():
 
 def test_a_table_that_is_independent_of_the_members_is_not_accused():
     # All intervals hold together with probability 1 - 1e-6, and the true advantage is 0.
-    result = measure_membership(TRUE, FRESH, CONTROL, None, confidence=1 - 1e-6)
+    steps = []
+    result = measure_membership(
+        TRUE, FRESH, CONTROL, None, confidence=1 - 1e-6, progress=lambda *step: steps.append(step)
+    )
     assert {score.attack for score in result.scores} == set(ATTACKS)
     assert all(score.lower <= 0 <= score.upper for score in result.scores)
     assert result.bound is None
     assert (result.members, result.non_members) == (500, 500)
+    assert steps[-1][0] == steps[-1][1] == len(steps)
+    assert not any("overlaps" in said for said in result.limitations)
 
 
 def test_strongest_attack_comes_first_and_workers_change_nothing():
@@ -301,30 +294,15 @@ def test_strongest_attack_comes_first_and_workers_change_nothing():
 
 def test_advantage_over_real_releases_obeys_their_bound():
     rho = 0.01
-    frame = {a.name: codes for a, codes in zip(MEMBERSHIP_DOMAIN.attributes, TRUE.columns)}
-    schema = {
-        "version": 1,
-        "columns": [
-            {"name": a.name, "type": "integer", "min": 0, "max": a.size - 1}
-            for a in MEMBERSHIP_DOMAIN.attributes
-        ],
-    }
+    frame = {a.name: codes for a, codes in zip(GAME.attributes, TRUE.columns)}
+    schema = {a.name: a.size for a in GAME.attributes}
     model = Synthesizer(rho=rho).fit(pd.DataFrame(frame), schema=schema)
     sample = model.sample(1_000, seed=1)
-    codes = [
-        np.asarray(sample[a.name].to_numpy(), dtype=np.int64) for a in MEMBERSHIP_DOMAIN.attributes
-    ]
-    synthetic = CodedTable.from_codes(MEMBERSHIP_DOMAIN, codes)
-    promise = Promise(rho, None, None, "given")
-    result = measure_membership(TRUE, synthetic, CONTROL, promise, confidence=1 - 1e-6)
+    codes = [np.asarray(sample[a.name].to_numpy(), dtype=np.int64) for a in GAME.attributes]
+    synthetic = CodedTable.from_codes(GAME, codes)
+    result = measure_membership(TRUE, synthetic, CONTROL, promise(rho), confidence=1 - 1e-6)
     assert 0 < result.bound < 0.15
     assert all(score.lower <= result.bound for score in result.scores)
-
-
-def test_progress_ends_with_the_last_step():
-    steps = []
-    measure_membership(TRUE, FRESH, CONTROL, None, progress=lambda *step: steps.append(step))
-    assert steps[-1][0] == steps[-1][1] == len(steps)
 
 
 def test_few_control_rows_are_named_with_what_they_can_tell():
@@ -335,18 +313,26 @@ def test_few_control_rows_are_named_with_what_they_can_tell():
     assert result.scores[0].lower > -1.01
 
 
-def test_overlapping_control_rows_are_named():
+COIN = Domain.from_sizes({"a": 2, "b": 2})
+
+
+def test_control_rows_that_are_true_rows_are_named_by_chance_or_not(monkeypatch):
     columns = [np.concatenate([a, b[:100]]) for a, b in zip(CONTROL.columns, TRUE.columns)]
-    control = CodedTable.from_codes(MEMBERSHIP_DOMAIN, columns)
-    result = measure_membership(TRUE, FRESH, control, None)
-    assert any("overlaps the true one" in said for said in result.limitations)
-    honest = measure_membership(TRUE, FRESH, CONTROL, None)
-    assert not any("overlaps" in said for said in honest.limitations)
+    overlapping = TRUE, FRESH, CodedTable.from_codes(GAME, columns)
+    few_kinds = (table(COIN, rows, seed) for seed, rows in enumerate((300, 300, 200)))
+    for tables, words in (
+        (overlapping, "overlaps the true one"),
+        (few_kinds, "every control row is also a row of the true table"),
+    ):
+        assert any(words in said for said in measure_membership(*tables, None).limitations)
+    monkeypatch.setattr(attack, "MAX_CELLS", 800)  # of very many columns fewer rows are compared
+    result = measure_membership(TRUE, FRESH, CONTROL, None)
+    assert any("taken from 100 rows of either kind at most" in said for said in result.limitations)
 
 
 def test_bad_input_is_refused_in_one_line():
     other = CodedTable.from_codes(Domain.from_sizes({"z": 2}), [np.zeros(50, dtype=int)])
-    within = CodedTable.from_codes(MEMBERSHIP_DOMAIN, [column[:60] for column in TRUE.columns])
+    within = CodedTable.from_codes(GAME, [column[:60] for column in TRUE.columns])
     for control, message in [
         (other, "different attributes"),
         (population(15, 1), "hold out more"),
@@ -357,28 +343,9 @@ def test_bad_input_is_refused_in_one_line():
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="confidence"):
         measure_membership(TRUE, FRESH, CONTROL, None, confidence=1.0)
-
-
-def test_control_rows_that_are_all_true_rows_by_chance_are_named():
-    domain = Domain.from_sizes({"a": 2, "b": 2})
-    rng = np.random.default_rng(1)
-    true, made, control = (
-        CodedTable.from_codes(domain, rng.integers(0, 2, (2, rows))) for rows in (300, 300, 200)
-    )
-    result = measure_membership(true, made, control, None)
-    assert any("every control row is also a row of the true table" in s for s in result.limitations)
-
-
-def test_seeds_that_no_library_takes_are_refused():
     for seed in (-1, 2**32):
         with pytest.raises(InputError, match="give 0 to 4,294,967,295"):
             measure_membership(TRUE, FRESH, CONTROL, None, seed)
-
-
-def test_of_very_many_columns_fewer_rows_are_compared_and_that_is_named(monkeypatch):
-    monkeypatch.setattr(attack, "MAX_CELLS", 800)
-    result = measure_membership(TRUE, FRESH, CONTROL, None)
-    assert any("taken from 100 rows of either kind at most" in said for said in result.limitations)
 
 
 # Control rows that were never held out are found, and honest ones are left in peace.
@@ -390,52 +357,45 @@ def drawn(domain, rows, rng):
     return np.column_stack([rng.integers(0, n, rows) for n in domain.sizes])
 
 
-def overlap_table(domain, rows):
-    return CodedTable.from_codes(domain, rows.T)
+def overlap_of(domain, true, control, seed=0, of=find_overlap):
+    return of(*(CodedTable.from_codes(domain, rows.T) for rows in (true, control)), seed)
 
 
 def test_a_few_rows_of_the_true_table_are_found_and_counted():
     rng = np.random.default_rng(1)
     true, fresh = drawn(WIDE, 1_000, rng), drawn(WIDE, 180, rng)
-    control = np.concatenate([fresh, true[:20]])
-    overlap = find_overlap(overlap_table(WIDE, true), overlap_table(WIDE, control), 0)
+    overlap = overlap_of(WIDE, true, np.concatenate([fresh, true[:20]]))
     assert overlap.found
     assert 0.05 <= overlap.control <= 0.1  # the base lacks the rows that are compared with
     assert overlap.true == 0
     assert not overlap.complete
-    assert find_overlap(overlap_table(WIDE, true), overlap_table(WIDE, true[:60]), 0).complete
+    assert overlap_of(WIDE, true, true[:60]).complete
 
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_honest_rows_raise_an_alarm_as_rarely_as_stated(size):
     domain = Domain.from_sizes({f"a{i}": size for i in range(3)})
-    rng = np.random.default_rng(2)
-    runs = 1_000
+    rng, runs = np.random.default_rng(2), 1_000
     alarms = 0
     for seed in range(runs):
         rows = drawn(domain, 90, rng)
-        alarms += find_overlap(
-            overlap_table(domain, rows[:60]), overlap_table(domain, rows[60:]), seed
-        ).found
+        alarms += overlap_of(domain, rows[:60], rows[60:], seed).found
     assert alarms <= binom.isf(1e-6, runs, OVERLAP_FALSE_ALARM)
 
 
 def test_rows_of_which_there_are_few_kinds_occur_in_both_tables_without_alarm():
-    domain = Domain.from_sizes({"a": 2, "b": 2})
     rng = np.random.default_rng(3)
-    true, control = drawn(domain, 500, rng), drawn(domain, 200, rng)
-    overlap = find_overlap(overlap_table(domain, true), overlap_table(domain, control), 0)
+    overlap = overlap_of(COIN, drawn(COIN, 500, rng), drawn(COIN, 200, rng))
     assert overlap.complete
     assert (overlap.control, overlap.true, overlap.found) == (1, 1, False)
 
 
 def test_the_true_rows_in_another_order_are_no_control():
-    domain = Domain.from_sizes({"a": 2, "b": 2})  # by overlap alone it could not be told
-    rng = np.random.default_rng(4)
-    true = drawn(domain, 300, rng)
+    rng = np.random.default_rng(4)  # by overlap alone it could not be told
+    true = drawn(COIN, 300, rng)
     with pytest.raises(DataError, match="the very rows of the true table"):
-        check_control(overlap_table(domain, true), overlap_table(domain, rng.permutation(true)), 0)
+        overlap_of(COIN, true, rng.permutation(true), of=check_control)
     other = true.copy()
     other[0] = 1 - other[0]
-    assert check_control(overlap_table(domain, true), overlap_table(domain, other), 0).complete
-    assert check_control(overlap_table(domain, true), overlap_table(domain, true[:299]), 0).complete
+    for control in (other, true[:299]):
+        assert overlap_of(COIN, true, control, of=check_control).complete

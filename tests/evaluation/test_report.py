@@ -54,9 +54,15 @@ class Outline(HTMLParser):
             assert self.open.pop() == tag
 
 
+def shown(schema=None, release=None, names=NAMES, **changes):
+    """The page of a made-up evaluation."""
+    schema = schema or made_schema()
+    return page_of(made_evaluation(schema, **changes), schema, names, release)
+
+
 @pytest.fixture(scope="module")
 def page():
-    return page_of(made_evaluation(), made_schema(), NAMES, None)
+    return shown()
 
 
 def test_the_page_is_whole(page):
@@ -71,15 +77,8 @@ def test_the_page_is_whole(page):
 def test_it_is_for_the_owner_and_the_verdict_comes_first(page):
     assert page.index("Owner only – do not share") < page.index("<h1>") < page.index("Verdict")
     order = [
-        "Verdict",
-        "Single columns",
-        "How columns depend",
-        "Where the errors",
-        "Rows and rules",
-        "What models lose",
-        "Membership attack",
-        "Limitations",
-        "How to read",
+        *("Verdict", "Single columns", "How columns depend", "Where the errors", "Rows and rules"),
+        *("What models lose", "Membership attack", "Limitations", "How to read"),
     ]
     heads = re.findall(r"<h2 id=\"[a-z]+\">([^<]+)", page)
     found = [next(k for k, head in enumerate(heads) if head.startswith(name)) for name in order]
@@ -99,8 +98,7 @@ def test_numbers_are_there_as_text(page, number):
 def test_the_errors_of_queries_stand_beside_those_of_marginals(page):
     """5,000 true rows; √((100·0.002² + 300·0.0062²)/400) = 0.00546 of them."""
     assert 'id="queries"' not in page
-    asked = made_evaluation(queries=queries())
-    text = page_of(asked, made_schema(), NAMES, None).replace("\u00a0", " ")
+    text = shown(queries=queries()).replace("\u00a0", " ")
     rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="queries"')[1].split("<h3>")[0])
     cells = [re.findall(r">([^<>]+)<", row) for row in rows[1:]]
     assert cells == [
@@ -113,9 +111,10 @@ def test_the_errors_of_queries_stand_beside_those_of_marginals(page):
     assert Outline(text).open == []
 
 
-def test_limitations_of_every_part_are_there(page):
+def test_limitations_of_every_part_are_there_and_the_same_input_gives_the_same_page(page):
     for text in ("no rules were declared", "models saw 700 rows only", "control rows were few"):
         assert text in page
+    assert shown() == page
 
 
 def test_hostile_names_are_escaped_and_whole_in_one_place(page):
@@ -124,36 +123,22 @@ def test_hostile_names_are_escaped_and_whole_in_one_place(page):
     assert "\u202e" not in page
     assert page.count("x" * 500) == 1
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
-    hostile = page_of(made_evaluation(), made_schema(), (HOSTILE, HOSTILE), None)
-    assert "<script" not in hostile
-
-
-def test_the_same_input_gives_the_same_page(page):
-    assert page_of(made_evaluation(), made_schema(), NAMES, None) == page
+    assert "<script" not in shown(names=(HOSTILE, HOSTILE))
 
 
 def test_parts_that_were_not_asked_for_are_said_to_be_missing():
-    evaluation = made_evaluation(
-        utility=None, membership=None, rules=(), ordered=(), limitations=()
-    )
-    page = page_of(evaluation, made_schema(), NAMES, None)
+    page = shown(utility=None, membership=None, rules=(), ordered=(), limitations=())
     for text in ("No model was trained", "No attack was tried", "No rule was declared"):
         assert text in page
     assert "Budget and rounds" not in page
+    unknown = shown(membership=membership(bound=None))
+    assert "The promise behind the table is not known" in unknown
 
 
 def test_workloads_of_single_columns_and_tables_of_one_column():
-    page = page_of(made_evaluation(ways=1), made_schema(), NAMES, None)
-    assert "L1 error of every pair" not in page
+    assert "L1 error of every pair" not in shown(ways=1)
     schema = made_schema([{"name": "only", "type": "integer", "min": 0, "max": 3}])
-    single = made_evaluation(schema, ways=1, utility=utility("only"))
-    assert "There is one column only" in page_of(single, schema, NAMES, None)
-
-
-def test_attacks_without_a_known_promise():
-    evaluation = made_evaluation(membership=membership(bound=None))
-    page = page_of(evaluation, made_schema(), NAMES, None)
-    assert "The promise behind the table is not known" in page
+    assert "There is one column only" in shown(schema, ways=1, utility=utility("only"))
 
 
 def test_a_release_adds_budget_and_rounds():
@@ -165,12 +150,12 @@ def test_a_release_adds_budget_and_rounds():
         "income": rng.choice(["low", "high"], 500),
     })  # fmt: skip
     release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
-    page = page_of(made_evaluation(schema), schema, NAMES, release)
+    page = shown(schema, release)
     rounds = len(release.rounds)
     assert rounds > 0
     assert f"All {rounds} round" in page
     assert "measuring combinations" in page
-    statement = page_of(made_evaluation(schema), schema, NAMES, release.manifest)
+    statement = shown(schema, release.manifest)
     assert "measuring combinations" in statement
     assert "The rounds are shown if the release bundle is given" in statement
 
@@ -182,10 +167,8 @@ def test_a_promise_that_leaves_the_schema_out_is_warned_of():
     drafted = statement.model_copy(
         update={"facts": (Fact(kind="columns", fact="names of columns", basis="NOT COVERED"),)}
     )
-    evaluation = made_evaluation(
-        schema, ways=1, utility=None, membership=membership(bound=None), ordered=()
-    )
-    covered, page = (page_of(evaluation, schema, NAMES, s) for s in (statement, drafted))
+    parts = {"ways": 1, "utility": None, "membership": membership(bound=None), "ordered": ()}
+    covered, page = (shown(schema, release, **parts) for release in (statement, drafted))
     warning = "The promise does not cover what the schema reveals"
     assert warning not in covered
     assert page.count(warning) == 2
@@ -194,7 +177,7 @@ def test_a_promise_that_leaves_the_schema_out_is_warned_of():
 
 def test_rows_that_models_are_tested_on_are_told_from_those_that_were_synthesized(page):
     assert "300 rows of the control table, which neither they nor" in page
-    alone = page_of(made_evaluation(membership=None), made_schema(), NAMES, None)
+    alone = shown(membership=None)
     assert "300 other true rows. The synthetic table was made from all true rows" in alone
 
 
@@ -202,7 +185,7 @@ def test_errors_that_cannot_be_told_from_chance_make_no_range(page):
     tile = "errors of a fresh sample and of independent columns</span>"
     assert page.count(tile) == 1
     schema = made_schema(COLUMNS[1:2])
-    single = page_of(made_evaluation(schema, ways=1), schema, NAMES, None)
+    single = shown(schema, ways=1)
     assert tile not in single
     assert "error of a fresh sample</span>" in single
 
@@ -215,8 +198,7 @@ def test_large_tables_stay_small_and_say_what_is_left_out():
         else {"name": f"column {k}", "type": "integer", "min": 0, "max": 299}
         for k in range(number)
     )
-    evaluation = made_evaluation(schema, utility=utility("column 1"))
-    page = page_of(evaluation, schema, NAMES, None)
+    page = shown(schema, utility=utility("column 1"))
     pairs = number * (number - 1) // 2
     assert len(page.encode()) < 1_500_000
     assert f"Showing {COLUMNS_SHOWN} of {number} columns" in page

@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.pairs import count_pairs
+from adaptive_qs.evaluation.marginals import count_pairs
 from adaptive_qs.evaluation.rules import check_rules, found_rules, parse_rule, row_checks
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable

@@ -11,8 +11,8 @@ from scipy import stats
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import limits as thresholds
-from adaptive_qs.evaluation.evaluation import compare
-from adaptive_qs.evaluation.pairs import association_of, count_pairs
+from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.marginals import association_of, count_pairs
 from adaptive_qs.evaluation.scale import (
     AssociationChange,
     AssociationChanges,
@@ -37,7 +37,6 @@ from adaptive_qs.evaluation.verdict import (
     verdict,
 )
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.workload.workload import Workload
 
 from .made import made_evaluation, made_schema
 
@@ -150,10 +149,10 @@ def population(rng, rows, codes, together, columns=3):
 
 def judged(schema, true, made, ways):
     domain = schema.domain()
-    pair = TablePair(CodedTable.from_codes(domain, true), CodedTable.from_codes(domain, made))
-    evaluation = compare(pair, schema, Workload.all_ways(domain, ways))
+    tables = (CodedTable.from_codes(domain, codes) for codes in (true, made))
+    evaluation = evaluate(*tables, schema, ways)
     scale, changes = workload_scale(evaluation), association_changes(evaluation)
-    singles = columns_sentence(evaluation, column_pairs(pair))
+    singles = columns_sentence(evaluation, column_pairs(evaluation.pair))
     worst = max((singles, dependence_sentence(changes)), key=lambda s: GRADES.index(s.grade))
     return marginals_sentence(evaluation, scale), worst, scale
 
@@ -285,7 +284,7 @@ def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
 
     domain = schema.domain()
     tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
-    evaluation = compare(TablePair(*tables), schema, Workload.all_ways(domain, ways))
+    evaluation = evaluate(*tables, schema, ways)
     found = findings(evaluation)
     assert found.associations.weak > 0
     told = verdict(found, None)

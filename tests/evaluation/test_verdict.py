@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from adaptive_qs.evaluation import limits as thresholds
-from adaptive_qs.evaluation.marginals import OrderedError
-from adaptive_qs.evaluation.pairs import UnseenPair, UnseenPairs
+from adaptive_qs.evaluation.marginals import OrderedError, UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Promise
 from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
@@ -40,22 +40,33 @@ from adaptive_qs.pages.words import combination
 from .made import made_evaluation, made_schema, membership, queries, tables, utility
 
 
+def workload_scale(l1, fresh=0.1, independent=0.5, chance=0.0):
+    return WorkloadScale({("a",): None}, l1, fresh, independent, True, chance=chance)
+
+
 def scaled(l1, fresh=0.1, independent=0.5):
     evaluation = made_evaluation(l1=l1)
-    mean = evaluation.workload.mean_l1
-    return evaluation, WorkloadScale({("a",): None}, mean, fresh, independent, True)
+    return evaluation, workload_scale(evaluation.workload.mean_l1, fresh, independent)
+
+
+def judged_of(evaluation):
+    found = findings(evaluation)
+    return found, verdict(found, None)
+
+
+def same_tables(**changes):
+    """An evaluation of the true table against itself, in which associations stay as they are."""
+    true = tables(made_schema()).true
+    changes = {"v": (0.5, 0.5), "pair": TablePair(true, true), **changes}
+    return made_evaluation(made_schema(), **changes)
 
 
 @pytest.mark.parametrize(
     ("l1", "word", "text"),
-    [
-        (0.05, "close", "as close as a fresh sample"),
-        (0.15, "close", "of the way"),
-        (0.25, "usable", "of the way"),
-        (0.4, "far", "of the way"),
-        (0.6, "far", "no closer than independent columns"),
-    ],
-)
+    [(0.05, "close", "as close as a fresh sample"), (0.15, "close", "of the way"),
+     (0.25, "usable", "of the way"), (0.4, "far", "of the way"),
+     (0.6, "far", "no closer than independent columns")],
+)  # fmt: skip
 def test_marginals_are_placed_between_a_fresh_sample_and_independence(l1, word, text):
     sentence = marginals_sentence(*scaled(l1))
     assert sentence.word == word
@@ -91,7 +102,7 @@ def test_lost_columns_and_associations_are_named():
     assert sentence.grade == "poor"
     assert "age × city" in " ".join(combination(f.names) for f in found.lost)
     assert sentence.pieces[1] == ("3 more", "lost")
-    assert sentence.links == (("3 more", "lost"),)
+    assert [piece for piece in sentence.pieces if piece[1]] == [("3 more", "lost")]
     assert sentence.text.endswith("come out independent of all other columns.")
 
 
@@ -141,8 +152,7 @@ def test_the_first_word_is_that_of_the_worst_finding(grades):
 
 
 def test_close_marginals_do_not_hide_lost_associations():
-    evaluation = made_evaluation(v=(0.5, 0.125))
-    scale = WorkloadScale({("a",): None}, 0.1, 0.1, 0.5, True)
+    evaluation, scale = made_evaluation(v=(0.5, 0.125)), workload_scale(0.1)
     found = verdict(Findings(evaluation, scale, (), association_changes(evaluation)), None)
     assert [s.word for s in found.sentences[:4]] == ["far", "close", "kept", "losses"]
 
@@ -154,7 +164,7 @@ def test_close_marginals_do_not_hide_lost_associations():
 )  # fmt: skip
 def test_no_closer_than_independence_is_far_though_there_is_no_scale(l1, independent, chance, word):
     """Unless chance takes a fresh sample as far."""
-    scale = WorkloadScale({("a",): None}, l1, 0.103, independent, True, chance=chance)
+    scale = workload_scale(l1, 0.103, independent, chance)
     assert scale.position is None
     sentence = marginals_sentence(made_evaluation(l1=l1), scale)
     assert sentence.word == word
@@ -205,18 +215,14 @@ def test_queries_no_closer_than_independence_are_never_close(parts, grade, text)
     assert text in sentence.text.replace("\u00a0", " ")
 
 
-def test_a_verdict_on_queries_is_never_kinder_than_they_are():
-    schema = made_schema()
-    same = TablePair(tables(schema).true, tables(schema).true)
-    for error, word in ((0.0025, "close"), (0.012, "far")):
-        evaluation = made_evaluation(schema, v=(0.5, 0.5), l1=0.0, pair=same, ordered=(), rules=(),
-                                     queries=QueryError((part(error),)))  # fmt: skip
-        found = findings(evaluation)
-        judged = verdict(found, None)
-        assert judged.overall.word == word
-        assert f"queries: {word}" in judged.overall.text
-        following = next_sentence(found, judged, ()).text
-        assert ("Use the table for what" in following) == (word == "close")
+@pytest.mark.parametrize(("error", "word"), [(0.0025, "close"), (0.012, "far")])
+def test_a_verdict_on_queries_is_never_kinder_than_they_are(error, word):
+    asked = QueryError((part(error),))
+    found, judged = judged_of(same_tables(l1=0.0, ordered=(), rules=(), queries=asked))
+    assert judged.overall.word == word
+    assert f"queries: {word}" in judged.overall.text
+    following = next_sentence(found, judged, ()).text
+    assert ("Use the table for what" in following) == (word == "close")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_rows_with_unseen_pairs_are_named_beyond_those_of_new_true_rows(
     schema = made_schema()
     unseen = UnseenPairs(share, expected, (UnseenPair(("age", "city"), share),))
     evaluation = made_evaluation(schema, v=(0.5, 0.5), unseen=unseen, pair=tables(schema, rows))
-    judged = verdict(findings(evaluation), None)
+    _, judged = judged_of(evaluation)
     assert (judged.unseen is not None) == named
     assert ("rows: unseen pairs" in judged.overall.text) == named
     if named:
@@ -246,40 +252,34 @@ def test_the_verdict_in_short_is_what_was_asked_and_the_worst(asked):
     evaluation = made_evaluation(
         v=(0.5, 0.125), utility=utility(), queries=queries() if asked else None
     )
-    judged = verdict(findings(evaluation), None)
+    _, judged = judged_of(evaluation)
     grades = (judged.columns.grade, judged.associations.grade, judged.models.grade)
     assert grades == ("good", "poor", "fair")
     first, second, third = judged.brief
     assert first == judged.overall.plain
     assert second.startswith("The workload's 400 queries" if asked else "The workload's 6 marg")
     assert third == judged.associations.plain
-    schema = made_schema()
-    same = TablePair(tables(schema).true, tables(schema).true)
-    good = made_evaluation(schema, v=(0.5, 0.5), l1=0.0, pair=same, utility=None, ordered=())
-    assert len(verdict(findings(good), None).brief) == 2
+    good = same_tables(l1=0.0, utility=None, ordered=())
+    assert len(judged_of(good)[1].brief) == 2
     assert not any("\u00a0" in line for line in judged.brief)
 
 
 def test_an_alarm_comes_before_what_else_is_bad():
-    evaluation = made_evaluation(membership=membership(0.5, 0.6))
-    judged = verdict(findings(evaluation), None)
+    _, judged = judged_of(made_evaluation(membership=membership(0.5, 0.6)))
     assert judged.associations.grade == "poor"
     assert judged.brief[2] == judged.attack.plain
 
 
 def test_what_is_more_than_three_leads_to_the_list():
     names = [f"n{k}" for k in range(68)]
-    text, links = named(names, "list")
-    sentence = Sentence("poor", "w", f"{text} and on.", links)
-    assert text == "n0, n1, n2 and 65 more"
+    sentence = Sentence("poor", "w", f"{named(names, 'list')} and on.")
+    assert sentence.text == sentence.plain == "n0, n1, n2 and 65 more and on."
     assert sentence.pieces == [("n0, n1, n2 and ", ""), ("65 more", "list"), (" and on.", "")]
-    assert named(names[:3], "list") == ("n0, n1 and n2", ())
+    assert Sentence("poor", "w", named(names[:3], "list")).pieces == [("n0, n1 and n2", "")]
 
 
 def test_nothing_lost_is_said_too():
-    schema = made_schema()
-    true = tables(schema).true
-    evaluation = made_evaluation(schema, v=(0.5, 0.45), pair=TablePair(true, true))
+    evaluation = same_tables(v=(0.5, 0.45))
     assert columns_sentence(evaluation, column_pairs(evaluation.pair)).word == "kept"
     sentence = dependence_sentence(association_changes(evaluation))
     assert (sentence.grade, sentence.word) == ("good", "kept")
@@ -287,12 +287,10 @@ def test_nothing_lost_is_said_too():
 
 
 def test_associations_that_only_the_synthetic_table_has_are_named():
-    evaluation = made_evaluation(v=(0.05, 0.3))
-    found = association_changes(evaluation)
+    found = association_changes(made_evaluation(v=(0.05, 0.3)))
     assert (found.clear, len(found.made_up)) == (0, 6)
-    sentence = dependence_sentence(association_changes(evaluation))
-    assert sentence.grade == "fair"
-    assert sentence.word == "some new"
+    sentence = dependence_sentence(found)
+    assert (sentence.grade, sentence.word) == ("fair", "some new")
     assert "Only in the synthetic table: " in sentence.text
 
 
@@ -343,20 +341,17 @@ def test_the_attack_that_is_surest_of_its_gain_decides():
     assert "(narrow)" in gain.text
 
 
-class Told:
+def told(drafted=False, insecure=False):
     """What a statement says that the verdict looks at."""
-
-    def __init__(self, basis="declared public", insecure=False):
-        self.drafted = basis == "NOT COVERED"
-        self.insecure = insecure
+    return SimpleNamespace(drafted=drafted, insecure=insecure)
 
 
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        (Told(), "the promise holds without it"),
-        (Told(insecure=True), "the noise came from a seed"),
-        (Told("NOT COVERED"), "does not cover what the schema reveals"),
+        (told(), "the promise holds without it"),
+        (told(insecure=True), "the noise came from a seed"),
+        (told(drafted=True), "does not cover what the schema reveals"),
         (None, "The promise behind the table is not known"),
     ],
 )
@@ -375,20 +370,16 @@ def test_the_most_broken_rules_come_first():
 
 
 def next_text(evaluation, alone=(), far=False, copied=False):
-    found = findings(evaluation)
-    judged = verdict(found, None)
-    grade = "poor" if far else "good"
-    judged = replace(judged, marginals=replace(judged.marginals, grade=grade), copied=copied)
-    return next_sentence(found, judged, alone).text
+    found, judged = judged_of(evaluation)
+    marginals = replace(judged.marginals, grade="poor" if far else "good")
+    return next_sentence(found, replace(judged, marginals=marginals, copied=copied), alone).text
 
 
 def test_what_to_do_next():
-    evaluation = made_evaluation(utility=None, membership=None)
-    text = next_text(evaluation, ["city"], far=True)
+    text = next_text(made_evaluation(utility=None, membership=None), ["city"], far=True)
     assert "“city”" in text
     assert "more budget would bring most" in text
-    schema = made_schema()
-    fine = made_evaluation(schema, v=(0.5, 0.5), rules=())
+    fine = made_evaluation(v=(0.5, 0.5), rules=())
     assert "use the table" in next_text(fine).lower()
     assert "use the table" not in next_text(fine, copied=True).lower()
 
@@ -404,29 +395,25 @@ def test_a_target_that_was_sought_in_vain_is_not_asked_for_again():
 
 
 @pytest.mark.parametrize(
-    ("unique", "independent", "halves", "word"),
-    [(0.9, 0.01, 0.02, "copies"), (0.12, 0.01, 0.02, "copies"), (0.003, 0.0, 0.0, None),
-     (0.2, 0.01, 0.15, None), (0.17, 0.736, 0.653, None)],
+    ("shares", "word"),
+    [((0.9, 0.01, 0.02), "copies"), ((0.12, 0.01, 0.02), "copies"), ((0.003, 0.0, 0.0), None),
+     ((0.2, 0.01, 0.15), None), ((0.17, 0.736, 0.653), None)],
 )  # fmt: skip
-def test_rows_that_may_be_copies_are_named(unique, independent, halves, word):
-    rows = RowChecks(unique, independent, halves, unique, 0.0, 0.0)
+def test_rows_that_may_be_copies_are_named(shares, word):
+    """Shares of rows that equal a true row, if columns were independent, and between halves."""
+    rows = RowChecks(*shares, shares[0], 0.0, 0.0)
     sentence = copies_sentence(made_evaluation(rows=rows))
     assert (sentence and sentence.word) == word
-
-
-def test_the_true_table_itself_is_named():
-    rows = RowChecks(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, same=True)
-    sentence = copies_sentence(made_evaluation(rows=rows))
+    same = RowChecks(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, same=True)
+    sentence = copies_sentence(made_evaluation(rows=same))
     assert (sentence.grade, sentence.word) == ("poor", "the same rows")
 
 
 def test_every_threshold_is_defined_for_readers():
-    told = " ".join(thresholds.DEFINITIONS)
-    for value in (thresholds.CLOSE, thresholds.USABLE, thresholds.SMALL_LOSS, thresholds.BROKEN):
-        assert f"{value:.0%}" in told
+    text = " ".join(thresholds.DEFINITIONS)
+    for name in ("CLOSE", "USABLE", "SMALL_LOSS", "BROKEN", "WEAK_LOST", "GONE", "UNSEEN"):
+        assert f"{getattr(thresholds, name):.0%}" in text
     for value in (thresholds.CLEAR_V, thresholds.KEPT_V, thresholds.CLOSE_SINGLE):
-        assert str(value) in told
-    for value in (thresholds.WEAK_LOST, thresholds.GONE, thresholds.UNSEEN):
-        assert f"{value:.0%}" in told
-    assert f"at least {thresholds.LEAST_EFFECT}," in told
-    assert f"more than {thresholds.DOUBTFUL} standard" in told
+        assert str(value) in text
+    assert f"at least {thresholds.LEAST_EFFECT}," in text
+    assert f"more than {thresholds.DOUBTFUL} standard" in text
