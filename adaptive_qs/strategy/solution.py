@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -37,6 +37,14 @@ class SolverSettings:
 # measurement the table is estimated as B⁺z, with covariance V⁺ = ⊗V_k⁺, V_k = B_kᵀB_k.
 
 Array = NDArray[np.float64]
+
+
+def kron(matrices: Iterable[Array], scale: float = 1.0) -> Array:
+    """scale · ⊗ matrices; of none the scale, shape (1, 1)."""
+    product: Array = np.full((1, 1), scale)
+    for matrix in matrices:
+        product = np.kron(product, matrix).astype(np.float64, copy=False)
+    return product
 
 
 class Factor(Protocol):

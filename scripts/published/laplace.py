@@ -1,12 +1,14 @@
 """HDMM with Laplace noise, as McKenna et al. have it beside Gaussian noise: for their tables only.
 
-The operators of ``adaptive_qs.strategy`` take the noise as an argument; here is what is special
-about this one: p-Identity strategies on one attribute, and the search for weights of marginals.
+The operators of ``adaptive_qs.strategy.hdmm`` are for Gaussian noise; here is what is special about
+this one: p-Identity strategies on one attribute, and OPT_M, the search for weights of marginals,
+for either noise.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -16,15 +18,17 @@ from scipy.optimize import minimize
 
 from adaptive_qs.strategy import hdmm
 from adaptive_qs.strategy.hdmm import (
-    LOWEST,
+    AnyStrategy,
     MarginalStrategy,
+    Operators,
+    ProductWorkload,
     Selection,
-    WeightSearch,
-    asked_weights,
-    log_error_and_gradient,
-    weighted_marginals,
+    exchangeable,
+    optimal_residuals,
+    residual_traces,
+    subset_cells,
 )
-from adaptive_qs.strategy.hdmm_products import AxisStrategy, Noise, ProductWorkload, exchangeable
+from adaptive_qs.strategy.solution import Factor, SolverSettings
 
 Array = NDArray[np.float64]
 
@@ -54,11 +58,21 @@ class PIdentity:
         return 1 + self.weights.sum(axis=0)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return self.weights.shape[1:]
+
+    @cached_property
     def matrix(self) -> Array:
         """A, shape (n + p, n)."""
         return np.vstack([np.eye(self.weights.shape[1]), self.weights]) / self.column_sums
 
-    @property
+    @cached_property
+    def inverse(self) -> Array:
+        """A⁺ = (AᵀA)⁻¹ Aᵀ, shape (n, n + p)."""
+        return self.covariance @ self.matrix.T
+
+    @cached_property
     def covariance(self) -> Array:
         """(AᵀA)⁻¹ = D⁻¹ (I − Θᵀ (I + ΘΘᵀ)⁻¹ Θ) D⁻¹, shape (n, n)."""
         theta, s = self.weights, self.column_sums
@@ -179,48 +193,201 @@ def optimize_p_identity(
 # The noise itself. McKenna et al., definitions 7, 14 and 19.
 
 
-@dataclass(frozen=True, eq=False)
-class PIdentityAxis(AxisStrategy):
-    """A p-Identity strategy, which remembers where it came from.
+class LaplaceOperators(Operators):
+    """Sensitivity in L1, p-Identity strategies."""
+
+    order: ClassVar[int] = 1
+    coarse_gap: ClassVar[float] = 0.0
+
+    def roots(self, errors: Array) -> Array:
+        """Cube roots: Σ E_g / c_g² at Σ c_g = 1."""
+        return np.cbrt(errors)
+
+    def axis(self, gram: Array, settings: SolverSettings, previous: Factor | None = None) -> Factor:
+        """A local optimum among p-Identity strategies (definition 14).
+
+        One weighted row where the queries are only identity and total.
+        """
+        simple = exchangeable(gram)
+        if simple is not None and simple[0] == 0:
+            return super().axis(gram, settings)
+        rows = 1 if simple is not None else default_rows(len(gram))
+        start = previous.weights if isinstance(previous, PIdentity) else None
+        restarts = 3 if previous is None else 1 if start is None else 0
+        if start is not None and len(start) != rows:
+            start = None
+        return optimize_p_identity(gram, rows, self.rng, restarts, settings.max_iterations, start)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What the paper's tables call noise.
 
     Attributes:
-        weights: Θ.
+        name: as tables say it.
+        unit_variance: on a strategy of sensitivity 1 at unit privacy, β = 1 or ε = 1.
+        operators: of HDMM.
+    """
+
+    name: str
+    unit_variance: float
+    operators: type[Operators]
+
+    def sensitivity(self, matrix: Array) -> float:
+        """Largest column norm of a strategy matrix (rows, cells)."""
+        norms: Array = np.linalg.norm(matrix, ord=self.operators.order, axis=0)
+        return float(norms.max())
+
+
+GAUSSIAN = Noise("gaussian", 1.0, Operators)
+LAPLACE = Noise("laplace", 2.0, LaplaceOperators)
+
+
+# Sums over all subsets of the attributes, in O(d 2^d); arrays of shape (2,)*d.
+
+
+def superset_sums(values: Array) -> Array:
+    """For every τ: Σ_{b⊇τ} values[b]."""
+    return _accumulated(values, 0, 1)
+
+
+def subset_sums(values: Array) -> Array:
+    """For every b: Σ_{τ⊆b} values[τ]."""
+    return _accumulated(values, 1, 1)
+
+
+def superset_differences(sums: Array) -> Array:
+    """The inverse of :func:`superset_sums`: Möbius inversion."""
+    return _accumulated(sums, 0, -1)
+
+
+def _accumulated(values: Array, into: int, sign: int) -> Array:
+    """Axis after axis, one half added to the other, or taken from it."""
+    sums = values.copy()
+    for axis in range(values.ndim):
+        view = np.moveaxis(sums, axis, 0)
+        view[into] += sign * view[1 - into]
+    return sums
+
+
+# OPT_M: the search for weights of marginals. McKenna et al., definition 22 and theorem 13.
+
+LOWEST = -12.0
+"""log θ, relative to the largest, below which a search does not start a marginal."""
+ROUNDING = 1e-10
+"""Negative squared weights above minus this share of the largest count as zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedMarginals(MarginalStrategy):
+    """Marginals measured with weights.
+
+    Attributes:
+        weights: θ_b for every marginal, shape (2,)*d.
     """
 
     weights: Array
 
 
-@dataclass(frozen=True)
-class Laplace(Noise):
-    """Sensitivity in L1. Unit privacy: scale = sensitivity, so that ε = 1 and the variance 2."""
+def weighted_marginals(
+    workload: ProductWorkload, weights: Array, noise: Noise
+) -> WeightedMarginals:
+    """The strategy that measures marginal b with weight θ_b ≥ 0, scaled to sensitivity 1.
 
-    name: ClassVar[str] = "laplace"
-    order: ClassVar[int] = 1
-    unit_variance: ClassVar[float] = 2.0
-    has_residuals: ClassVar[bool] = False
-    refines: ClassVar[bool] = False
-
-    def roots(self, errors):
-        """Cube roots: Σ E_g / c_g² at Σ c_g = 1."""
-        return np.cbrt(errors)
-
-    def best_axis(self, gram, settings, rng, restarts, previous):
-        """A local optimum among p-Identity strategies (definition 14).
-
-        One weighted row where the queries are only identity and total.
-        """
-        rows = 1 if exchangeable(gram) is not None else default_rows(len(gram))
-        start = getattr(previous, "weights", None)
-        if start is not None and len(start) != rows:
-            start = None
-        found = optimize_p_identity(gram, rows, rng, restarts, settings.max_iterations, start)
-        return PIdentityAxis(found.matrix, found.covariance, found.weights)
+    Proposition 7.
+    """
+    theta = weights / np.linalg.norm(weights.ravel(), ord=noise.operators.order)
+    cells = subset_cells(workload)
+    return WeightedMarginals(workload, superset_sums(theta**2 / cells) * cells, theta)
 
 
-LAPLACE = Laplace()
+def real_weights(strategy: MarginalStrategy) -> Array | None:
+    """θ_b of theorem 13, which give these precisions; None where some are not real."""
+    cells = subset_cells(strategy.workload)
+    squared = superset_differences(strategy.precisions / cells) * cells
+    if squared.min() < -ROUNDING * squared.max():
+        return None
+    return np.sqrt(np.maximum(squared, 0.0))
 
 
-# OPT_M for Laplace noise, and the best of all operators.
+def log_error_and_gradient(
+    log_weights: Array, traces: Array, cells: Array, order: float
+) -> tuple[float, Array]:
+    """log(‖θ‖² Σ_τ u_τ/ω_τ) with ω_τ = Σ_{b⊇τ} θ_b²/n_b, and its derivative in log θ.
+
+    Scale-free in θ; the triangular systems of theorem 11 become two sums over subsets.
+
+    Args:
+        log_weights: log θ, shape (2,)*d.
+        traces: u, shape (2,)*d.
+        cells: n_b, shape (2,)*d.
+        order: k of the norm ‖θ‖_k that is the sensitivity: 2 for Gaussian noise, 1 for Laplace.
+    """
+    theta = np.exp(np.maximum(log_weights - log_weights.max(), -100.0))
+    squares = theta**2
+    spread = superset_sums(squares / cells)
+    ratio = np.divide(traces, spread, out=np.zeros_like(traces), where=traces > 0)
+    error = float(ratio.sum())
+    slope = subset_sums(np.divide(ratio, spread, out=np.zeros_like(ratio), where=traces > 0))
+    costs = theta**order
+    cost = float(costs.sum())
+    gradient = 2 * costs / cost - 2 * squares / cells * slope / error
+    return float(np.log(error) + 2 / order * np.log(cost)), gradient
+
+
+@dataclass(frozen=True, eq=False)
+class WeightSearch:
+    """The problem of definition 22, on a relative scale."""
+
+    traces: Array
+    cells: Array
+    max_iterations: int
+
+    @classmethod
+    def of(cls, workload: ProductWorkload, max_iterations: int) -> WeightSearch:
+        """The problem of a workload, its traces scaled to sum to one."""
+        traces = residual_traces(workload)
+        return cls(traces / traces.sum(), subset_cells(workload), max_iterations)
+
+    def run(self, start: Array, order: float) -> tuple[float, Array]:
+        """A local optimum from log θ for a norm of this order: log error and log θ, at most 0."""
+
+        def objective(flat: Array) -> tuple[float, Array]:
+            log_weights = flat.reshape(start.shape)
+            value, slope = log_error_and_gradient(log_weights, self.traces, self.cells, order)
+            return value, slope.ravel()
+
+        limits = {"maxiter": self.max_iterations, "maxfun": 2 * self.max_iterations}
+        options = {**limits, "ftol": 1e-12, "maxcor": 20}
+        found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+        log_weights = found.x.reshape(start.shape)
+        return float(found.fun), log_weights - log_weights.max()
+
+
+def asked_weights(workload: ProductWorkload) -> Array:
+    """log θ where the workload's own marginals are measured, and the others hardly."""
+    start = np.full((2,) * len(workload.sizes), LOWEST / 2)
+    for kinds in workload.kinds:
+        start[tuple((kinds > 0).astype(int))] = 0.0
+    return start
+
+
+def optimize_gaussian_marginals(
+    workload: ProductWorkload, max_iterations: int = 1_000
+) -> WeightedMarginals:
+    """OPT_M for Gaussian noise: the closed form where it is real, otherwise a search in log θ.
+
+    The problem is convex in θ².
+    """
+    closed = optimal_residuals(workload)
+    weights = real_weights(closed)
+    if weights is not None:
+        return WeightedMarginals(workload, closed.precisions, weights)
+    search = WeightSearch.of(workload, max_iterations)
+    starts = (np.zeros(search.traces.shape), asked_weights(workload))
+    _, found = min((search.run(start, 2.0) for start in starts), key=lambda pair: pair[0])
+    return weighted_marginals(workload, np.exp(found), GAUSSIAN)
+
 
 ORDERS = (2.0, 1.5, 1.2, 1.0)
 """Norms of θ on the way from the convex problem to the L1 norm of Laplace noise."""
@@ -239,8 +406,8 @@ def optimize_marginals(
     rng: np.random.Generator,
     max_iterations: int = 1_000,
     moves: int = 1_000,
-) -> MarginalStrategy:
-    """OPT_M: weights θ_b ≥ 0 of all marginals with a small error at sensitivity 1.
+) -> WeightedMarginals:
+    """OPT_M for Laplace noise: weights θ_b ≥ 0 of all marginals with a small error.
 
     There are many local optima: the search follows the norm from L2 to L1, and then tries joint
     marginals in place of those within them.
@@ -262,10 +429,25 @@ def optimize_marginals(
 
 
 def select(workload: ProductWorkload, noise: Noise, seed: int = 0) -> Selection:
-    """OPT_HDMM with either noise; see :func:`adaptive_qs.strategy.hdmm.select`."""
-    if noise == LAPLACE:
-        return hdmm.select(workload, noise, seed=seed, marginals=optimize_marginals)
-    return hdmm.select(workload, noise, seed=seed)
+    """OPT_HDMM with either noise; errors are for noise of unit variance.
+
+    See :func:`adaptive_qs.strategy.hdmm.select`.
+    """
+    if noise == GAUSSIAN:
+        found = hdmm.select(workload)
+        if len(found.candidates) == 1 or len(workload.sizes) > hdmm.MOST_ATTRIBUTES:
+            return found
+        marginals = optimize_gaussian_marginals(workload)
+        return Selection({**found.candidates, "marginals": marginals}, found.lower_bound)
+    settings, rng = SolverSettings(), np.random.default_rng(seed)
+    operators = noise.operators(settings, rng)
+    candidates: dict[str, AnyStrategy] = {
+        "product": operators.product(workload),
+        "union": operators.union(workload),
+    }
+    if len(workload.sizes) <= hdmm.MOST_ATTRIBUTES:
+        candidates["marginals"] = optimize_marginals(workload, rng)
+    return Selection(candidates, hdmm.lower_bound(workload, settings))
 
 
 def _move(

@@ -22,8 +22,7 @@ from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.domain import Domain
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, select
-from adaptive_qs.strategy.hdmm_products import product_workload
+from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload, select
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import Factor
 from adaptive_qs.workload.file import all_ways_queries

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_qs.strategy.hdmm_products import GAUSSIAN, ProductStrategy, identity_strategy
+from adaptive_qs.strategy.hdmm import ProductStrategy
+from adaptive_qs.strategy.solution import IdentityFactor
 from scripts.published import hdmm_tables
 from scripts.published.hdmm_tables import (
     Case,
@@ -14,8 +15,9 @@ from scripts.published.hdmm_tables import (
     multi_dimensional,
     noise_scale,
     one_dimensional,
+    rmse,
 )
-from scripts.published.laplace import LAPLACE
+from scripts.published.laplace import GAUSSIAN, LAPLACE
 
 IDENTITY_1D = {  # workload, cells: (table 4, table 5)
     ("all-range", 256): (13.11, 39.18),
@@ -37,17 +39,17 @@ IDENTITY = {  # dataset, workload: (table 6, table 7)
 @pytest.mark.parametrize("workload", IDENTITY_1D)
 def test_identity_has_the_published_error_on_one_attribute(workload, noise):
     gram, count = one_dimensional(*workload)
-    rmse = noise_scale(noise) * math.sqrt(noise.unit_variance * np.trace(gram) / count)
-    assert rmse == pytest.approx(IDENTITY_1D[workload][noise == GAUSSIAN], abs=0.006)
+    error = noise_scale(noise) * math.sqrt(np.trace(gram) / count)
+    assert error == pytest.approx(IDENTITY_1D[workload][noise == GAUSSIAN], abs=0.006)
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize("workload", IDENTITY)
 def test_identity_has_the_published_error_on_many_attributes(workload, noise):
     products = multi_dimensional(*workload)
-    identity = ProductStrategy(products, tuple(map(identity_strategy, products.sizes)), noise)
-    rmse = noise_scale(noise) * products.rmse(identity.set_errors)
-    assert rmse == pytest.approx(IDENTITY[workload][noise == GAUSSIAN], rel=1e-8, abs=0.006)
+    identity = ProductStrategy.single(products, list(map(IdentityFactor, products.sizes)))
+    error = noise_scale(noise) * rmse(products, identity.set_errors)
+    assert error == pytest.approx(IDENTITY[workload][noise == GAUSSIAN], rel=1e-8, abs=0.006)
 
 
 def test_width_32_is_every_range_of_that_width():

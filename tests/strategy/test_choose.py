@@ -19,7 +19,7 @@ from adaptive_qs.strategy.fixed_basis import FourierFactor, solve_fourier, solve
 from adaptive_qs.strategy.optimal import SolveCache
 from adaptive_qs.strategy.residual_mechanism import restricted
 from adaptive_qs.strategy.restricted import solve_fourier_product
-from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
+from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
@@ -109,12 +109,14 @@ def test_groups_whose_answers_contradict_each_other_must_be_much_better(part, ta
     asked = workload((20, 20, 20), [2])
     split = choose_mechanism(asked, "querysmasher").mechanism
     *_, union = choose.product_candidates(asked, 0.0, SolverSettings())
-    scaled = replace(union, shares=union.shares * union.total_error / (part * split.total_error))
+    factor = union.total_error / (part * split.total_error)
+    measurements = [replace(m, share=m.share * factor) for m in union.measurements]
+    scaled = replace(union, measurements=tuple(measurements))
     assert scaled.total_error == pytest.approx(part * split.total_error)
     monkeypatch.setattr(choice_module, "product_candidates", lambda *_: iter([scaled]))
     monkeypatch.setattr(choice_module.table_mechanism, "may_be_solved", lambda *_: False)
     found = choose_mechanism(asked, "auto").mechanism
-    assert (getattr(found, "groups", None) is scaled.groups) == taken
+    assert (getattr(found, "measurements", None) is scaled.measurements) == taken
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -1.0, 0.0])
@@ -124,12 +126,13 @@ def test_candidates_with_impossible_errors_are_never_taken(broken, monkeypatch):
 
     def spoilt(*arguments):
         for found in real(*arguments):
-            factor = found.strategy.factors[0]
+            (measured,) = found.measurements
+            factor, *others = measured.strategy.factors
             covariance = factor.covariance.copy()
             covariance[3, 3] = broken
             spoiled = replace(factor, gram_inverse=covariance)
-            strategy = replace(found.strategy, factors=(spoiled, *found.strategy.factors[1:]))
-            yield replace(found, strategy=strategy)
+            measured = replace(measured, strategy=Strategy((spoiled, *others)))
+            yield replace(found, measurements=(measured,))
 
     assert choose_mechanism(asked, "auto").name == "hdmm"
     monkeypatch.setattr(choice_module, "product_candidates", spoilt)

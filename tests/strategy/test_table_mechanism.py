@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Strategy
 from adaptive_qs.strategy.table_mechanism import (
-    GroupedMechanism,
-    WholeDomainMechanism,
+    TableMechanism,
     any_mechanism_bound,
     full_gram,
     may_be_solved,
@@ -50,9 +51,7 @@ STRATEGIES = {
 
 
 def mechanism_of(asked, strategy):
-    return WholeDomainMechanism(
-        WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0, Status.RESTRICTED
-    )
+    return TableMechanism.single(WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -94,7 +93,8 @@ def test_groups_answer_their_own_sets(asked):
     shares = np.array([0.3, 0.7])
     one, other = mechanism_of(asked, "product"), mechanism_of(asked, "whole")
     group_of = tuple(np.arange(len(part)) % 2 for part in WORKLOADS[asked].parts)
-    mechanism = GroupedMechanism((one, other), shares, group_of, 0.0)
+    measured = [replace(m.measurement(0), share=s) for m, s in zip((one, other), shares)]
+    mechanism = replace(one, measurements=tuple(measured), group_of=group_of)
     assert [mechanism.measurement(k).share for k in (0, 1)] == [0.3, 0.7]
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
     top = []
