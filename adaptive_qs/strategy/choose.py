@@ -15,7 +15,7 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
+from adaptive_qs.strategy.fixed_basis import solve_eigen, solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.hdmm import (
     Groups,
     Operators,
@@ -35,7 +35,6 @@ from adaptive_qs.strategy.residual_mechanism import (
     residual_planner_plus,
     smash,
 )
-from adaptive_qs.strategy.restricted import solve_eigen
 from adaptive_qs.strategy.solution import Array, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.bounds import gram_bound, root_sum
-from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.solution import (
     DenseFactor,
     Factor,

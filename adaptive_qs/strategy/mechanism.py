@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.strategy.fixed_basis import FourierFactor
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, Status, Strategy
+from adaptive_qs.strategy.solution import CenteringFactor, Factor, FourierFactor, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.protocol import Queries

@@ -1,4 +1,4 @@
-"""Optimal strategies for one subworkload, each with a bound that proves it."""
+"""Optimal strategies for one subworkload: products, the choice of a solver, and its limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ from adaptive_qs.strategy.bounds import (
 )
 from adaptive_qs.strategy.fixed_basis import solve_fourier
 from adaptive_qs.strategy.fixed_point import (
-    Block,
-    Outcome,
     SymmetricBlocks,
-    gram_blocks,
-    maximise_dual,
-    row_blocks,
+    solve_dense,
+    solve_rows,
     symmetric_blocks,
 )
 from adaptive_qs.strategy.solution import (
@@ -42,131 +39,7 @@ from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.protocol import CenteredQueries
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
 
-# Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
-#
-# He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
-
 Array = NDArray[np.float64]
-
-
-def solve_dense(
-    gram: Array, shape: tuple[int, ...], settings: SolverSettings, start: Array | None = None
-) -> Solution:
-    """Optimal strategy for queries with Gram matrix G.
-
-    Args:
-        gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
-        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are
-            found and used.
-        settings: gap asked for and iteration limit.
-        start: dual vector y > 0, shape (N,), up to a scale; uniform by default.
-
-    Returns:
-        One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
-
-    Raises:
-        ValueError: a matrix of another shape, not finite, not symmetric, or zero.
-    """
-    gram = np.asarray(gram, dtype=np.float64)
-    cells = math.prod(shape)
-    if gram.shape != (cells, cells):
-        raise ValueError(f"a Gram matrix over shape {shape} has shape {gram.shape}")
-    scale = float(np.abs(gram).max())
-    if not math.isfinite(scale) or scale == 0:
-        raise ValueError("the Gram matrix is zero or not finite: no strategy can be fitted to it")
-    if not np.allclose(gram, gram.T, rtol=0, atol=1e-10 * scale):
-        raise ValueError("the Gram matrix is not symmetric")
-    symmetry = symmetric_blocks(lambda x: gram @ x, shape)
-    blocks = [_symmetrised(basis.T @ (basis.T @ gram).T) for basis in symmetry.bases]
-    return solve_blocks(gram_blocks(blocks), symmetry, shape, settings, start)
-
-
-def solve_blocks(
-    blocks: Sequence[Block | None],
-    symmetry: SymmetricBlocks,
-    shape: tuple[int, ...],
-    settings: SolverSettings,
-    start: Array | None,
-) -> Solution:
-    """Optimal strategy for a Gram matrix given by its blocks, None for a block that is zero."""
-    outcome = _optimise(blocks, symmetry, settings, start)
-    found, bases = [], []
-    for block, orbits, basis in zip(blocks, symmetry.members, symmetry.bases):
-        if block is not None:
-            found.append(block.strategy(outcome.y[orbits]))
-            bases.append(basis)
-    matrix = np.concatenate([(q @ part.matrix.T).T for q, part in zip(bases, found)])
-    inverse = None
-    if 2 * len(matrix) >= matrix.shape[1]:  # a smaller matrix has its inverse on demand
-        spread = np.concatenate([q @ part.inverse for q, part in zip(bases, found)], axis=1)
-        inverse = spread @ spread.T
-    sensitivity = float((matrix * matrix).sum(axis=0).max())
-    objective = sensitivity * sum(part.objective for part in found)
-    reached = objective <= outcome.lower_bound * (1 + settings.gap)
-    return Solution(
-        Strategy((DenseFactor(matrix, shape, inverse),)),
-        objective,
-        outcome.lower_bound,
-        Status.OPTIMAL if reached else Status.STOPPED,
-        outcome.iterations,
-    )
-
-
-def _optimise(
-    blocks: Sequence[Block | None],
-    symmetry: SymmetricBlocks,
-    settings: SolverSettings,
-    start: Array | None,
-) -> Outcome:
-    """The iteration over the blocks that are not zero, from a start over the cells."""
-    pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
-    if start is not None:
-        start = np.bincount(symmetry.orbit, start) / symmetry.sizes
-    return maximise_dual(
-        [block for block, _ in pairs], [m for _, m in pairs], symmetry.sizes, settings, start
-    )
-
-
-def _symmetrised(matrix: Array) -> Array:
-    return (matrix + matrix.T) / 2
-
-
-# Optimal strategies for fewer queries than cells: all work is in matrices of their number.
-
-
-def solve_rows(
-    rows: Array, weights: Array, shape: tuple[int, ...], settings: SolverSettings
-) -> Solution:
-    """Optimal strategy for the queries W with weights D, without forming G = WᵀDW.
-
-    With K = F Y Fᵀ, F independent rows with FᵀF = G, the candidate is V_y = Fᵀ K^{-½} F and the
-    strategy K^{-¼} F: time and memory grow with m²N.
-
-    Args:
-        rows: W, shape (m, N); may be dependent.
-        weights: diagonal of D, shape (m,), positive.
-        shape: sizes of the axes, N = Πshape.
-        settings: gap asked for and iteration limit.
-
-    Returns:
-        One dense factor with as many rows as W has rank.
-
-    Raises:
-        ValueError: another shape, weights that are not positive, or rows that are all zero.
-    """
-    rows = np.asarray(rows, dtype=np.float64)
-    weights = np.asarray(weights, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != math.prod(shape) or weights.shape != rows.shape[:1]:
-        raise ValueError(f"{rows.shape} queries with {weights.shape} weights over shape {shape}")
-    if not (np.isfinite(rows).all() and (weights > 0).all() and np.isfinite(weights).all()):
-        raise ValueError("queries must be finite and their weights positive and finite")
-    if not rows.any():
-        raise ValueError("the queries are all zero: no strategy can be fitted to them")
-    weighted = np.sqrt(weights)[:, None] * rows
-    symmetry = symmetric_blocks(lambda x: weighted.T @ (weighted @ x), shape)
-    blocks = row_blocks([(basis.T @ weighted.T).T for basis in symmetry.bases])
-    return solve_blocks(blocks, symmetry, shape, settings, None)
-
 
 # Products: the optimum of a Kronecker product is the product of the optima.
 #
@@ -420,9 +293,6 @@ _ROW_COPIES = 6
 _INTERLEAVED_COPIES = 3
 """Matrices over all cells of an interleaved factor: B, V⁺ and one in another order."""
 
-_MEASURED_COPIES = 6
-"""Matrices over all its cells that a dense factor needs when it is rounded and measured."""
-
 _QUERY_COPIES = 2
 """Matrices of all queries over all cells that are held at once to find a strategy's error."""
 
@@ -431,11 +301,6 @@ def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
     """Fewer queries than cells, within memory, and no more work than the largest eigenproblem."""
     fits = _ROW_COPIES * 8 * count * cells <= settings.max_bytes
     return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
-
-
-def factor_fits(cells: int, settings: SolverSettings) -> bool:
-    """Whether a dense factor over so many cells can be measured within memory."""
-    return _MEASURED_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
 def dense_fits(cells: int, settings: SolverSettings) -> bool:
@@ -521,7 +386,7 @@ def _advice(shape: tuple[int, ...], joint: bool, settings: SolverSettings) -> st
     """A cheaper mechanism: its basis fits attributes that are small, Fourier queries the others."""
     if not joint and max(shape) <= DENSE_CELLS:
         mechanism = "residualplanner+"
-    elif factor_fits(math.prod(shape) if joint else max(shape), settings):
+    elif settings.can_measure(math.prod(shape) if joint else max(shape)):
         mechanism = "wff"
     else:
         mechanism = "auto"
@@ -675,7 +540,7 @@ def _solve_waves(subworkload: Subworkload, settings: SolverSettings) -> Solution
         return None
     found = solve_fourier(subworkload)
     reached = found.objective <= found.lower_bound * (1 + settings.gap)
-    if not (reached and factor_fits(subworkload.cells, settings)):
+    if not (reached and settings.can_measure(subworkload.cells)):
         return None
     return replace(found, status=Status.OPTIMAL)
 

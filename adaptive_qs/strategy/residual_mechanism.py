@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,14 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import total_variance
+from adaptive_qs.strategy.bounds import axis_gram, total_variance
 from adaptive_qs.strategy.fixed_basis import (
-    FourierFactor,
     solve_fourier,
+    solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
 )
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
@@ -31,10 +33,11 @@ from adaptive_qs.strategy.mechanism import (
     multiply,
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
-from adaptive_qs.strategy.restricted import attribute_bases, solve_fourier_product
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
+    DenseFactor,
     Factor,
+    FourierFactor,
     Solution,
     SolverSettings,
     Status,
@@ -320,7 +323,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     """
     optimal.check_queries(subworkload, settings)
     found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
-    if optimal.factor_fits(subworkload.cells, settings):
+    if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
     if not optimal.is_joint(subworkload):
         try:
@@ -347,12 +350,97 @@ def _axis_optimum(
         ResourceExceeded: the axis is too large for the matrices that its error is found from.
     """
     size = subworkload.shape[axis]
-    if not optimal.factor_fits(size, settings):
+    if not settings.can_measure(size):
         return CenteringFactor(size)
     optimal.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
+
+
+def _spans(factor: Factor) -> bool:
+    """Whether a factor determines every mean-free vector of its axis."""
+    (size,) = factor.shape
+    if isinstance(factor, CenteringFactor):
+        return True
+    if isinstance(factor, FourierFactor):  # its singular values, without its matrix
+        values = np.sqrt(factor.weights)
+        return int((values > values.max() * size * np.finfo(float).eps).sum()) >= size - 1
+    return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
+
+
+# A basis for each attribute of ResidualPlanner+, chosen from all that is asked of the attribute.
+#
+# The total error at a fixed privacy cost is (Σ_τ √L_τ)², and to first order around contrasts
+#
+#     Σ_τ √L_τ ≈ ½ Σ_τ (L_τ/√L_τ⁰ + √L_τ⁰),
+#
+# an upper bound, as the root is concave, where L_τ⁰ is the error with contrasts. Seen from one
+# attribute, with contrasts on all others, L_τ = tr(G_τi V_i⁺): the best basis of attribute i solves
+# the one-axis problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
+# back the optimum of their own one-way problem; joint queries, whose one-way parts say little about
+# their two-way parts, get a basis for what they ask.
+
+DIGITS = 9
+"""Gram matrices that agree to so many digits are solved once."""
+FLOOR = 1e-9
+"""Share of the mean eigenvalue for directions that nothing asks for: a basis spans them all."""
+
+
+def attribute_bases(decomposition: Decomposition, settings: SolverSettings) -> list[Factor]:
+    """A basis for every attribute of the domain, contrasts where nothing is asked of it.
+
+    Attributes that are asked alike get the same object.
+    """
+    grams = attribute_grams(decomposition)
+    found: dict[tuple[int, bytes], Factor] = {}
+    factors = []
+    for attribute, size in enumerate(decomposition.workload.domain.sizes):
+        gram = grams.get(attribute)
+        key = (size, b"" if gram is None else np.round(gram, DIGITS).tobytes())
+        if key not in found:
+            found[key] = CenteringFactor(size) if gram is None else _basis(gram, settings)
+        factors.append(found[key])
+    return factors
+
+
+def attribute_grams(decomposition: Decomposition) -> dict[int, Array]:
+    """Σ_τ∋i G_τi/√L_τ⁰ for each attribute i that a residual holds, with trace 1; shape (n, n)."""
+    grams: dict[int, Array] = {}
+    classes = decomposition.class_of
+    roots = np.sqrt(decomposition.scales)
+    start = 0
+    for degree, group in groupby(decomposition.residuals, key=len):
+        attributes = np.array(list(group), dtype=np.int64)
+        rows = slice(start, start + len(attributes))
+        start += len(attributes)
+        for axis in range(degree):
+            pairs = np.stack([classes[rows], attributes[:, axis]], axis=1)
+            distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+            weights = np.bincount(inverse.reshape(-1), roots[rows])
+            shared: tuple[int, Array] | None = None  # of the class at hand: pairs are in order
+            for (number, attribute), weight in zip(distinct.tolist(), weights):
+                if shared is None or shared[0] != number:
+                    shared = (number, _class_gram(decomposition.subworkloads[number], axis))
+                grams[attribute] = grams.get(attribute, 0.0) + weight * shared[1]
+    return {attribute: gram / np.trace(gram) for attribute, gram in grams.items()}
+
+
+def _class_gram(subworkload: Subworkload, axis: int) -> Array:
+    contrasts = tuple(CenteringFactor(size) for size in subworkload.shape)
+    error = total_variance(subworkload, Strategy(contrasts))
+    return axis_gram(subworkload, axis, contrasts) / np.sqrt(error)
+
+
+def _basis(gram: Array, settings: SolverSettings) -> Factor:
+    """The optimum, kept from losing directions that nothing asks for."""
+    size = len(gram)
+    rank = int(np.linalg.matrix_rank(gram, tol=FLOOR / size, hermitian=True))
+    if rank < size - 1:
+        gram = gram + (FLOOR * np.trace(gram) / size) * (np.eye(size) - 1 / size)
+    (factor,) = solve_dense(gram, (size,), settings).strategy.factors
+    assert isinstance(factor, DenseFactor)
+    return factor
 
 
 def residual_planner_plus(
@@ -367,69 +455,38 @@ def residual_planner_plus(
     Args:
         decomposition: the subworkloads.
         settings: for the one-way problems.
-        bases: strategies of some attributes; the others get one chosen from all that is asked
-            of them (:mod:`adaptive_qs.strategy.restricted`).
+        bases: strategies of some attributes; the others get one from :func:`attribute_bases`.
         jobs: threads that solve.
         progress: called with how many classes are solved, and of how many.
 
     Raises:
         InputError: a basis for an attribute that there is not, or of another size.
     """
-    factors, kind = _chosen_bases(decomposition, settings, bases or {})
-    split, members = _split_classes(decomposition, kind)
-    chosen = {
-        id(subworkload): tuple(factors[i] for i in attributes)
-        for subworkload, attributes in zip(split.subworkloads, members)
-    }
-    return smash(split, lambda s: solve_with_basis(s, chosen[id(s)]), jobs, progress)
-
-
-def _chosen_bases(
-    decomposition: Decomposition, settings: SolverSettings, bases: Bases
-) -> tuple[list[Factor], list[int]]:
-    """A factor for each attribute, and a number for each that is equal where factors are."""
-    sizes = decomposition.workload.domain.sizes
-    for attribute, basis in bases.items():
+    given, sizes = bases or {}, decomposition.workload.domain.sizes
+    for attribute, basis in given.items():
         if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
             raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
-    if len(bases) == len(sizes):
-        return [bases[i] for i in range(len(sizes))], _numbers(bases)
-    factors, numbers = attribute_bases(decomposition, settings)
-    given = _numbers(bases)
-    for position, attribute in enumerate(sorted(bases)):
-        factors[attribute] = bases[attribute]
-        numbers[attribute] = -1 - given[position]
-    return factors, numbers
-
-
-def _numbers(bases: Bases) -> list[int]:
-    """For each basis, by attribute, the position of the first that is the same object."""
-    first: dict[int, int] = {}
-    return [first.setdefault(id(bases[i]), k) for k, i in enumerate(sorted(bases))]
-
-
-def _spans(factor: Factor) -> bool:
-    """Whether a factor determines every mean-free vector of its axis."""
-    (size,) = factor.shape
-    if isinstance(factor, CenteringFactor):
-        return True
-    if isinstance(factor, FourierFactor):  # its singular values, without its matrix
-        values = np.sqrt(factor.weights)
-        return int((values > values.max() * size * np.finfo(float).eps).sum()) >= size - 1
-    return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
+    factors = [] if len(given) == len(sizes) else attribute_bases(decomposition, settings)
+    chosen = [given[i] if i in given else factors[i] for i in range(len(sizes))]
+    split, members = _split_classes(decomposition, chosen)
+    of_class = {
+        id(subworkload): tuple(chosen[i] for i in attributes)
+        for subworkload, attributes in zip(split.subworkloads, members)
+    }
+    return smash(split, lambda s: solve_with_basis(s, of_class[id(s)]), jobs, progress)
 
 
 def _split_classes(
-    decomposition: Decomposition, keys: list[int]
+    decomposition: Decomposition, bases: Sequence[Factor]
 ) -> tuple[Decomposition, list[tuple[int, ...]]]:
-    """Classes whose residuals also have equal bases, and the attributes of one of each."""
+    """Classes whose residuals also have the same bases, and the attributes of one of each."""
     number: dict[tuple[int, tuple[int, ...]], int] = {}
     members: list[tuple[int, ...]] = []
     subworkloads: list[Subworkload] = []
     class_of = np.empty_like(decomposition.class_of)
     for position, residual in enumerate(decomposition.residuals):
         old = int(decomposition.class_of[position])
-        key = (old, tuple(keys[i] for i in residual))
+        key = (old, tuple(id(bases[i]) for i in residual))
         if key not in number:
             number[key] = len(members)
             members.append(residual)

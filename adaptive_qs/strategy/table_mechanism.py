@@ -24,7 +24,7 @@ from adaptive_qs.strategy.bounds import (
     svd_bound,
 )
 from adaptive_qs.strategy.fixed_basis import solve_residual_planner
-from adaptive_qs.strategy.fixed_point import symmetric_blocks
+from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.hdmm import (
     MOST_ATTRIBUTES,
     MarginalStrategy,
@@ -43,7 +43,6 @@ from adaptive_qs.strategy.mechanism import (
     joint_squares,
     largest_bias,
 )
-from adaptive_qs.strategy.optimal import solve_dense, solve_rows
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
 from adaptive_qs.strategy.solution import (
     Factor,

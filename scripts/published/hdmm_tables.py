@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
 from adaptive_qs.strategy.bounds import gram_bound
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.hdmm import ProductWorkload, product_workload
-from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Marginal, Prefix, Range
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload

@@ -101,4 +101,4 @@ def _lower_bound(groups: Array, cell_duals: Array, group_duals: Array) -> float:
     gram = np.einsum("g,gij->ij", mu / mu.sum(), groups)
     (block,) = gram_blocks([gram])
     assert block is not None
-    return block.evaluate(y / y.sum()).certain ** 2
+    return block.evaluate(y / y.sum())[1] ** 2

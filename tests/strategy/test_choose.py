@@ -15,11 +15,20 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import choose, optimal
 from adaptive_qs.strategy import choose as choice_module
 from adaptive_qs.strategy.choose import choose_mechanism, has_candidates
-from adaptive_qs.strategy.fixed_basis import FourierFactor, solve_fourier, solve_residual_planner
+from adaptive_qs.strategy.fixed_basis import (
+    solve_fourier,
+    solve_fourier_product,
+    solve_residual_planner,
+)
 from adaptive_qs.strategy.optimal import SolveCache
 from adaptive_qs.strategy.residual_mechanism import restricted
-from adaptive_qs.strategy.restricted import solve_fourier_product
-from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    FourierFactor,
+    SolverSettings,
+    Status,
+    Strategy,
+)
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part

@@ -13,14 +13,19 @@ from hypothesis import strategies as st
 from adaptive_qs.errors import InputError
 from adaptive_qs.strategy.bounds import total_variance
 from adaptive_qs.strategy.fixed_basis import (
-    FourierFactor,
     fourier_spectrum,
     solve_fourier,
     solve_residual_planner,
     solve_with_basis,
     strategy_basis,
 )
-from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, Status, Strategy
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    DenseFactor,
+    FourierFactor,
+    Status,
+    Strategy,
+)
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import Subworkload, Term, decompose_workload
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings, Status
 
 from .conic import solve_conic, solve_max_variance

@@ -14,6 +14,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.choose import choose_mechanism
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.hdmm import (
     axis_error,
     exchangeable,
@@ -26,7 +27,6 @@ from adaptive_qs.strategy.hdmm import (
     solve_axis,
     with_zeros,
 )
-from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import CustomAxis

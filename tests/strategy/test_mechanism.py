@@ -11,7 +11,6 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import mechanism as squares
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.fixed_basis import FourierFactor
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
     arc_lengths,
@@ -22,6 +21,7 @@ from adaptive_qs.strategy.mechanism import (
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
+    FourierFactor,
     IdentityFactor,
     SolverSettings,
 )

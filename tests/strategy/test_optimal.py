@@ -13,17 +13,14 @@ import pytest
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import optimal as module
-from adaptive_qs.strategy.fixed_basis import FourierFactor
-from adaptive_qs.strategy.fixed_point import symmetric_blocks
+from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.optimal import (
     SolveCache,
     factorise,
     solve,
-    solve_dense,
-    solve_rows,
     superadditive_bound,
 )
-from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
+from adaptive_qs.strategy.solution import CenteringFactor, FourierFactor, SolverSettings, Status
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
 
@@ -66,13 +63,6 @@ def test_independent_cells_are_measured_as_they_are():
     solution = solve_dense(np.diag(weights), (2, 3), TIGHT)
     assert solution.objective == pytest.approx(weights.sum(), rel=1e-8)
     assert solution.lower_bound <= weights.sum()
-
-
-def test_a_good_start_is_used():
-    weights = np.array([1.0, 5.0, 0.01, 30.0, 2.0, 2.0])
-    solution = solve_dense(np.diag(weights), (6,), TIGHT, start=7 * weights)
-    assert solution.iterations == 1
-    assert solution.status == Status.OPTIMAL
 
 
 @pytest.mark.parametrize(
