@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.solution import (
     DenseFactor,
     Solution,
@@ -465,3 +466,38 @@ def solve_rows(
     symmetry = symmetric_blocks(lambda x: weighted.T @ (weighted @ x), shape)
     blocks = row_blocks([(basis.T @ weighted.T).T for basis in symmetry.bases])
     return _solve_blocks(blocks, symmetry, shape, settings)
+
+
+# The optimum for one attribute, in closed form where queries are only identity and total (OPT_0).
+
+
+def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
+    """The optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
+    n, simple = len(gram), exchangeable(gram)
+    if simple is None:
+        return solve_dense(gram, gram.shape[:1], settings)
+    a, b = simple
+    if a == 0:  # the total and nothing else
+        factor = DenseFactor(np.ones((1, n)), (n,), np.full((n, n), 1 / n**2))
+    else:  # AᵀA is √G, whose diagonal is constant
+        centered, mean = math.sqrt(a), math.sqrt(max(a + n * b, 0.0))
+        average = np.full((n, n), 1 / n)
+        centering = np.eye(n) - average
+        matrix = math.sqrt(centered) * centering + math.sqrt(mean) * average
+        inverse = centering / centered + (average / mean if mean > 0 else 0.0)
+        factor = DenseFactor(matrix, (n,), inverse)
+    error = float(np.vdot(gram, factor.covariance))
+    return Solution(Strategy((factor,)), error, gram_bound(gram), Status.OPTIMAL)
+
+
+def exchangeable(gram: Array) -> tuple[float, float] | None:
+    """(a, b) where G = aI + b11ᵀ up to rounding, else None: only identity and total queries."""
+    n = len(gram)
+    diagonal = float(gram.diagonal().mean())
+    b = float((gram.sum() - gram.trace()) / (n * (n - 1))) if n > 1 else 0.0
+    a = diagonal - b
+    model = np.full_like(gram, b)
+    np.fill_diagonal(model, a + b)
+    if np.abs(gram - model).max() > 1e-12 * diagonal:
+        return None
+    return (a if abs(a) > 1e-12 * diagonal else 0.0), b

@@ -13,17 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.strategy.bounds import gram_bound, root_sum
-from adaptive_qs.strategy.fixed_point import solve_dense
-from adaptive_qs.strategy.solution import (
-    DenseFactor,
-    Factor,
-    IdentityFactor,
-    Solution,
-    SolverSettings,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.bounds import root_sum
+from adaptive_qs.strategy.fixed_point import solve_axis
+from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings
 from adaptive_qs.workload.protocol import AxisQueries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
@@ -71,11 +63,7 @@ class ProductWorkload:
 
     @cached_property
     def asked(self) -> IntArray:
-        """The sets whose queries are not all zero; the others have no error, whatever is measured.
-
-        Raises:
-            WorkloadError: there is none.
-        """
+        """The sets whose queries are not all zero; WorkloadError where there is none."""
         zero = [np.array([not gram.any() for gram in grams]) for grams in self.grams]
         void = np.any([of[self.kinds[:, i]] for i, of in enumerate(zero)], axis=0)
         if void.all():
@@ -183,45 +171,6 @@ def _kinds(
     return kinds
 
 
-# OPT_0: the best strategy for one attribute. McKenna et al., definition 12.
-
-
-def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
-    """The optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
-    n, simple = len(gram), exchangeable(gram)
-    if simple is None:
-        return solve_dense(gram, gram.shape[:1], settings)
-    a, b = simple
-    if a == 0:  # the total and nothing else
-        factor = DenseFactor(np.ones((1, n)), (n,), np.full((n, n), 1 / n**2))
-    else:  # AᵀA is √G, whose diagonal is constant
-        centered, mean = math.sqrt(a), math.sqrt(max(a + n * b, 0.0))
-        average = np.full((n, n), 1 / n)
-        centering = np.eye(n) - average
-        matrix = math.sqrt(centered) * centering + math.sqrt(mean) * average
-        inverse = centering / centered + (average / mean if mean > 0 else 0.0)
-        factor = DenseFactor(matrix, (n,), inverse)
-    return Solution(Strategy((factor,)), axis_error(factor, gram), gram_bound(gram), Status.OPTIMAL)
-
-
-def exchangeable(gram: Array) -> tuple[float, float] | None:
-    """(a, b) where G = aI + b11ᵀ up to rounding, else None: only identity and total queries."""
-    n = len(gram)
-    diagonal = float(gram.diagonal().mean())
-    b = float((gram.sum() - gram.trace()) / (n * (n - 1))) if n > 1 else 0.0
-    a = diagonal - b
-    model = np.full_like(gram, b)
-    np.fill_diagonal(model, a + b)
-    if np.abs(gram - model).max() > 1e-12 * diagonal:
-        return None
-    return (a if abs(a) > 1e-12 * diagonal else 0.0), b
-
-
-def axis_error(factor: Factor, gram: Array) -> float:
-    """tr(G V⁺): summed variance of queries with Gram matrix G that a factor supports."""
-    return float(np.vdot(gram, factor.covariance))
-
-
 # Product strategies for the sets of a workload, and their errors at privacy cost 1.
 
 
@@ -263,9 +212,13 @@ class ProductStrategy:
         return math.fsum(self.workload.weights * self.set_errors)
 
 
+def axis_error(factor: Factor, gram: Array) -> float:
+    """tr(G V⁺): summed variance of queries with Gram matrix G that a factor supports."""
+    return float(np.vdot(gram, factor.covariance))
+
+
 def _errors(axis: Factor, grams: Sequence[Array]) -> Array:
-    covariance = axis.covariance
-    return np.array([float(np.vdot(gram, covariance)) for gram in grams])
+    return np.array([axis_error(axis, gram) for gram in grams])
 
 
 # OPT_⊗ and OPT_+: one product strategy, or one for each group of sets. McKenna et al., section 6.
@@ -294,30 +247,23 @@ class Operators:
     """Gap asked of a single attribute while the others still move."""
 
     def axis(self, gram: Array, settings: SolverSettings, previous: Factor | None = None) -> Factor:
-        """OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺).
+        """OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺), for G of shape (n, n).
 
-        Args:
-            gram: G, shape (n, n).
-            settings: gap and iteration limit.
-            previous: a strategy for similar queries, for noise that needs a search.
+        A search, which Gaussian noise does not need, starts from a previous strategy.
         """
         return solve_axis(gram, settings).strategy.factors[0]
 
     def roots(self, errors: Array) -> Array:
         """E_g^(k/(k + 2)), whose sum is least where the total error of measurements is."""
-        return np.sqrt(errors)
+        return errors ** (self.order / (self.order + 2))
 
     def shares(self, errors: Array) -> Array:
-        """How to divide a sensitivity of 1 among independent measurements with the least error.
+        """c_g with Σ c_g^k = 1 and least Σ E_g/c_g²: the best division of a sensitivity of 1.
 
-        Measurement g has squared error E_g / c_g² where its strategy is scaled by c_g, Σ c_g^k = 1.
         McKenna et al., definition 19.
 
         Args:
-            errors: E_g > 0, shape (measurements,).
-
-        Returns:
-            c_g, shape (measurements,).
+            errors: E_g > 0 of independent measurements, shape (measurements,).
         """
         root = self.roots(errors)
         return (root / root.sum()) ** (1 / self.order)
@@ -326,13 +272,9 @@ class Operators:
         """OPT_⊗: block descent over the attributes, the best of several starting points.
 
         With the other strategies fixed, the error is that of one attribute on the surrogate Gram
-        matrix Σ_j w_j (Π_{k≠i} error_k) G_ij: McKenna et al., definition 18 and equation 5. A union
-        that is itself one product is solved one attribute at a time, exactly (theorem 4). Sets
-        whose queries are all zero have no say.
-
-        Args:
-            workload: the sets.
-            restarts: starting points; the first is the identity on every attribute.
+        matrix Σ_j w_j (Π_{k≠i} error_k) G_ij (definition 18, equation 5). A union that is itself
+        one product is solved attribute by attribute, exactly (theorem 4). The first starting point
+        is the identity on every attribute. Sets whose queries are all zero have no say.
         """
         asked = workload.only_asked()
         whole = asked.factorised()
@@ -368,12 +310,9 @@ class Operators:
     def union(self, workload: ProductWorkload, groups: Groups | None = None) -> ProductStrategy:
         """OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
 
-        Args:
-            workload: the sets.
-            groups: which sets to optimise together. Without it the best of: every set in a group of
-                its own (the paper's default), every set beside a larger one that contains it, and
-                both of these with groups joined where an estimate says that it saves. Sets whose
-                queries are all zero are placed anew.
+        Without groups the best of: every set in a group of its own (the paper's default), every
+        set beside a larger one that contains it, and both of these with groups joined where an
+        estimate says that it saves. Sets whose queries are all zero are placed anew.
         """
         if groups is None:
             asked = workload.only_asked()
@@ -405,10 +344,9 @@ class Operators:
     def merged(self, workload: ProductWorkload, start: Groups) -> Groups:
         """Join the groups that save most, until no join saves anything.
 
-        A join takes two groups and all others whose attributes these two mention. The error of a
-        group is estimated without a search: on each attribute the strategy that is best for the
-        plain sum of the queries asked there, each scaled to the same trace. Small attributes gain
-        most: one table over several of them answers all their pairs.
+        A join takes two groups and all others whose attributes these two mention. A group's error
+        is estimated without a search: on each attribute by the strategy that is best for the plain
+        sum of the queries asked there, each scaled to the same trace.
         """
         if len(start) > MOST_MERGED:
             return start
@@ -495,10 +433,7 @@ def nested(workload: ProductWorkload) -> Groups:
 
 
 def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
-    """The same groups, sets whose queries are all zero beside sets that share most with them.
-
-    Nothing needs to be measured for such sets, so that none of them makes a group.
-    """
+    """The same groups, sets whose queries are all zero beside sets that share most with them."""
     asked = set(workload.asked.tolist())
     if len(asked) == len(workload):
         return groups
@@ -553,7 +488,7 @@ class MarginalStrategy:
         """Summed variance (rows²) of each set's queries for unit noise, shape (sets,)."""
         spread = self.precisions / subset_cells(self.workload)
         errors = []
-        for place, traces in _set_values(self.workload, axis_traces(self.workload)):
+        for place, traces in _set_values(self.workload, _axis_traces(self.workload)):
             needed = traces > 0
             errors.append(math.fsum(traces[needed] / spread[place][needed]))
         return np.array(errors)
@@ -571,8 +506,7 @@ def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
     For marginal workloads that is the SVD bound (theorem 12), so nothing is better. Every strategy
     of weighted marginals is one of these.
 
-    Raises:
-        ResourceExceeded: too many attributes for arrays over all their subsets.
+    Raises as :func:`residual_traces` does.
     """
     traces = residual_traces(workload)
     m = subset_products(
@@ -595,10 +529,10 @@ def residual_traces(workload: ProductWorkload) -> Array:
             f"weights of all marginals of {d} attributes are 2^{d} numbers: use at most "
             f"{MOST_ATTRIBUTES} attributes or the mechanism residualplanner"
         )
-    return _residual_sums(workload, axis_traces(workload))
+    return _residual_sums(workload, _axis_traces(workload))
 
 
-def axis_traces(workload: ProductWorkload) -> AxisValues:
+def _axis_traces(workload: ProductWorkload) -> AxisValues:
     """For each attribute, of its factors: the mean part 1ᵀG1/n², the centered part tr(ΠG)/n."""
     traces = []
     for n, grams in zip(workload.sizes, workload.grams):

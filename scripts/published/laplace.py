@@ -17,13 +17,13 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from adaptive_qs.strategy import hdmm
+from adaptive_qs.strategy.fixed_point import exchangeable
 from adaptive_qs.strategy.hdmm import (
     AnyStrategy,
     MarginalStrategy,
     Operators,
     ProductWorkload,
     Selection,
-    exchangeable,
     optimal_residuals,
     residual_traces,
     subset_cells,
@@ -198,10 +198,6 @@ class LaplaceOperators(Operators):
 
     order: ClassVar[int] = 1
     coarse_gap: ClassVar[float] = 0.0
-
-    def roots(self, errors: Array) -> Array:
-        """Cube roots: Σ E_g / c_g² at Σ c_g = 1."""
-        return np.cbrt(errors)
 
     def axis(self, gram: Array, settings: SolverSettings, previous: Factor | None = None) -> Factor:
         """A local optimum among p-Identity strategies (definition 14).

@@ -14,17 +14,15 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.fixed_point import solve_dense
+from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis, solve_dense
 from adaptive_qs.strategy.hdmm import (
     axis_error,
-    exchangeable,
     lower_bound,
     nested,
     optimal_residuals,
     product_workload,
     residual_bound,
     residual_traces,
-    solve_axis,
     with_zeros,
 )
 from adaptive_qs.strategy.solution import SolverSettings
