@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -27,41 +28,51 @@ from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
 Array = NDArray[np.float64]
 
 
+def _inverse_square_sine(turns: Array) -> Array:
+    """1/sin²(π · turns)."""
+    return 1 / np.sin(np.pi * turns) ** 2
+
+
+def _range_centered(n: int) -> Array:
+    odd = np.arange(1, n // 2 + 1) / (n + 1)
+    even = np.arange(1, (n + 1) // 2) / n
+    return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
+
+
+_Forms = Mapping[type, Callable[[int], Array]]
+
+_GRAM: _Forms = {
+    Marginal: lambda n: np.ones(n),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4,
+    Range: lambda n: (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2)),
+}
+_CENTERED: _Forms = {
+    Marginal: lambda n: np.ones(n - 1),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / (2 * n)) / 4,
+    Range: _range_centered,
+}
+_FOURIER: _Forms = {
+    Marginal: lambda n: np.ones(n - 1),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / n) / 2,
+    Range: lambda n: _inverse_square_sine(np.arange(1, n) / n) * (n + 2) / 4,
+}
+
+
+def known_gram_eigenvalues(queries: Queries) -> Array | None:
+    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
+    if isinstance(queries, Circular):
+        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
+    known = _GRAM.get(type(queries))
+    return None if known is None else known(queries.shape[0])
+
+
 def known_eigenvalues(part: CenteredQueries) -> Array | None:
     """Eigenvalues of the centered Gram without the zero of the constant vector, shape (n − 1,).
 
     None where there is no closed form.
     """
-    if not isinstance(part, CenteredAxis):
-        return None
-    queries = part.queries
-    n = part.shape[0]
-    if isinstance(queries, Marginal):
-        return np.ones(n - 1)
-    if isinstance(queries, Circular):
-        return _fourier_of_circular(part)[1:]
-    if isinstance(queries, Prefix):
-        return _inverse_square_sine(np.arange(1, n) / (2 * n)) / 4
-    if isinstance(queries, Range):
-        odd = np.arange(1, n // 2 + 1) / (n + 1)
-        even = np.arange(1, (n + 1) // 2) / n
-        return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
-    return None
-
-
-def known_gram_eigenvalues(queries: Queries) -> Array | None:
-    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
-    if isinstance(queries, Marginal):
-        return np.ones(queries.size)
-    if isinstance(queries, Circular):
-        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
-    if isinstance(queries, Prefix):
-        n = queries.size
-        return _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4
-    if isinstance(queries, Range):
-        n = queries.size
-        return (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2))
-    return None
+    diagonal = _known(part, _CENTERED)
+    return None if diagonal is None else diagonal[1:]
 
 
 def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
@@ -70,35 +81,17 @@ def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
     A run of ℓ cells has |Fourier coefficient|² = sin²(πfℓ/n)/sin²(πf/n); prefix has one of every
     length and range n + 1 − ℓ, and the sums over ℓ close.
     """
+    return _known(part, _FOURIER)
+
+
+def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
+    """A form with the zero before it that belongs to the constant vector; circular have both."""
     if not isinstance(part, CenteredAxis):
         return None
-    queries = part.queries
-    n = part.shape[0]
-    if isinstance(queries, Circular):
-        return _fourier_of_circular(part)
-    frequency = np.arange(1, n) / n
-    if isinstance(queries, Marginal):
-        c = np.ones(n - 1)
-    elif isinstance(queries, Prefix):
-        c = _inverse_square_sine(frequency) / 2
-    elif isinstance(queries, Range):
-        c = _inverse_square_sine(frequency) * (n + 2) / 4
-    else:
-        return None
-    return np.concatenate([[0.0], c])
-
-
-def _inverse_square_sine(turns: Array) -> Array:
-    """1/sin²(π · turns)."""
-    return 1 / np.sin(np.pi * turns) ** 2
-
-
-def _fourier_of_circular(part: CenteredAxis) -> Array:
-    row = part.circulant()
-    assert row is not None
-    c = np.fft.fft(row).real
-    c[0] = 0.0
-    return np.maximum(c, 0.0)
+    row, known = part.circulant(), forms.get(type(part.queries))
+    if row is not None:
+        return np.concatenate([[0.0], np.maximum(np.fft.fft(row).real[1:], 0.0)])
+    return None if known is None else np.concatenate([[0.0], known(part.shape[0])])
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.
@@ -262,25 +255,23 @@ def svd_bound(subworkload: Subworkload) -> float:
     """A lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
 
     One product term: (Π_k tr G_k^½)² / N, exact. A sum of terms on at most ``DENSE_CELLS`` cells:
-    the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds. That is valid
-    because the optimum is superadditive: for any V, tr((G₁ + G₂) V⁺) = tr(G₁ V⁺) + tr(G₂ V⁺), a V
-    feasible for G₁ + G₂ is feasible for both (range(G₁ + G₂) holds the range of either, being
-    sums of positive semidefinite matrices), so the minimum of the sum is at least the sum of the
-    minima.
+    the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds, since the
+    optimum is superadditive: tr((G₁ + G₂) V⁺) = tr(G₁ V⁺) + tr(G₂ V⁺), and a V feasible for
+    G₁ + G₂ is feasible for both, whose ranges lie in that of the sum.
     """
     if len(subworkload.terms) > 1 and subworkload.cells <= DENSE_CELLS:
         return gram_bound(subworkload.gram())
-    return float(sum(_term_bound(term, len(subworkload.shape)) for term in subworkload.terms))
+    return sum(t.scale * math.prod(map(_factor_bound, t.factors)) for t in subworkload.terms)
 
 
-def gram_bound(gram: Array) -> float:
-    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error."""
-    return root_trace(gram) ** 2 / len(gram)
+def gram_bound(gram: Array, cells: int | None = None) -> float:
+    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error.
 
-
-def root_trace(gram: Array) -> float:
-    """tr G^½ of a positive semidefinite matrix (N, N)."""
-    return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
+    Also of WWᵀ over so many cells, which has the same trace of the root.
+    """
+    return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)) ** 2 / (
+        cells or len(gram)
+    )
 
 
 def root_sum(eigenvalues: Array) -> float:
@@ -296,21 +287,10 @@ def judged(
     iterations: int = 0,
     gap: float = PROVEN,
 ) -> Solution:
-    """The best of a family of strategies as a solution.
-
-    Status OPTIMAL where the objective is within the gap of the singular value bound, else
-    RESTRICTED.
-    """
+    """The best of a family: OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
     return Solution(strategy, objective, bound, status, iterations)
-
-
-def _term_bound(term: Term, axes: int) -> float:
-    if is_product(term, axes):
-        return term.scale * math.prod(_factor_bound(factor) for factor in term.factors)
-    (joint,) = term.factors
-    return term.scale * _factor_bound(joint)
 
 
 @lru_cache(maxsize=4_096)
@@ -326,7 +306,7 @@ def _factor_bound(queries: CenteredQueries) -> float:
         return root_sum(known) ** 2 / cells
     rows = queries.rows()
     if rows is not None and len(rows) <= SINGLE_CELLS:
-        return root_trace(rows @ rows.T) ** 2 / cells
+        return gram_bound(rows @ rows.T, cells)
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return gram_trace(queries) / cells

@@ -470,7 +470,7 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)
-        if optimal.eigen_work(blocks) > optimal.TRIED_WORK:
+        if blocks.work > optimal.TRIED_WORK:
             raise ResourceExceeded(
                 f"the table has {len(gram):,} cells: that is too many to be solved as a whole"
             )
