@@ -160,21 +160,10 @@ def _raw_spectrum(queries: CenteredQueries) -> Array:
             waves = np.fft.fftn(rows[start : start + step].reshape(-1, *queries.shape), axes=axes)
             total += (waves.real**2 + waves.imag**2).sum(axis=0)
         return total / math.prod(queries.shape)
-    return np.fft.fftn(_wrapped_means(queries.gram(), queries.shape)).real
-
-
-def _wrapped_means(gram: Array, shape: tuple[int, ...]) -> Array:
-    """Mean over cells j of G[j, j + t], indices wrapping along every axis; shape ``shape``."""
-    left = right = math.prod(shape)
-    means = gram[None]
-    for size in shape:
-        left, right = left // size, right // size
-        blocks = means.reshape(-1, size, left, size, right)
-        shifted = np.zeros((blocks.shape[0], size, left, right))
-        for j in range(size):
-            shifted += np.roll(blocks[:, j], -j, axis=2).transpose(0, 2, 1, 3)
-        means = shifted.reshape(-1, left, right) / size
-    return means.reshape(shape)
+    means = np.zeros(queries.shape)  # over cells j of G[j, j + t], wrapping along every axis
+    for row, cell in zip(queries.gram(), np.ndindex(queries.shape)):
+        means += np.roll(row.reshape(queries.shape), [-j for j in cell], range(means.ndim))
+    return np.fft.fftn(means / means.size).real
 
 
 def _best_weights(c: Array) -> Array:

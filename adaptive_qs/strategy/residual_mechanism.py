@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,13 +26,7 @@ from adaptive_qs.strategy.fixed_basis import (
 )
 from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.mechanism import (
-    ArrayCache,
-    Pieces,
-    ResidualVariance,
-    StrategyMeasurement,
-    multiply,
-)
+from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
@@ -43,16 +38,57 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.workload.families import answer_product, count_queries
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import answer_product, count_queries, squares_product
+from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
 
-# A mechanism that measures every residual on its own, whatever solver chose the strategies.
-
 Array = NDArray[np.float64]
 
+# Queries that count a stretch of one axis, under noise that does not know one cell from another.
+#
+# Marginal, prefix, range and circular queries sum the cells of an arc. Where the covariance of the
+# cells is circulant, C_ij = c_{i−j}, an arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k
+# wherever it lies: no matrix over the cells, and no array over the queries, is needed.
+
+
+def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
+    """The lengths that occur, where every query counts one arc; None for other families."""
+    if isinstance(queries, Marginal):
+        return np.ones(1, dtype=np.int64)
+    if isinstance(queries, Prefix | Range | Circular):
+        return np.arange(1, queries.size + 1)
+    return None
+
+
+def arc_variances(factor: Factor) -> Array | None:
+    """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
+    if len(factor.shape) != 1:
+        return None
+    (n,) = factor.shape
+    length = np.arange(n + 1)
+    if isinstance(factor, CenteringFactor):
+        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
+    if not isinstance(factor, FourierFactor):
+        return None
+    c = factor.kernel
+    before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
+    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
+    return np.maximum(length * c[0] + 2 * (length * before - moment), 0.0)
+
+
+# A mechanism that measures every residual on its own, whatever solver chose the strategies.
+#
+# The noise of residual τ spreads evenly over the axes outside τ, so a product of queries on γ ⊇ τ
+# sees it as σ²_τ · diag(Q V⁺_τ Qᵀ) over the axes of τ times the squared means of the others; the
+# variances of the residuals in γ add up (He et al., Algorithm 1).
+
+Pieces = list[tuple[tuple[int, ...], Array]]
+"""Non-negative arrays over some axes of a query set; their product over all axes is a variance."""
+
 VARIANCE_BYTES = 2**28
-"""Most memory for variances of attribute sets that may come again."""
+"""Most memory for variances that may come again."""
 EXACT_QUERIES = 20_000_000
 """Variances computed one by one to find the largest; beyond, a bound is given instead."""
 
@@ -72,7 +108,6 @@ class ResidualMechanism:
     solutions: tuple[Solution, ...]
     shares: Array
     any_bound: float = 0.0
-    _variance: ResidualVariance = field(default_factory=ResidualVariance, repr=False)
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(VARIANCE_BYTES), repr=False)
 
     @property
@@ -157,8 +192,12 @@ class ResidualMechanism:
 
         def make() -> Array:
             total = np.zeros(counts)
-            for pieces, noise_variance in self._pieces(part, index):
-                total += noise_variance * multiply(pieces, counts)
+            for kept, strategy, noise_variance in self._inside(part, index):
+                product = np.array(noise_variance)
+                for axes, piece in self._pieces(queries, kept, strategy):
+                    sizes = [m if axis in axes else 1 for axis, m in enumerate(counts)]
+                    product = product * piece.reshape(sizes)
+                total += product
             return total.reshape(-1)
 
         return self._cache.get(self._signature(part, index), make)
@@ -174,18 +213,67 @@ class ResidualMechanism:
                 else:
                     bound = 0.0
                     for kept, strategy, noise_variance in self._inside(number, index):
-                        queries = part.queries(index)
-                        bound += noise_variance * self._variance.bound(queries, kept, strategy)
+                        pieces = self._pieces(part.queries(index), kept, strategy, True)
+                        bound += noise_variance * math.prod(float(p.max()) for _, p in pieces)
                     exact, top = exact and bound <= top, max(top, bound)
         return top, exact
 
-    def _pieces(self, part: int, index: int) -> list[tuple[Pieces, float]]:
-        """For each residual inside: what multiplies to its variance, and its noise variance."""
-        queries = self.workload.parts[part].queries(index)
+    def _pieces(
+        self,
+        queries: Sequence[Queries],
+        kept: tuple[int, ...],
+        strategy: Strategy,
+        by_length: bool = False,
+    ) -> Pieces:
+        """What multiplies to the variance of a set's queries under unit noise, by groups of axes.
+
+        Args:
+            queries: one family for each axis of γ, or one joint family for all.
+            kept: the axes of γ that τ has.
+            strategy: of τ, over the kept axes.
+            by_length: where arcs are counted give one number for each length, so that families of
+                many millions of queries take no memory.
+        """
+        if len(queries[0].shape) > 1:
+            return [((0,), self._joint(queries[0], kept, strategy))]
+        outside = [axis for axis in range(len(queries)) if axis not in kept]
         return [
-            (self._variance.pieces(queries, kept, strategy), noise_variance)
-            for kept, strategy, noise_variance in self._inside(part, index)
+            *(((axis,), self._mean(queries[axis], by_length)) for axis in outside),
+            *(
+                (axes, self._block(tuple(queries[axis] for axis in axes), block, by_length))
+                for axes, block in strategy.split(kept)
+            ),
         ]
+
+    def _mean(self, queries: Queries, by_length: bool) -> Array:
+        def make() -> Array:
+            lengths = arc_lengths(queries) if by_length else None
+            sums = queries.sums() if lengths is None else lengths
+            return np.asarray((sums / queries.shape[0]) ** 2, dtype=np.float64)
+
+        return self._cache.get((queries, by_length), make)
+
+    def _block(self, queries: tuple[Queries, ...], block: Factor, by_length: bool) -> Array:
+        def make() -> Array:
+            lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
+            variances = None if lengths is None else arc_variances(block)
+            if lengths is None or variances is None:
+                return squares_product(queries, block.covariance.reshape(block.shape * 2))
+            return variances[lengths if by_length else queries[0].sums().astype(np.int64)]
+
+        return self._cache.get((queries, id(block), by_length), make)
+
+    def _joint(self, queries: Queries, kept: tuple[int, ...], strategy: Strategy) -> Array:
+        dropped = tuple(1 + axis for axis in range(len(queries.shape)) if axis not in kept)
+
+        def make() -> Array:
+            rows = queries.matrix().reshape(-1, *queries.shape).mean(axis=dropped)
+            for block in strategy.factors:
+                rows = rows.reshape(len(rows), math.prod(block.shape), -1)
+                rows = np.einsum("mcr,cb->mrb", rows, block.inverse, optimize=True)
+            return (rows.reshape(len(rows), -1) ** 2).sum(axis=1)
+
+        return self._cache.get((queries, kept, tuple(map(id, strategy.factors))), make)
 
     def _inside(self, part: int, index: int) -> Iterator[tuple[tuple[int, ...], Strategy, float]]:
         """For each residual inside: its axes of the set, its strategy and its noise variance."""
@@ -196,29 +284,30 @@ class ResidualMechanism:
             strategy = self.solutions[int(self.decomposition.class_of[residual])].strategy
             yield kept, strategy, 1 / float(self.shares[residual])
 
-    def _signature(self, part: int, index: int) -> tuple[object, ...]:
-        """Equal for attribute sets whose variances are equal."""
+    def _inside_of(self, part: int, index: int | slice) -> tuple[Array, Array]:
+        """Class and share of every residual inside, −1 and 0 where there is none."""
         inside = self.decomposition.inside[part][index]
         known = inside >= 0
         classes = np.where(known, self.decomposition.class_of[inside], -1)
-        shares = np.where(known, self.shares[inside], 0.0)
-        return (part, self.workload.parts[part].queries(index), classes.tobytes(), shares.tobytes())
+        return classes, np.where(known, self.shares[inside], 0.0)
+
+    def _signature(self, part: int, index: int) -> tuple[object, ...]:
+        """Equal for attribute sets whose variances are equal."""
+        queries = self.workload.parts[part].queries(index)
+        return (part, queries, *(array.tobytes() for array in self._inside_of(part, index)))
 
     def _distinct_sets(self, part: int) -> list[int]:
         """One attribute set for each signature, up to rounding of the shares."""
-        inside = self.decomposition.inside[part]
-        known = inside >= 0
-        classes = np.where(known, self.decomposition.class_of[inside], -1)
-        noise = np.where(known, np.log(self.shares)[inside], 0.0).round(10)
+        classes, shares = self._inside_of(part, slice(None))
+        noise = np.log(shares, out=np.zeros_like(shares), where=shares > 0).round(10)
         queries = self.workload.parts[part]
+        number: dict[object, int] = {}
         if queries.joint is None:
-            number: dict[object, int] = {}
             family = np.zeros(max(queries.axis) + 1, dtype=np.int64)
             for attribute, axis in queries.axis.items():
                 family[attribute] = number.setdefault(axis, len(number))
             kinds = family[queries.cliques]
         else:
-            number = {}
             kinds = np.array([[number.setdefault(q, len(number))] for q in queries.joint])
         signature = np.hstack([classes, noise, kinds])
         return [int(i) for i in np.unique(signature, axis=0, return_index=True)[1]]
