@@ -160,10 +160,11 @@ def _raw_spectrum(queries: CenteredQueries) -> Array:
             waves = np.fft.fftn(rows[start : start + step].reshape(-1, *queries.shape), axes=axes)
             total += (waves.real**2 + waves.imag**2).sum(axis=0)
         return total / math.prod(queries.shape)
-    means = np.zeros(queries.shape)  # over cells j of G[j, j + t], wrapping along every axis
-    for row, cell in zip(queries.gram(), np.ndindex(queries.shape)):
-        means += np.roll(row.reshape(queries.shape), [-j for j in cell], range(means.ndim))
-    return np.fft.fftn(means / means.size).real
+    means = queries.gram().reshape(queries.shape * 2)
+    for size in queries.shape:  # means over cells j of G[j, j + t], wrapping along every axis
+        rolled = (np.roll(means[j], -j, axis=len(queries.shape) - 1) for j in range(size))
+        means = sum(rolled, np.zeros(means.shape[1:])) / size
+    return np.fft.fftn(means).real
 
 
 def _best_weights(c: Array) -> Array:
