@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy
+from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy, kron
 from adaptive_qs.workload.protocol import Queries
 
 # Queries with integer coefficients, for mechanisms that measure the queries themselves.
@@ -48,9 +48,9 @@ class IntegerQueries:
 def integer_queries(queries: Sequence[Queries]) -> tuple[IntegerQueries, ...]:
     """The factors of a product of queries, each with integer coefficients.
 
-    Coefficients that are no integers are rounded to an even share of ``GRID_BITS`` bits, counted
-    from the largest: an answer moves by at most 2^-bits of the largest for every row. Sensitivity
-    and variance are those of the rounded ones.
+    Others are rounded to an even share of ``GRID_BITS`` bits, counted from the largest: an answer
+    moves by at most 2^-bits of the largest for every row. Sensitivity and variance are those of
+    the rounded ones.
 
     Raises:
         ResourceExceeded: the coefficients are too large for exact 64-bit answers.
@@ -141,11 +141,14 @@ MOST_TRIMMED_BITS = 26
 """Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
 
 
-def centered(matrix: Array, shape: tuple[int, ...]) -> Array:
-    """The rows without their means along every axis, shape (rows, Πshape)."""
+def centered(
+    matrix: Array, shape: tuple[int, ...], balanced: Sequence[bool] | None = None
+) -> Array:
+    """The rows without their means along every axis, or those balanced; shape (rows, Πshape)."""
     cells = matrix.reshape(-1, *shape)
-    for axis in range(1, cells.ndim):
-        cells = cells - cells.mean(axis=axis, keepdims=True)
+    for axis, zero in enumerate(balanced or [True] * len(shape), start=1):
+        if zero:
+            cells = cells - cells.mean(axis=axis, keepdims=True)
     return cells.reshape(matrix.shape)
 
 
@@ -184,14 +187,7 @@ def with_differences(
     """More rows, so that the integers determine every table that is balanced as they are.
 
     Differences of two cells along balanced axes and single cells along others, of small weight:
-    for matrices that lose directions when they are rounded, because these have small norms or
-    there are few bits.
-
-    Args:
-        integers: shape (rows, Πshape).
-        balanced: for each axis, whether all rows sum to zero along it.
-        shape: sizes of the axes.
-        bits: of the largest coefficients.
+    for matrices that lose directions of small norm, or with few bits, when they are rounded.
     """
     extra: Integers = np.ones((1, 1), dtype=np.int64)
     for n, zero in zip(shape, balanced):
@@ -243,12 +239,7 @@ def _completed(
     rank = int((singular > ZERO * singular[0]).sum())
     if rank >= dimension:
         return matrix
-    missing = rows[rank:].reshape(-1, *shape)
-    for axis, zero in enumerate(balanced, start=1):
-        if zero:
-            missing = missing - missing.mean(axis=axis, keepdims=True)
-    flat = missing.reshape(len(missing), -1)
-    _, _, basis = svd(flat, full_matrices=False)
+    _, _, basis = svd(centered(rows[rank:], shape, balanced), full_matrices=False)
     return np.vstack([matrix, weight * basis[: dimension - rank]])
 
 
@@ -278,10 +269,7 @@ def _dimension(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> int:
 
 def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
     """The projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
-    kept: Array = np.ones((1, 1))
-    for n, zero in zip(shape, balanced):
-        axis = np.eye(n) - (1 / n if zero else 0.0)
-        kept = np.kron(kept, axis).astype(np.float64, copy=False)
+    kept = kron(np.eye(n) - (1 / n if zero else 0.0) for n, zero in zip(shape, balanced))
     return np.eye(len(kept)) - kept
 
 
@@ -339,25 +327,25 @@ class GridFactor:
     @cached_property
     def covariance(self) -> Array:
         """V⁺ of M/‖M‖, shape (Πshape, Πshape)."""
-        if self.is_full:
-            return self._full_covariance()
-        return self.inverse @ self.inverse.T
+        if not self.is_full:
+            return self.inverse @ self.inverse.T
+        # (V + P)⁻¹ − P with P the projection onto the tables that all rows ignore.
+        ignored = _ignored(self.shape, self.balanced)
+        inverse = cho_solve(cho_factor(self._gram()), np.eye(len(ignored)) - ignored)
+        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
 
     @cached_property
     def inverse(self) -> Array:
         """(M/‖M‖)⁺, shape (Πshape, rows)."""
-        b = self.matrix
         if self.is_full:
-            return self.covariance @ b.T
-        return np.asarray(cho_solve(cho_factor(b @ b.T), b).T, dtype=np.float64)
+            return self.covariance @ self.matrix.T
+        return np.asarray(cho_solve(cho_factor(self._gram()), self.matrix).T, dtype=np.float64)
 
     @cached_property
     def is_determined(self) -> bool:
         """Whether the inverse exists with some digits to spare."""
-        b = self.matrix
-        gram = b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
         try:
-            pivots = np.diagonal(cho_factor(gram)[0])
+            pivots = np.diagonal(cho_factor(self._gram())[0])
         except LinAlgError:
             return False
         return bool((pivots.min() / pivots.max()) ** 2 > WELL_DETERMINED)
@@ -372,12 +360,10 @@ class GridFactor:
         """Of the space of those tables."""
         return _dimension(self.shape, self.balanced)
 
-    def _full_covariance(self) -> Array:
-        """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
-        ignored = _ignored(self.shape, self.balanced)
-        gram = self.matrix.T @ self.matrix
-        inverse = cho_solve(cho_factor(gram + ignored), np.eye(len(ignored)) - ignored)
-        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+    def _gram(self) -> Array:
+        """The smaller Gram matrix of M/‖M‖, of full rank where M is determined."""
+        b = self.matrix
+        return b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
 
 
 def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
@@ -385,10 +371,10 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
 
     Args:
         strategy: any.
-        grid_bits: of the product of the factors' largest coefficients. Answers to a table of r
-            rows stay below r · 2**grid_bits.
-        of_residual: make all rows sum to zero along every axis, whatever the solver's rounding
-            left; a residual must not be mixed with those it contains.
+        grid_bits: of the product of the factors' largest coefficients: answers to a table of r rows
+            stay below r · 2**grid_bits.
+        of_residual: make all rows sum to zero along every axis, whatever rounding left: a residual
+            must not be mixed with those it contains.
 
     Raises:
         ResourceExceeded: so many cells that too little would be left of the coefficients.
@@ -414,15 +400,17 @@ def squared_sensitivity(factors: Sequence[Factor]) -> int:
 
     The columns of a Kronecker product are products of columns, so their largest norms multiply.
     """
-    total = 1
-    for factor in factors:
-        if isinstance(factor, CenteringFactor):
-            total *= factor.size * (factor.size - 1)
-        elif isinstance(factor, GridFactor):
-            total *= factor.squared_norm
-        elif not isinstance(factor, IdentityFactor):
-            raise TypeError("only strategies on the grid have integer answers")
-    return total
+    return math.prod(map(_squared_norm, factors))
+
+
+def _squared_norm(factor: Factor) -> int:
+    if isinstance(factor, CenteringFactor):
+        return factor.size * (factor.size - 1)
+    if isinstance(factor, GridFactor):
+        return factor.squared_norm
+    if isinstance(factor, IdentityFactor):
+        return 1
+    raise TypeError("only strategies on the grid have integer answers")
 
 
 def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
