@@ -104,10 +104,8 @@ def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
 def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
     """tr(G V⁺): Σ weight · variance (rows²) over the queries, with unit noise variance.
 
-    Args:
-        subworkload: G.
-        strategy: of the same shape, whose range holds that of G; its factors may cover one axis
-            or several each, whatever the terms of G do.
+    The strategy is of the same shape, and its range holds that of G; its factors may cover one axis
+    or several each, whatever the terms of G do.
     """
     if strategy.shape != subworkload.shape:
         raise ValueError(
@@ -120,13 +118,8 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
 def axis_gram(subworkload: Subworkload, axis: int, factors: tuple[Factor, ...]) -> Array:
     """What one axis is asked once the strategies of all others are fixed.
 
-    Args:
-        subworkload: G.
-        axis: whose strategy is open.
-        factors: one for each axis; the one at ``axis`` is not looked at.
-
-    Returns:
-        Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis.
+    Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis; there is one factor for each
+    axis, and the one at ``axis`` is not looked at.
     """
     size = subworkload.shape[axis]
     total = np.zeros((size, size))

@@ -30,8 +30,8 @@ from adaptive_qs.strategy.residual_mechanism import (
     Bases,
     ResidualMechanism,
     Solver,
-    best_affordable,
-    residual_planner_plus,
+    affordable_solver,
+    planner_plus,
     smash,
 )
 from adaptive_qs.strategy.solution import Array, SolverSettings, Status, Strategy
@@ -77,10 +77,7 @@ def product_candidates(
 ) -> Iterator[TableMechanism]:
     """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
 
-    Args:
-        workload: one that has candidates.
-        bound: no matrix mechanism has a smaller total error.
-        settings: gap, iterations and memory.
+    No matrix mechanism has a smaller total error than ``bound``.
     """
     clique = used_attributes(workload)
     if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
@@ -171,15 +168,7 @@ class MechanismChoice:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What is to be planned.
-
-    Attributes:
-        workload: what is to be answered.
-        settings: gap, iterations and memory of the solvers.
-        bases: strategies of some attributes, for a mechanism that takes them.
-        jobs: threads that solve.
-        progress: called with how many problems of how many are solved.
-    """
+    """What is to be planned, as :func:`choose_mechanism` is asked."""
 
     workload: QueryWorkload
     settings: SolverSettings
@@ -243,8 +232,8 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     Where no mechanism at all could be better nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
-    split = best_affordable(d, settings, request.jobs, request.progress)
-    best, problems = _residual("querysmasher", split), len(d.subworkloads)
+    best = _smashed("querysmasher", request, affordable_solver(settings))
+    split, problems = best.mechanism, best.distinct_solves
     whole = table_mechanism.may_be_solved(workload, settings)
     products = has_candidates(workload, settings)
     if not whole and not products:
@@ -312,10 +301,8 @@ def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
 
 def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
     """One basis for each attribute, given or chosen: ResidualPlanner+."""
-    found = residual_planner_plus(
-        request.decomposition, request.settings, request.bases, request.jobs, request.progress
-    )
-    return _residual("residualplanner+", found)
+    split, solver = planner_plus(request.decomposition, request.settings, request.bases)
+    return _smashed("residualplanner+", request, solver, split)
 
 
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
@@ -347,10 +334,9 @@ def plan_gaussian(request: PlanRequest) -> MechanismChoice:
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
 
 
-def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
-    return _residual(name, smash(request.decomposition, solver, request.jobs, request.progress))
-
-
-def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
-    d = found.decomposition
+def _smashed(
+    name: str, request: PlanRequest, solver: Solver, split: Decomposition | None = None
+) -> MechanismChoice:
+    d = split or request.decomposition
+    found = smash(d, solver, request.jobs, request.progress)
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))

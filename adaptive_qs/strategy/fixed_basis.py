@@ -36,34 +36,26 @@ Array = NDArray[np.float64]
 def solve_residual_planner(subworkload: Subworkload) -> Solution:
     """The strategy of ResidualPlanner: optimal for marginals, valid for any queries.
 
-    Returns:
-        Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
+    OPTIMAL where it meets the singular value bound, else RESTRICTED, as are the others here.
     """
     factors = tuple(CenteringFactor(size) for size in subworkload.shape)
     return solve_with_basis(subworkload, factors)
 
 
 def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> Solution:
-    """The strategy ⊗B_i of ResidualPlanner+.
+    """The strategy ⊗B_i of ResidualPlanner+; OPTIMAL where it meets the singular value bound.
 
-    Args:
-        subworkload: the queries.
-        factors: one for each axis, from :func:`strategy_basis` or any solver; each spans all
-            mean-free vectors of its axis.
-
-    Returns:
-        Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
+    Each factor, from :func:`strategy_basis` or any solver, spans all mean-free vectors of its axis.
     """
     strategy = Strategy(factors)
     return judged(subworkload, strategy, total_variance(subworkload, strategy))
 
 
 def strategy_basis(matrix: Array) -> DenseFactor:
-    """A basis for one attribute from any strategy on its cells.
+    """A basis for one attribute from any strategy on its cells, such as its prefix queries.
 
     Args:
-        matrix: shape (rows, n ≥ 2), such as the prefix queries of an attribute. The mean of each
-            row is removed; what is left must span all mean-free vectors.
+        matrix: shape (rows, n ≥ 2); without the mean of each row it spans all mean-free vectors.
 
     Raises:
         InputError: not a finite matrix over two cells or more, or too few directions.
@@ -105,10 +97,7 @@ CHUNK_CELLS = 2**22
 def solve_fourier(subworkload: Subworkload) -> Solution:
     """The optimum of the Fourier family, without a matrix over the cells.
 
-    Returns:
-        One Fourier factor for each axis where the workload is one product term, one factor over
-        all axes otherwise. Status OPTIMAL where the objective meets the singular value bound,
-        else RESTRICTED.
+    One Fourier factor for each axis where the workload is one product term, otherwise one over all.
     """
     terms = subworkload.terms
     if not subworkload.shape:
@@ -132,11 +121,9 @@ def subworkload_spectrum(subworkload: Subworkload) -> Array:
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
+    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis, of the queries' shape.
 
-    Returns:
-        Non-negative and read-only, of the queries' shape; zero at frequencies that are zero along
-        some axis.
+    Non-negative and read-only; zero at frequencies that are zero along some axis.
     """
     c = np.array(_raw_spectrum(queries))
     for axis in range(c.ndim):
@@ -186,15 +173,7 @@ SETTLED = 1e-6
 
 
 def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
-    """One Fourier factor for each axis, contrasts where that would not fit in memory.
-
-    Args:
-        subworkload: over one axis or more.
-        settings: memory ceiling.
-
-    Returns:
-        Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
-    """
+    """One Fourier factor for each axis, contrasts where that would not fit in memory."""
     shape = subworkload.shape
     c = subworkload_spectrum(subworkload)
     weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
@@ -265,8 +244,7 @@ def best_weights(costs: Array, importance: Array, settings: SolverSettings) -> D
     """Minimise Σ importance/u subject to costsᵀu ≤ 1.
 
     Args:
-        costs: A, shape (designs, cells), non-negative: what a unit of weight adds to the privacy
-            cost at each cell.
+        costs: A, shape (designs, cells), non-negative: what a unit of weight costs at each cell.
         importance: σ, shape (designs,), positive.
         settings: the gap to reach and the most steps to take.
     """
@@ -311,16 +289,9 @@ def solve_eigen(
     settings: SolverSettings | None = None,
     weigh: Callable[[Array, Array, SolverSettings], DesignWeights] = best_weights,
 ) -> Solution:
-    """The eigen-design of a subworkload.
+    """The eigen-design of a subworkload; OPTIMAL within the gap of the singular value bound.
 
-    Args:
-        subworkload: the queries.
-        settings: the gap of the weights within their family, most steps, most memory.
-        weigh: finds the weights, for a product on each axis by itself.
-
-    Returns:
-        Status OPTIMAL where the objective is within the gap of the singular value bound, else
-        RESTRICTED.
+    ``weigh`` finds the weights, for a product on each axis by itself.
 
     Raises:
         ResourceExceeded: the dense matrix is too large.

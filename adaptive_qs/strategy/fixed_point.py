@@ -70,9 +70,7 @@ class SymmetricBlocks:
 def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) -> SymmetricBlocks:
     """The blocks of a Gram matrix under the reversals and swaps of its axes that it allows.
 
-    Args:
-        apply: x ↦ G x for x of shape (N, k).
-        shape: sizes of the axes, N = Πshape.
+    ``apply`` is x ↦ G x for x of shape (N, k), over axes of the sizes ``shape``, N = Πshape.
     """
     identity = np.arange(math.prod(shape))
     group = [identity]
@@ -303,15 +301,8 @@ def _maximise_dual(
 ) -> tuple[Array, float, int]:
     """Iterate until objective / lower bound − 1 ≤ settings.gap, or settings.max_iterations.
 
-    Args:
-        blocks: of an invariant Gram matrix.
-        members: for each block, the orbit of each of its coordinates.
-        sizes: cells in each orbit, shape (orbits,).
-        settings: gap and iteration limit.
-
-    Returns:
-        y for the best primal value s·max V_ii, shape (orbits,); the largest certain s² of all
-        iterates; evaluations made.
+    Returns y for the best primal value s·max V_ii, shape (orbits,), the largest certain s² of all
+    iterates, and the evaluations made.
     """
     cells = sizes.sum()
     x = np.zeros(sizes.size)
@@ -381,8 +372,7 @@ def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -
 
     Args:
         gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
-        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are
-            found and used.
+        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are used.
         settings: gap asked for and iteration limit.
 
     Returns:
@@ -444,17 +434,13 @@ def solve_rows(
 ) -> Solution:
     """Optimal strategy for the queries W with weights D, without forming G = WᵀDW.
 
-    With K = F Y Fᵀ, F independent rows with FᵀF = G, the candidate is V_y = Fᵀ K^{-½} F and the
-    strategy K^{-¼} F: time and memory grow with m²N.
+    Time and memory grow with m²N; the factor has as many rows as W has rank.
 
     Args:
         rows: W, shape (m, N); may be dependent.
         weights: diagonal of D, shape (m,), positive.
         shape: sizes of the axes, N = Πshape.
         settings: gap asked for and iteration limit.
-
-    Returns:
-        One dense factor with as many rows as W has rank.
 
     Raises:
         ValueError: another shape, weights that are not positive, or rows that are all zero.

@@ -114,10 +114,7 @@ def product_workload(
 ) -> ProductWorkload:
     """The sets of a workload as products; attributes outside a set contribute their total.
 
-    Args:
-        workload: on single attributes.
-        settings: memory ceiling.
-        clique: the attributes to look at, at least those in use; all by default.
+    Only the attributes of ``clique`` are looked at, all by default; it holds those in use.
 
     Raises:
         WorkloadError: queries on several attributes at once, which are no product.
@@ -233,9 +230,7 @@ MOST_MERGED = 200
 class Operators:
     """The operators of HDMM for Gaussian noise; ``scripts.published.laplace`` has Laplace noise.
 
-    Attributes:
-        settings: gap and iteration limit of each attribute's problem.
-        rng: starting points; nothing private depends on it.
+    Settings are those of each attribute's problem; nothing private depends on starting points.
     """
 
     settings: SolverSettings
@@ -475,9 +470,7 @@ MOST_ATTRIBUTES = 20
 class MarginalStrategy:
     """Noisy residuals, of sensitivity 1 together.
 
-    Attributes:
-        workload: what it was made for.
-        precisions: λ_τ for every residual: 1/variance for noise of unit variance, shape (2,)*d.
+    Precisions are λ_τ for every residual, 1/variance for noise of unit variance, shape (2,)*d.
     """
 
     workload: ProductWorkload
@@ -520,8 +513,7 @@ def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
 def residual_traces(workload: ProductWorkload) -> Array:
     """u_τ = Σ_j w_j Π_{i∈τ} tr(ΠG_ij)/n_i Π_{i∉τ} 1ᵀG_ij1/n_i², shape (2,)*d.
 
-    Raises:
-        ResourceExceeded: too many attributes for arrays over all their subsets.
+    Raises ResourceExceeded for too many attributes.
     """
     d = len(workload.sizes)
     if d > MOST_ATTRIBUTES:
@@ -642,8 +634,8 @@ class Selection:
     """What every operator found.
 
     Attributes:
-        candidates: by operator: "residuals" (the closed form, for at most MOST_ATTRIBUTES
-            attributes), "product" (OPT_⊗) and "union" (OPT_+).
+        candidates: "residuals" (the closed form, for at most MOST_ATTRIBUTES attributes), "product"
+            (OPT_⊗) and "union" (OPT_+).
         lower_bound: no strategy has a smaller weighted squared error for unit noise.
     """
 

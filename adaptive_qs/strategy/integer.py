@@ -155,15 +155,12 @@ def centered(
 def round_matrix(
     matrix: Array, shape: tuple[int, ...], bits: int
 ) -> tuple[Integers, tuple[bool, ...]]:
-    """About 2**bits times a matrix.
+    """About 2**bits times a matrix, and for each axis whether all rows sum to zero along it.
 
     Args:
         matrix: shape (rows, Πshape), largest column norm 1.
         shape: sizes of the axes that the columns run over.
         bits: of the largest coefficients.
-
-    Returns:
-        The integers, and for each axis whether all rows sum to zero along it.
     """
     cells = matrix.reshape(-1, *shape)
     axes = range(1, cells.ndim)
@@ -295,7 +292,7 @@ _TOO_LARGE = (
 class GridFactor:
     """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
 
-    Args:
+    Attributes:
         integers: M, shape (rows, Πshape).
         balanced: for each axis, whether all rows sum to zero along it.
         shape: sizes of the axes covered.
@@ -414,14 +411,11 @@ def _squared_norm(factor: Factor) -> int:
 
 
 def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
-    """Exact answers M v of a strategy on the grid to a table of counts.
+    """Exact answers M v of a strategy on the grid to a table of counts, one axis for each factor.
 
     Args:
         factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
         table: counts of so few rows that the answers stay below 2⁶².
-
-    Returns:
-        One axis for each factor.
     """
     largest = math.prod(_largest(factor) for factor in factors)
     exact_in_float = int(abs(table).sum()) * largest < 2**53

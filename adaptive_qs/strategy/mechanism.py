@@ -166,11 +166,9 @@ shows on all of them but for a set of tables of measure zero."""
 
 
 def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
-    """Variances of a product of queries on the axes of one factor, one axis for each family.
+    """Variances of a product of queries on the axes of one factor.
 
-    Args:
-        queries: one family of one attribute for each axis; None sums the axis out.
-        factor: the strategy on these axes.
+    There is one family of one attribute for each axis; None sums the axis out.
     """
     shape = factor.shape
     if not _cancels(_magnitude(factor.covariance), sum(shape)):
@@ -187,12 +185,7 @@ def largest_bias(
 
     Zero where the strategy supports the queries and its covariance is its own: then V⁺Bᵀ estimates
     them without bias, and q V⁺ qᵀ is the variance of that estimate. A cell that no query asks about
-    may have no variance at all.
-
-    Args:
-        queries: one family for each of ``axes``, or one joint family.
-        axes: ascending axes of the table; the others are summed out.
-        factors: the strategy on all axes of the table.
+    may have no variance at all. For the arguments see :func:`joint_squares`.
     """
     rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise
     shape = tuple(n for factor in factors for n in factor.shape)
@@ -212,12 +205,9 @@ def largest_bias(
 
 
 def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Factor]) -> Array:
-    """Variances of a joint family, shape (m,).
+    """Variances of queries over ascending ``axes`` of a table, the others summed out, shape (m,).
 
-    Args:
-        queries: over ``axes``.
-        axes: ascending axes of the table; the others are summed out.
-        factors: the strategy on all axes of the table.
+    The factors are the strategy on all axes of the table.
     """
     roots, covariances, start = [], [], 0
     for factor in factors:
@@ -240,11 +230,9 @@ def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Fac
 
 
 def root_squares(queries: Sequence[Queries], root: Array) -> Array:
-    """Σ over the last axis of (⊗Q root)², one axis for each family.
+    """Σ over the last axis of (⊗Q root)², for root of shape (*axes, columns).
 
-    Args:
-        queries: families that together cover the axes but the last.
-        root: shape (*axes, columns).
+    The families together cover the axes but the last.
     """
     counts = tuple(of.num_queries for of in queries)
     total = np.zeros(counts)

@@ -74,14 +74,7 @@ class Piece:
 
 
 def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
-    """Gram = scale · ⊗ pieces, as many pieces as the terms show.
-
-    Args:
-        subworkload: over at least one axis.
-
-    Returns:
-        The scale, and pieces ordered by their first axis.
-    """
+    """Gram = scale · ⊗ pieces, as many as the terms over one axis or more show, by first axis."""
     shape, terms = subworkload.shape, subworkload.terms
     axes = tuple(range(len(shape)))
     if not all(is_product(term, len(shape)) for term in terms):
@@ -276,11 +269,7 @@ def is_joint(subworkload: Subworkload) -> bool:
 
 
 def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
-    """Before the error of any strategy is computed from the queries themselves.
-
-    Raises:
-        ResourceExceeded: even that does not fit; no solver is cheaper.
-    """
+    """Refuse (ResourceExceeded) queries too large to find the error of any strategy from."""
     parts = (part for term in subworkload.terms for part in term.factors)
     needed = max(map(_query_bytes, parts), default=0)
     if needed > settings.max_bytes:
@@ -290,12 +279,7 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
 
 
 def check_dense(shape: tuple[int, ...], settings: SolverSettings, joint: bool = False) -> None:
-    """Before a Gram matrix is made.
-
-    Args:
-        shape: of its cells.
-        settings: memory ceiling.
-        joint: whether its queries are no products; it decides what is advised instead.
+    """Before a Gram matrix over cells of a shape is made; ``joint`` decides what is advised.
 
     Raises:
         ResourceExceeded: it does not fit, or no symmetry could make it small enough.
@@ -374,12 +358,8 @@ def solve(
 
     The total has nothing to choose; a product is solved factor by factor, each in closed form
     (marginal queries, circular queries) or by a one-dimensional solve that is done once; what is
-    no product is solved from its queries where they are few, else from its Gram matrix.
-
-    Args:
-        subworkload: what to answer.
-        settings: gap, iteration limit and memory ceiling.
-        cache: of solutions, shared by the subworkloads of a plan.
+    no product is solved from its queries where they are few, else from its Gram matrix. The
+    subworkloads of a plan share a cache.
 
     Returns:
         OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit.

@@ -157,11 +157,7 @@ class ResidualMechanism:
         return [residual for residual in inside if residual >= 0]
 
     def on_grid(self, grid_bits: int) -> ResidualMechanism:
-        """The same with integer strategies, whose errors are those reported.
-
-        Raises:
-            ResourceExceeded: a strategy has too many cells to be measured.
-        """
+        """The same with integer strategies, whose errors are those reported."""
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
@@ -227,12 +223,8 @@ class ResidualMechanism:
     ) -> Pieces:
         """What multiplies to the variance of a set's queries under unit noise, by groups of axes.
 
-        Args:
-            queries: one family for each axis of γ, or one joint family for all.
-            kept: the axes of γ that τ has.
-            strategy: of τ, over the kept axes.
-            by_length: where arcs are counted give one number for each length, so that families of
-                many millions of queries take no memory.
+        ``kept`` are the axes of γ that τ has. With ``by_length`` arcs have one number for each
+        length, so that families of many millions of queries take no memory.
         """
         if len(queries[0].shape) > 1:
             return [((0,), self._joint(queries[0], kept, strategy))]
@@ -340,11 +332,7 @@ def smash(
 ) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
-    Args:
-        decomposition: the subworkloads.
-        solver: for one of them.
-        jobs: threads that solve.
-        progress: called with how many classes are solved, and of how many.
+    Progress is told how many classes are solved, and of how many.
 
     Raises:
         ResourceExceeded: a subworkload is too large for the solver.
@@ -379,16 +367,11 @@ Bases = Mapping[int, Factor]
 """A strategy for each attribute, spanning every mean-free vector of its axis."""
 
 
-def best_affordable(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """QuerySmasher where the optimum can be found, else the best restricted strategy.
+def affordable_solver(settings: SolverSettings) -> Solver:
+    """The optimum where it can be found, else the best restricted strategy.
 
-    A subworkload too large for that gets the better of the Fourier strategy and
-    of a product of one-way optima; its gap says how far it may be from the optimum.
+    A subworkload too large for that gets the better of the Fourier strategy and of a product of
+    one-way optima; its gap says how far it may be from the optimum.
     """
     cache = SolveCache()
 
@@ -398,7 +381,7 @@ def best_affordable(
         except ResourceExceeded:
             return restricted(subworkload, settings, cache)
 
-    return smash(decomposition, solver, jobs, progress)
+    return solver
 
 
 def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveCache) -> Solution:
@@ -433,11 +416,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products.
-
-    Raises:
-        ResourceExceeded: the axis is too large for the matrices that its error is found from.
-    """
+    """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
     if not settings.can_measure(size):
         return CenteringFactor(size)
@@ -532,21 +511,12 @@ def _basis(gram: Array, settings: SolverSettings) -> Factor:
     return factor
 
 
-def residual_planner_plus(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    bases: Bases | None = None,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
+def planner_plus(
+    decomposition: Decomposition, settings: SolverSettings, bases: Bases | None = None
+) -> tuple[Decomposition, Solver]:
     """ResidualPlanner+: one strategy for each attribute, combined by products.
 
-    Args:
-        decomposition: the subworkloads.
-        settings: for the one-way problems.
-        bases: strategies of some attributes; the others get one from :func:`attribute_bases`.
-        jobs: threads that solve.
-        progress: called with how many classes are solved, and of how many.
+    Attributes without a basis get one from :func:`attribute_bases`. Classes are split by bases.
 
     Raises:
         InputError: a basis for an attribute that there is not, or of another size.
@@ -555,31 +525,20 @@ def residual_planner_plus(
     for attribute, basis in given.items():
         if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
             raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
-    factors = [] if len(given) == len(sizes) else attribute_bases(decomposition, settings)
-    chosen = [given[i] if i in given else factors[i] for i in range(len(sizes))]
-    split, members = _split_classes(decomposition, chosen)
-    of_class = {
-        id(subworkload): tuple(chosen[i] for i in attributes)
-        for subworkload, attributes in zip(split.subworkloads, members)
-    }
-    return smash(split, lambda s: solve_with_basis(s, of_class[id(s)]), jobs, progress)
-
-
-def _split_classes(
-    decomposition: Decomposition, bases: Sequence[Factor]
-) -> tuple[Decomposition, list[tuple[int, ...]]]:
-    """Classes whose residuals also have the same bases, and the attributes of one of each."""
+    found = [] if len(given) == len(sizes) else attribute_bases(decomposition, settings)
+    chosen = {**dict(enumerate(found)), **given}
     number: dict[tuple[int, tuple[int, ...]], int] = {}
-    members: list[tuple[int, ...]] = []
+    of_class: dict[int, tuple[Factor, ...]] = {}
     subworkloads: list[Subworkload] = []
     class_of = np.empty_like(decomposition.class_of)
     for position, residual in enumerate(decomposition.residuals):
+        factors = tuple(chosen[i] for i in residual)
         old = int(decomposition.class_of[position])
-        key = (old, tuple(id(bases[i]) for i in residual))
+        key = (old, tuple(map(id, factors)))
         if key not in number:
-            number[key] = len(members)
-            members.append(residual)
+            number[key] = len(subworkloads)
             subworkloads.append(replace(decomposition.subworkloads[old]))
+            of_class[id(subworkloads[-1])] = factors
         class_of[position] = number[key]
     split = replace(decomposition, subworkloads=tuple(subworkloads), class_of=class_of)
-    return split, members
+    return split, lambda subworkload: solve_with_basis(subworkload, of_class[id(subworkload)])

@@ -78,11 +78,10 @@ class Factor(Protocol):
 class DenseFactor:
     """Any matrix, normalised.
 
-    Args:
+    Attributes:
         matrix: B_k up to a scale, shape (rows, Πshape), not zero.
         shape: sizes of the axes covered.
-        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it; computed from
-            the matrix otherwise.
+        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it.
     """
 
     matrix: Array
@@ -115,11 +114,7 @@ class DenseFactor:
 
 @dataclass(frozen=True)
 class CenteringFactor:
-    """B = √(n/(n−1)) Π, the optimum for marginals (ResidualPlanner), known without a solver.
-
-    Args:
-        size: n ≥ 2.
-    """
+    """B = √(n/(n−1)) Π, n ≥ 2: the optimum for marginals (ResidualPlanner), without a solver."""
 
     size: int
 
@@ -150,11 +145,7 @@ class CenteringFactor:
 
 @dataclass(frozen=True)
 class IdentityFactor:
-    """B = I: every cell on its own.
-
-    Args:
-        size: n.
-    """
+    """B = I: every cell on its own."""
 
     size: int
 

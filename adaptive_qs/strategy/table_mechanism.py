@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,11 +131,7 @@ class TableMechanism:
         return [int(self.group_of[part][index])]
 
     def on_grid(self, grid_bits: int) -> TableMechanism:
-        """The same with integer strategies, whose errors are those reported.
-
-        Raises:
-            ResourceExceeded: a strategy has too many cells to be measured.
-        """
+        """The same with integer strategies, whose errors are those reported."""
         grids = [replace(m, strategy=on_grid(m.strategy, grid_bits)) for m in self.measurements]
         return replace(self, measurements=tuple(grids), _cache=ArrayCache(CACHE_BYTES))
 
@@ -223,36 +219,37 @@ class DirectMechanism:
         assert self.noise_variance > 0  # every set is found measurable before anything is spent
 
     @cached_property
-    def squared_sensitivities(self) -> tuple[Array, ...]:
-        """For each part, shape (sets,): a bound on one row's squared effect on a set's queries."""
-        found = []
-        for part in self.workload.parts:
-            known: dict[object, float] = {}
-            values = np.empty(len(part))
-            for index in range(len(part)):
-                queries = part.queries(index)
-                if queries not in known:
-                    known[queries] = _squared_sensitivity(queries)
-                values[index] = known[queries]
-                if not values[index]:
-                    names = self.workload.domain.clique_names(tuple(part.cliques[index].tolist()))
-                    raise WorkloadError(
-                        f"the queries on {', '.join(names)} are all zero: leave them out"
-                    )
-            found.append(values)
-        return tuple(found)
+    def squared_sensitivities(self) -> Array:
+        """Shape (sets,): a bound on one row's squared effect on a set's queries."""
+        known: dict[object, float] = {}
+        values = []
+        for part, index, _ in self._sets:
+            queries = self.workload.parts[part].queries(index)
+            if queries not in known:
+                of_factors = (f.squared_norm / f.scale**2 for f in integer_queries(queries))
+                known[queries] = math.prod(of_factors)
+            if not known[queries]:
+                clique = tuple(self.workload.parts[part].cliques[index].tolist())
+                names = ", ".join(self.workload.domain.clique_names(clique))
+                raise WorkloadError(f"the queries on {names} are all zero: leave them out")
+            values.append(known[queries])
+        return np.array(values)
+
+    @cached_property
+    def _sets(self) -> list[tuple[int, int, float]]:
+        return list(self.workload.sets())
 
     @cached_property
     def noise_variance(self) -> float:
         """Variance of every answer at privacy cost 1: the sum of all squared sensitivities."""
-        return float(sum(values.sum() for values in self.squared_sensitivities))
+        return float(self.squared_sensitivities.sum())
 
     @property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return self.noise_variance * sum(
             weight * math.prod(map(_count_asked, self.workload.parts[part].queries(index)))
-            for part, index, weight in self.workload.sets()
+            for part, index, weight in self._sets
         )
 
     @property
@@ -267,21 +264,17 @@ class DirectMechanism:
 
     def measurement(self, index: int) -> QueryMeasurement:
         """One attribute set's queries; its share makes the noise equal for all."""
-        for part, sensitivities in zip(self.workload.parts, self.squared_sensitivities):
-            if index < len(part):
-                clique = tuple(part.cliques[index].tolist())
-                sensitivity = float(sensitivities[index])
-                share = sensitivity / self.noise_variance
-                return QueryMeasurement(clique, part.queries(index), sensitivity, share)
-            index -= len(part)
-        raise IndexError("no such measurement")
+        part, position, _ = self._sets[index]
+        queries, sensitivity = self.workload.parts[part], float(self.squared_sensitivities[index])
+        clique, share = queries.cliques[position].tolist(), sensitivity / self.noise_variance
+        return QueryMeasurement(tuple(clique), queries.queries(position), sensitivity, share)
 
     def needed(self, part: int, index: int) -> Sequence[int]:
         """The measurement of the attribute set itself."""
         return [sum(map(len, self.workload.parts[:part])) + index]
 
     def on_grid(self, grid_bits: int) -> DirectMechanism:
-        """Itself: queries have integer coefficients of their own."""
+        """The same with integer strategies, whose errors are those reported."""
         return self
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -319,10 +312,6 @@ def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
 def _count_asked(queries: Queries) -> int:
     known = isinstance(queries, MatrixQueries)
     return int(_rows_asked(queries).sum()) if known else queries.num_queries
-
-
-def _squared_sensitivity(queries: Sequence[Queries]) -> float:
-    return math.prod(f.squared_norm / f.scale**2 for f in integer_queries(queries))
 
 
 # What no matrix mechanism can beat on a whole workload, whatever it measures.
@@ -385,19 +374,13 @@ def _is_level(part: QueryPart) -> bool:
 
 def _sum_of_sets(workload: QueryWorkload) -> float:
     """The least error of all queries is at least the sum of the least errors of each set."""
-    known: dict[Queries, float] = {}
-
-    def bound(queries: Queries) -> float:
-        if queries not in known:
-            known[queries] = _family_bound(queries)
-        return known[queries]
-
     return sum(
-        weight * math.prod(map(bound, workload.parts[part].queries(index)))
+        weight * math.prod(_family_bound(q) for q in workload.parts[part].queries(index))
         for part, index, weight in workload.sets()
     )
 
 
+@lru_cache(maxsize=4_096)
 def _family_bound(queries: Queries) -> float:
     """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
     cells = math.prod(queries.shape)
@@ -412,8 +395,7 @@ def _family_bound(queries: Queries) -> float:
 def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
     """A bound that joins sets, for products of queries on single attributes; 0 where unknown.
 
-    One set alone has nothing to join; attributes of more than ``SINGLE_CELLS`` values are not
-    taken on, since each of their factors is an eigenproblem of their size.
+    One set alone has nothing to join; each attribute's factors are eigenproblems of its size.
     """
     products = all(part.joint is None for part in workload.parts)
     clique = used_attributes(workload)
@@ -455,10 +437,6 @@ def identity(decomposition: Decomposition, settings: SolverSettings) -> TableMec
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:
     """The optimum on the cells of all attributes in use, among all matrix mechanisms.
 
-    Args:
-        workload: one that :func:`may_be_solved`.
-        settings: gap and iterations.
-
     Raises:
         ResourceExceeded: its eigenproblems are too large to be solved beside the split one.
     """
@@ -497,11 +475,7 @@ def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
 
 
 def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
-    """OPT_HDMM: the best of a product, a union of products and weighted marginals.
-
-    Raises:
-        WorkloadError: queries on several attributes that are no products.
-    """
+    """OPT_HDMM: a product, a union of products or weighted marginals; joint queries are refused."""
     workload = decomposition.workload
     selection = select(product_workload(workload, settings), settings)
     strategy = selection.strategy
@@ -536,11 +510,7 @@ def of_products(
 ) -> TableMechanism:
     """OPT_⊗ or OPT_+: a table over the attributes that a group of sets uses, for each group.
 
-    Args:
-        workload: what is answered.
-        attributes: what the axes of the strategy stand for.
-        strategy: for all sets of the workload, in order.
-        bound: no mechanism at privacy cost 1 has a smaller total error.
+    ``attributes`` are what the axes of the strategy stand for; it answers all sets, in order.
     """
     used = [set(clique) for part in workload.parts for clique in part.cliques.tolist()]
     shares = np.asarray(strategy.scales, dtype=np.float64) ** 2
