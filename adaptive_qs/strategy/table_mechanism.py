@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -374,13 +374,11 @@ def _is_level(part: QueryPart) -> bool:
 
 def _sum_of_sets(workload: QueryWorkload) -> float:
     """The least error of all queries is at least the sum of the least errors of each set."""
-    return sum(
-        weight * math.prod(_family_bound(q) for q in workload.parts[part].queries(index))
-        for part, index, weight in workload.sets()
-    )
+    sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
+    known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
+    return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
 
 
-@lru_cache(maxsize=4_096)
 def _family_bound(queries: Queries) -> float:
     """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
     cells = math.prod(queries.shape)
