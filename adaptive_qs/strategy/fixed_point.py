@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -208,42 +208,30 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
 
     What is zero is judged against the largest eigenvalue of all blocks.
     """
-    averaged = _asymmetry(len(grams))
-    pairs = [np.linalg.eigh(gram) for gram in grams]
-    largest = max(float(values[-1]) for values, _ in pairs)
-    zero = largest * _rank_tolerance(sum(map(len, grams)))
-    blocks: list[Block | None] = []
-    for gram, (values, vectors) in zip(grams, pairs):
-        values, vectors = values[values > zero], np.ascontiguousarray(vectors[:, values > zero])
-        if not values.size:
-            blocks.append(None)
-        else:
-            few = values.size <= FEW_ROWS * len(gram)
-            blocks.append(Block(values, vectors, averaged, None if few else gram))
-    return blocks
+    blocks = _blocks([np.linalg.eigh(gram) for gram in grams], sum(map(len, grams)))
+    return [
+        replace(block, gram=gram) if block and block.values.size > FEW_ROWS * len(gram) else block
+        for block, gram in zip(blocks, grams)
+    ]
 
 
 def row_blocks(rows: Sequence[Array]) -> list[Block | None]:
     """The row form of G = rowsᵀrows, dependent rows removed; None for a block that is zero."""
-    averaged = _asymmetry(len(rows))
     parts = [np.linalg.svd(block, full_matrices=False)[1:] for block in rows]
-    largest = max(float(singular[0]) for singular, _ in parts)
-    zero = largest * _rank_tolerance(max(len(rows[0]), sum(part.shape[1] for part in rows)))
-    blocks: list[Block | None] = []
-    for singular, vectors in parts:
-        values, kept = singular[singular > zero], vectors[singular > zero]
-        blocks.append(Block(values**2, kept.T, averaged) if values.size else None)
-    return blocks
+    size = max(len(rows[0]), sum(part.shape[1] for part in rows))
+    return _blocks([(singular, vectors.T) for singular, vectors in parts], size, 2)
 
 
-def _asymmetry(blocks: int) -> float:
-    """A single block is the whole matrix: nothing was averaged."""
-    return SYMMETRY_TOLERANCE if blocks > 1 else 0.0
-
-
-def _rank_tolerance(size: int) -> float:
-    """Relative size below which an eigenvalue or singular value is rounding."""
-    return max(8 * EPSILON * size, PRECISION)
+def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> list[Block | None]:
+    """Row forms from roots of eigenvalues and eigenvectors, without those that are rounding."""
+    zero = max(float(values.max()) for values, _ in pairs) * max(8 * EPSILON * size, PRECISION)
+    averaged = SYMMETRY_TOLERANCE if len(pairs) > 1 else 0.0  # one block is the whole matrix
+    return [
+        Block(values[kept] ** power, np.ascontiguousarray(vectors[:, kept]), averaged)
+        if (kept := values > zero).any()
+        else None
+        for values, vectors in pairs
+    ]
 
 
 # The iteration behind every optimal strategy: one dual vector carries primal and dual.

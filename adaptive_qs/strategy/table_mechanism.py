@@ -53,7 +53,7 @@ from adaptive_qs.strategy.solution import (
     kron,
 )
 from adaptive_qs.workload.axes import Circular, Marginal
-from adaptive_qs.workload.families import answer_product, count_queries
+from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import MatrixQueries
 from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.residuals import Decomposition
@@ -274,7 +274,7 @@ class DirectMechanism:
         return [sum(map(len, self.workload.parts[:part])) + index]
 
     def on_grid(self, grid_bits: int) -> DirectMechanism:
-        """The same with integer strategies, whose errors are those reported."""
+        """Itself: queries have integer coefficients of their own."""
         return self
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -283,10 +283,7 @@ class DirectMechanism:
         return np.where(self._asked(part, index), noisy, 0.0)
 
     def variances(self, part: int, index: int) -> Array:
-        """The same variance (rows²) for every answer at privacy cost 1, shape (m,).
-
-        A query of zeros has none.
-        """
+        """The same variance (rows²) for every answer at privacy cost 1, (m,); of zeros none."""
         return np.where(self._asked(part, index), self.noise_variance, 0.0)
 
     def largest_variance(self) -> tuple[float, bool]:
@@ -296,10 +293,7 @@ class DirectMechanism:
     def _asked(self, part: int, index: int) -> NDArray[np.bool_]:
         """Which queries are not zero, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
-        if not any(isinstance(factor, MatrixQueries) for factor in queries):
-            return np.ones(count_queries(queries), dtype=np.bool_)
-        asked = reduce(np.logical_and.outer, map(_rows_asked, queries))
-        return np.asarray(asked, dtype=np.bool_).ravel()
+        return np.ravel(reduce(np.logical_and.outer, map(_rows_asked, queries)))
 
 
 def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
