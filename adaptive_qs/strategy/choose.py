@@ -34,7 +34,7 @@ from adaptive_qs.strategy.residual_mechanism import (
     planner_plus,
     smash,
 )
-from adaptive_qs.strategy.solution import Array, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import Array, IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,
     TableMechanism,
@@ -69,7 +69,8 @@ def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
     """Whether there are products to try: few sets, no joint queries, a table that fits."""
     if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
         return False
-    return workload.domain.size(used_attributes(workload)) <= _most_cells(settings)
+    most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
+    return workload.domain.size(used_attributes(workload)) <= most
 
 
 def product_candidates(
@@ -136,14 +137,9 @@ def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
     )
 
 
-def _most_cells(settings: SolverSettings) -> int:
-    return min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
-
-
 GROUPED_ERROR = 0.9
 """Squared error of groups measured apart, beside that of consistent answers, from which they are
 taken: an RMSE that is 5 % smaller."""
-
 MOST_BIAS = 1e-6
 """Part of a query that rounding in the solvers may lose: what is measured is made whole again when
 it becomes integers."""
@@ -323,9 +319,11 @@ def plan_hdmm(request: PlanRequest) -> MechanismChoice:
 
 def plan_identity(request: PlanRequest) -> MechanismChoice:
     """Noise on every cell of the table over all attributes in use."""
-    return MechanismChoice(
-        "identity", table_mechanism.identity(request.decomposition, request.settings), 1, 0
-    )
+    workload, clique = request.workload, used_attributes(request.workload)
+    strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
+    bound = any_mechanism_bound(request.decomposition, request.settings)
+    found = TableMechanism.single(workload, clique, strategy, bound)
+    return MechanismChoice("identity", found, 1, 0)
 
 
 def plan_gaussian(request: PlanRequest) -> MechanismChoice:

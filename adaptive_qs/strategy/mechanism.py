@@ -18,8 +18,6 @@ from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.workload import QueryWorkload
 
-# A planned mechanism: what to measure, and how measurements answer a workload.
-#
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
 # β = 1; at another cost they are divided by β.
 
@@ -93,23 +91,14 @@ class Mechanism(Protocol):
     def on_grid(self, grid_bits: int) -> Mechanism:
         """The same with integer strategies, ready to be measured.
 
-        Args:
-            grid_bits: bound on the bits of all coefficients of a strategy together.
-
-        Raises:
-            ResourceExceeded: a strategy has too many cells.
+        Their coefficients have at most so many bits together; too many cells are refused
+        (ResourceExceeded).
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Answers to all queries of one attribute set.
+        """Answers to all queries of one attribute set of a part, from what measurements kept.
 
-        Args:
-            part: the part of the workload.
-            index: the attribute set in the part.
-            kept: what each needed measurement kept.
-
-        Returns:
-            Shape (m,), in the order of the queries' products.
+        Shape (m,), in the order of the queries' products.
         """
 
     def variances(self, part: int, index: int) -> Array:
@@ -117,9 +106,6 @@ class Mechanism(Protocol):
 
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
-
-
-# A least-recently-used cache of arrays, bounded by their bytes.
 
 
 class ArrayCache:
@@ -174,7 +160,7 @@ def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
     if not _cancels(_magnitude(factor.covariance), sum(shape)):
         return squares_product(queries, factor.covariance.reshape(shape + shape))
     outside = tuple(k for k, of in enumerate(queries) if of is None)
-    root = _summed(factor.inverse, shape, outside)
+    root = factor.inverse.reshape(*shape, -1).sum(axis=outside)
     return root_squares([of for of in queries if of is not None], root)
 
 
@@ -214,7 +200,7 @@ def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Fac
         shape, degree = factor.shape, len(factor.shape)
         outside = tuple(k for k in range(degree) if start + k not in axes)
         start += degree
-        root = _summed(factor.inverse, shape, outside)
+        root = factor.inverse.reshape(*shape, -1).sum(axis=outside)
         root = root.reshape(-1, root.shape[-1])
         roots.append(root)
         block = factor.covariance.reshape(shape + shape)
@@ -250,11 +236,6 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
     for of in queries:
         tables = np.moveaxis(of.answer(tables), 0, -1)
     return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
-
-
-def _summed(inverse: Array, shape: tuple[int, ...], outside: tuple[int, ...]) -> Array:
-    """B⁺ with some axes of its tables summed out, shape (*the others, rows)."""
-    return inverse.reshape(*shape, -1).sum(axis=outside)
 
 
 def _magnitude(covariance: Array) -> float:

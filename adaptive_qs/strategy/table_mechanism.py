@@ -46,7 +46,6 @@ from adaptive_qs.strategy.mechanism import (
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
 from adaptive_qs.strategy.solution import (
     Factor,
-    IdentityFactor,
     SolverSettings,
     Status,
     Strategy,
@@ -327,8 +326,7 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
         spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
         return float(spread.sum() ** 2)
     if workload.domain.size(clique) <= DENSE_CELLS:
-        gram = full_gram(workload, clique)
-        return gram_bound(gram)
+        return gram_bound(full_gram(workload, clique))
     return max(_sum_of_sets(workload), _of_products(workload, settings))
 
 
@@ -401,7 +399,7 @@ def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
         return 0.0
 
 
-# Mechanisms on the table over all attributes in use: identity, and the full problem solved.
+# The full problem solved on the table over all attributes in use.
 #
 # Splitting a workload by residual spaces costs a few percent where one attribute, or a small
 # domain, is all there is; there the full problem can be solved as it is (OPT_0 of McKenna et al.).
@@ -415,15 +413,6 @@ def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
     return _has_few_queries(workload, cells) or (
         workload.num_sets * cells**2 <= optimal.TRIED_WORK // optimal.GATHERED_COST
     )
-
-
-def identity(decomposition: Decomposition, settings: SolverSettings) -> TableMechanism:
-    """Noise on every cell of the table over all attributes in use."""
-    workload = decomposition.workload
-    clique = used_attributes(workload)
-    strategy = Strategy(tuple(IdentityFactor(n) for n in workload.domain.shape(clique)))
-    bound = any_mechanism_bound(decomposition, settings)
-    return TableMechanism.single(workload, clique, strategy, bound)
 
 
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:

@@ -26,16 +26,15 @@ from adaptive_qs.strategy.fixed_basis import (
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
-    FourierFactor,
     SolverSettings,
     Status,
     Strategy,
 )
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.residuals import Subworkload, Term, decompose_workload
+from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.residuals import Subworkload, Term
 from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
 
-from .problems import ALL, PRODUCTS, all_ways, axis, dense_error, joint, numbers, product
+from .problems import ALL, PRODUCTS, axis, dense_error, joint, numbers, product
 
 TOTAL = Subworkload((), (Term(2.0, ()), Term(0.5, ())))
 
@@ -178,37 +177,6 @@ def test_ten_thousand_values_need_no_square_matrix(solve, subworkload):
         assert 1 <= solution.objective / solution.lower_bound < 2
     else:
         assert solution.objective > solution.lower_bound > 0
-
-
-@pytest.mark.parametrize(
-    ("queries", "published"),
-    [
-        ([(1, Marginal), (2, Marginal)], 23.48),
-        ([(1, Prefix), (2, Prefix)], 39.70),
-        ([(1, Range), (2, Range)], 41.36),
-        ([(1, Circular), (2, Circular)], 39.77),
-        ([(1, Prefix), (2, Affine)], 45.23),
-        ([(1, Prefix), (2, AbsDiff)], 64.11),
-    ],
-    ids=["marginal", "prefix", "range", "circular", "affine", "absdiff"],
-)
-def test_published_errors(queries, published):
-    """He et al., table 4, ten values, 40 attributes, column WFF."""
-    workload = all_ways([10] * 40, *queries)
-    split = decompose_workload(workload)
-    objectives = np.array([solve_fourier(one).objective for one in split.subworkloads])
-    total = np.sqrt(objectives[split.class_of] * split.scales).sum() ** 2
-    assert math.sqrt(total / workload.num_queries) == pytest.approx(published, abs=0.005)
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [np.ones(3), np.array([0.0, 4.0, 0.0, 0.0]), np.ones(4) / 2, np.array([6.0, -1, 0, -1])],
-    ids=["shape", "one-sided", "sum", "negative"],
-)
-def test_weights_that_make_no_real_strategy_are_refused(weights):
-    with pytest.raises(ValueError, match="Fourier weights"):
-        FourierFactor((4,), weights)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -33,6 +33,7 @@ from scripts.published import laplace
 from scripts.published.laplace import GAUSSIAN, LAPLACE, select
 
 from .hdmm_helpers import expected_errors, marginals, mixed, set_gram, workload
+from .variance_oracles import summed_variances
 
 SETTINGS = SolverSettings()
 SUBSETS = list(np.ndindex(2, 2, 2))
@@ -46,6 +47,10 @@ def operators(noise=GAUSSIAN, gap=1e-4, seed=0):
 
 def singletons(products):
     return tuple((j,) for j in range(len(products)))
+
+
+def whole_gram(products):
+    return sum(w * set_gram(products, j) for j, w in enumerate(products.weights))
 
 
 def kron(factors):
@@ -119,38 +124,27 @@ def test_equal_factors_are_stored_once():
     assert len(products) == 4 + 6 + 4
 
 
-def test_a_union_that_is_one_product_is_recognised():
+@pytest.mark.parametrize(
+    ("cliques", "weights", "recognised"),
+    [
+        ([(0, 1, 2), (0, 1), (0, 2), (0,)], [6, 2, 3, 1], True),
+        ([(0, 1, 2), (0, 1), (0, 2)], [1] * 3, False),
+        ([(0, 1, 2), (0, 1), (0, 2), (0,), (0,)], [1] * 5, False),
+        ([(0, 1, 2), (0, 1), (0, 2), (0, 2)], [1] * 4, False),
+        ([(0,), (0, 1)], [1, 1e-6], True),
+        ([(0,), (0, 1)], [1, 1e-15], False),  # a factor that rounding would lose
+        ([(0, 1), (0,), (1,)], [1] * 3, False),
+    ],
+)
+def test_a_union_that_is_one_product_is_recognised(cliques, weights, recognised):
     families = {0: Prefix, 1: Marginal, 2: Marginal}
-    parts = [([(0, 1, 2)], families, [6.0]), ([(0, 1), (0, 2)], families, [2.0, 3.0])]
-    parts.append(([(0,)], families, [1.0]))
+    parts = [([clique], families, None) for clique in cliques]
     products = product_workload(workload((4, 3, 2), parts))
-    whole = reduce(np.kron, products.factorised())
-    union = sum(w * set_gram(products, j) for j, w in enumerate(products.weights))
-    np.testing.assert_allclose(whole, union, rtol=1e-13)
-
-
-@pytest.mark.parametrize("sets", [[0, 1, 2], [0, 1, 2, 3, 3], [0, 1, 2, 2]])
-def test_other_unions_are_not(sets):
-    families = {0: Prefix, 1: Marginal, 2: Marginal}
-    parts = [([(0, 1, 2)], families, None), ([(0, 1), (0, 2)], families, None)]
-    parts.append(([(0,)], families, None))
-    assert product_workload(workload((4, 3, 2), parts)).subset(sets).factorised() is None
-
-
-@pytest.mark.parametrize(("weight", "recognised"), [(1e-6, True), (1e-15, False)])
-def test_a_factor_that_rounding_would_lose_makes_no_product(weight, recognised):
-    families = {0: Prefix, 1: Marginal}
-    parts = [([(0,)], families, None), ([(0, 1)], families, None)]
-    products = product_workload(workload((4, 3), parts))
-    products = replace(products, weights=np.array([1.0, weight]))
-    assert (products.factorised() is not None) == recognised
-
-
-def test_weights_that_do_not_factor_are_no_product():
-    families = {0: Prefix, 1: Marginal}
-    parts = [([(0, 1)], families, [1.0]), ([(0,), (1,)], families, [1.0, 1.0])]
-    products = product_workload(workload((4, 3), parts))
-    assert products.factorised() is None
+    products = replace(products, weights=np.array(weights, dtype=float))
+    whole = products.factorised()
+    assert (whole is not None) == recognised
+    if recognised:
+        np.testing.assert_allclose(reduce(np.kron, whole), whole_gram(products), rtol=1e-13)
 
 
 def test_joint_queries_are_refused_with_the_mechanism_to_use():
@@ -170,31 +164,32 @@ def test_an_attribute_beyond_the_memory_ceiling_is_refused_by_name():
 # The closed form of marginals, and bounds.
 
 
+def projection(sizes, subset):
+    """Onto a residual space."""
+    pairs = zip(sizes, subset)
+    pieces = [np.eye(n) - 1 / n if bit else np.full((n, n), 1 / n) for n, bit in pairs]
+    return reduce(np.kron, pieces)
+
+
 def test_traces_on_residual_spaces_are_those_of_the_projections():
     products = mixed()
     traces = residual_traces(products)
-    whole = sum(w * set_gram(products, j) for j, w in enumerate(products.weights))
+    whole = whole_gram(products)
     for t in SUBSETS:
-        projections = [
-            np.eye(n) - 1 / n if bit else np.full((n, n), 1 / n) for n, bit in zip((4, 3, 5), t)
-        ]
-        assert traces[t] == pytest.approx(np.trace(reduce(np.kron, projections) @ whole) / 60)
+        assert traces[t] == pytest.approx(np.trace(projection((4, 3, 5), t) @ whole) / 60)
 
 
 def test_the_residual_form_reaches_the_bound_where_no_weights_are_real():
     products = marginals((3, 4, 5), 2)
     closed = optimal_residuals(products)
-    whole = sum(set_gram(products, j) for j in range(len(products)))
+    whole = whole_gram(products)
     assert closed.total_error == pytest.approx(gram_bound(whole), rel=1e-9)
     assert closed.total_error == pytest.approx(residual_bound(products), rel=1e-9)
     # The mechanism as a matrix: precision λ_τ n/n_τ on every residual space.
     gram = np.zeros((60, 60))
     for t in SUBSETS:
-        pieces = [
-            np.eye(n) - 1 / n if bit else np.full((n, n), 1 / n) for n, bit in zip((3, 4, 5), t)
-        ]
         n_t = math.prod(n for n, bit in zip((3, 4, 5), t) if bit)
-        gram += closed.precisions[t] / n_t * 60 * reduce(np.kron, pieces)
+        gram += closed.precisions[t] / n_t * 60 * projection((3, 4, 5), t)
     np.testing.assert_allclose(gram.diagonal(), 1)
     expected = expected_errors(products, np.linalg.pinv(gram, rcond=1e-12))
     np.testing.assert_allclose(closed.set_errors, expected, rtol=1e-8)
@@ -212,10 +207,6 @@ def test_many_attributes_are_quick_and_too_many_refused():
         residual_traces(marginals((2,) * 21, 1))
 
 
-def whole_gram(products):
-    return sum(w * set_gram(products, j) for j, w in enumerate(products.weights))
-
-
 def one_product():
     return product_workload(workload((6, 5), [([(0, 1)], {0: Prefix, 1: Range}, [2.0])]))
 
@@ -227,16 +218,15 @@ def test_the_best_candidate_is_chosen_and_lies_above_the_bound(products, noise):
     errors = {name: s.total_error for name, s in found.candidates.items()}
     assert found.strategy.total_error == min(errors.values())
     assert found.lower_bound <= found.strategy.total_error * (1 + 1e-9)
+    assert found.lower_bound == pytest.approx(lower_bound(products, SETTINGS))  # twice as much for
+    assert LAPLACE.unit_variance == 2 * GAUSSIAN.unit_variance  # Laplace noise at unit privacy
     assert found.gap >= -1e-9
+    if noise == GAUSSIAN and len(products) < 5:  # marginals and single products
+        assert found.gap < 2e-4  # twice the gap asked of each attribute
     assert ("residuals" in errors) == (noise == GAUSSIAN)
     best = solve_dense(whole_gram(products), products.sizes, SETTINGS)
     assert found.lower_bound <= best.objective * (1 + 1e-9)
     assert found.strategy.total_error >= best.lower_bound * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("products", [marginals((3, 4, 5), 2), one_product()])
-def test_marginals_and_single_products_are_solved_to_their_bound(products):
-    assert select(products, GAUSSIAN).gap < 2e-4  # twice the gap asked of each attribute
 
 
 def test_the_bound_of_a_union_is_at_least_that_of_its_largest_set():
@@ -253,14 +243,6 @@ def test_the_residual_bound_is_below_the_svd_bound_and_close(seed):
     products = replace(products, weights=rng.lognormal(0, 2, len(products)))
     exact = gram_bound(whole_gram(products))
     assert 0.8 * exact < residual_bound(products) <= exact * (1 + 1e-9)
-
-
-def test_laplace_bounds_are_gaussian_bounds_with_twice_the_variance():
-    products = one_product()
-    gaussian, laplace = (
-        noise.unit_variance * select(products, noise).lower_bound for noise in (GAUSSIAN, LAPLACE)
-    )
-    assert laplace == pytest.approx(2 * gaussian)
 
 
 # OPT_⊗ and OPT_+ against explicit strategies.
@@ -412,12 +394,7 @@ def test_operators_leave_them_out(case, noise):
 def test_the_planned_error_is_that_of_all_answers_and_above_the_bound(case):
     workload = QueryWorkload(DOMAIN, CASES[case])
     mechanism = choose_mechanism(workload, "hdmm").mechanism.on_grid(20)
-    total = sum(
-        weight * mechanism.variances(p, i).sum()
-        for p, part in enumerate(workload.parts)
-        for i, weight in enumerate(part.weights)
-    )
-    assert mechanism.total_error == pytest.approx(total, rel=1e-9)
+    assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-9)
     assert mechanism.lower_bound <= mechanism.total_error < 2 * mechanism.lower_bound
     for p, part in enumerate(workload.parts):
         for i in range(len(part)):
@@ -437,10 +414,8 @@ def test_explicit_groups_take_them_in():
 
 
 def test_nothing_but_zeros_is_refused():
-    products = product_workload(
-        QueryWorkload(DOMAIN, (QueryPart(SINGLES, dict(enumerate(map(zero_axis, SIZES))), None,
-                                         np.ones(3)),))
-    )  # fmt: skip
+    part = QueryPart(SINGLES, dict(enumerate(map(zero_axis, SIZES))), None, np.ones(3))
+    products = product_workload(QueryWorkload(DOMAIN, (part,)))
     for find in (operators().product, operators().union):
         with pytest.raises(WorkloadError, match="every query of the workload is zero"):
             find(products)
