@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -180,53 +180,45 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
         kept = math.prod((factor.shape[0] - 1) / factor.shape[0] for factor in factors)
         return kept * math.prod(gram_trace(part) for part in queries)
     if len(queries) == 1:
-        rows = queries[0].rows()
-        if rows is not None:
-            return _rows_variance(rows, factors)
-        return _contract(queries[0].gram(), [factor.covariance for factor in factors])
+        rows, covariances = queries[0].rows(), [factor.covariance for factor in factors]
+        if rows is None:
+            return _contract(queries[0].gram(), covariances).item()
+        table = rows.reshape(len(rows), *map(len, covariances))
+        return float(np.vdot(_applied(table, dict(enumerate(covariances))), table))
     (factor,) = factors
-    return _contract(factor.covariance, [part.gram() for part in queries])
-
-
-def _rows_variance(rows: Array, factors: tuple[Factor, ...]) -> float:
-    """Σ_q w_qᵀ(⊗C_k)w_q, applying one C_k at a time to all rows."""
-    sizes = [math.prod(factor.shape) for factor in factors]
-    moved = rows.reshape(len(rows), *sizes)
-    for axis, factor in enumerate(factors, start=1):
-        moved = np.moveaxis(np.tensordot(moved, factor.covariance, axes=(axis, 0)), -1, axis)
-    return float(np.einsum("qi,qi->", moved.reshape(len(rows), -1), rows))
+    return _contract(factor.covariance, [part.gram() for part in queries]).item()
 
 
 def _joint_axis_gram(queries: CenteredQueries, axis: int, factors: tuple[Factor, ...]) -> Array:
-    shape = queries.shape
+    shape, rows = queries.shape, queries.rows()
     others = [k for k in range(len(shape)) if k != axis]
-    rows = queries.rows()
     if rows is not None:
         table = rows.reshape(-1, *shape)
-        moved = table
-        for k in others:
-            applied = np.tensordot(moved, factors[k].covariance, axes=(k + 1, 0))
-            moved = np.moveaxis(applied, -1, k + 1)
-        left, right = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (moved, table))
-        return left @ right.T
-    order = [axis, *others]
+        applied = _applied(table, {k: factors[k].covariance for k in others})
+        pair = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (applied, table))
+        return next(pair) @ next(pair).T
+    order = [*others, axis]
     both = order + [len(shape) + k for k in order]
     matrix = queries.gram().reshape(*shape, *shape).transpose(both)
     matrix = matrix.reshape(math.prod(shape), -1)
-    for k in reversed(others):
-        shaped = matrix.reshape(-1, shape[k], len(matrix) // shape[k], shape[k])
-        matrix = np.einsum("aibj,ij->ab", shaped, factors[k].covariance, optimize=True)
-    return matrix
+    return _contract(matrix, [factors[k].covariance for k in others])
 
 
-def _contract(matrix: Array, blocks: list[Array]) -> float:
-    """tr(matrix · ⊗blocks) for symmetric matrices, removing one block's axes at a time."""
+def _applied(table: Array, matrices: Mapping[int, Array]) -> Array:
+    """Symmetric matrices applied along some axes of rows (m, *shape), one at a time."""
+    for axis, matrix in matrices.items():
+        table = np.moveaxis(np.tensordot(table, matrix, axes=(axis + 1, 0)), -1, axis + 1)
+    return table
+
+
+def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
+    """The partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices, a block at a time."""
     for block in blocks:
         size = len(block)
         rest = len(matrix) // size
         shaped = matrix.reshape(size, rest, size, rest)
         matrix = np.einsum("iajb,ij->ab", shaped, block, optimize=True)
-    return float(matrix[0, 0])
+    return matrix
 
 
 # The singular value bound: what no strategy can beat, from the spectrum of the workload alone.
