@@ -1,10 +1,10 @@
-"""HDMM: the best strategies of products, unions of products and marginals (McKenna et al.)."""
+"""HDMM: the best strategies of products and unions of products, and a bound (McKenna et al.)."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import ClassVar
@@ -448,14 +448,7 @@ def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
     return sum(1 << i for i in np.flatnonzero(used).tolist())
 
 
-# The best strategy of weighted marginals, in the residual basis. McKenna et al., section 8.
-#
-# Measuring marginal b with weight θ_b measures every residual τ ⊆ b; together they give residual τ
-# the precision λ_τ = n_τ Σ_{b⊇τ} θ_b²/n_b, the eigenvalue of AᵀA on the residual space up to a
-# known factor (theorem 9). A workload matters only through u_τ, its trace on each residual space
-# (theorem 10), so that the error is Σ u_τ n_τ/λ_τ and the Gaussian privacy cost is
-# Σ θ_b² = Σ p_τ λ_τ, p_τ = Π_{i∈τ} (n_i − 1)/n_i. The best λ has a closed form; that it also comes
-# from weights of marginals (OPT_M) is not needed, since residuals are measured by themselves.
+# What no matrix mechanism can beat. McKenna et al., definition 11 and theorems 5 and 12.
 #
 # A function of subsets of the attributes is an array of shape (2,)*d: index 1 on an axis means that
 # the attribute is in the subset.
@@ -463,113 +456,7 @@ def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
 AxisValues = Sequence[tuple[Array, Array]]
 
 MOST_ATTRIBUTES = 20
-"""Arrays over all subsets of more attributes than this are refused."""
-
-
-@dataclass(frozen=True, eq=False)
-class MarginalStrategy:
-    """Noisy residuals, of sensitivity 1 together.
-
-    Precisions are λ_τ for every residual, 1/variance for noise of unit variance, shape (2,)*d.
-    """
-
-    workload: ProductWorkload
-    precisions: Array
-
-    @cached_property
-    def set_errors(self) -> Array:
-        """Summed variance (rows²) of each set's queries for unit noise, shape (sets,)."""
-        spread = self.precisions / subset_cells(self.workload)
-        errors = []
-        for place, traces in _set_values(self.workload, _axis_traces(self.workload)):
-            needed = traces > 0
-            errors.append(math.fsum(traces[needed] / spread[place][needed]))
-        return np.array(errors)
-
-    @property
-    def total_error(self) -> float:
-        """Σ weight · variance over all queries for unit noise."""
-        return math.fsum(self.workload.weights * self.set_errors)
-
-
-def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
-    """The best precision for every residual, for Gaussian noise, in closed form.
-
-    Minimises Σ u_τ n_τ/λ_τ at Σ p_τ λ_τ = 1: λ_τ ∝ √(u_τ n_τ/p_τ), with error (Σ√(u_τ n_τ p_τ))².
-    For marginal workloads that is the SVD bound (theorem 12), so nothing is better. Every strategy
-    of weighted marginals is one of these.
-
-    Raises as :func:`residual_traces` does.
-    """
-    traces = residual_traces(workload)
-    m = subset_products(
-        [1.0] * traces.ndim, [n - 1.0 for n in workload.sizes]
-    )  # dimensions p_τ n_τ
-    spread = np.sqrt(np.divide(traces, m, out=np.zeros_like(traces), where=m > 0))
-    spread /= math.fsum((m * spread).ravel())
-    return MarginalStrategy(workload, spread * subset_cells(workload))
-
-
-def residual_traces(workload: ProductWorkload) -> Array:
-    """u_τ = Σ_j w_j Π_{i∈τ} tr(ΠG_ij)/n_i Π_{i∉τ} 1ᵀG_ij1/n_i², shape (2,)*d.
-
-    Raises ResourceExceeded for too many attributes.
-    """
-    d = len(workload.sizes)
-    if d > MOST_ATTRIBUTES:
-        raise ResourceExceeded(
-            f"weights of all marginals of {d} attributes are 2^{d} numbers: use at most "
-            f"{MOST_ATTRIBUTES} attributes or the mechanism residualplanner"
-        )
-    return _residual_sums(workload, _axis_traces(workload))
-
-
-def _axis_traces(workload: ProductWorkload) -> AxisValues:
-    """For each attribute, of its factors: the mean part 1ᵀG1/n², the centered part tr(ΠG)/n."""
-    traces = []
-    for n, grams in zip(workload.sizes, workload.grams):
-        mean = np.array([gram.sum() / n**2 for gram in grams])
-        centered = np.maximum(np.array([np.trace(gram) / n for gram in grams]) - mean, 0.0)
-        centered[0] = 0.0
-        traces.append((mean, centered))
-    return traces
-
-
-def subset_cells(workload: ProductWorkload) -> Array:
-    """n_b, the cells of the marginal of every subset, shape (2,)*d."""
-    return subset_products([1.0] * len(workload.sizes), [float(n) for n in workload.sizes])
-
-
-def subset_products(outside: Sequence[float], inside: Sequence[float]) -> Array:
-    """For every τ: Π_{i∈τ} inside[i] · Π_{i∉τ} outside[i]."""
-    factors = [np.array(pair, dtype=np.float64) for pair in zip(outside, inside)]
-    return reduce(np.multiply.outer, factors, np.ones(()))
-
-
-def _residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
-    """Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ, from mean and centered values."""
-    sums = np.zeros((2,) * len(workload.sizes))
-    for weight, (place, values) in zip(workload.weights, _set_values(workload, axis_values)):
-        sums[place] += weight * values
-    return sums
-
-
-def _set_values(
-    workload: ProductWorkload, axis_values: AxisValues
-) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
-    """For every set: where its subsets lie in an array over all, and its values there."""
-    for kinds in workload.kinds:
-        place: list[int | slice] = [0] * len(kinds)
-        mean, centered = [], []
-        for i in np.flatnonzero(kinds).tolist():
-            place[i] = slice(None)
-            means, parts = axis_values[i]
-            mean.append(float(means[kinds[i]]))
-            centered.append(float(parts[kinds[i]]))
-        yield tuple(place), subset_products(mean, centered)
-
-
-# What no matrix mechanism can beat. McKenna et al., definition 11 and theorems 5 and 12.
+"""Arrays over all subsets of more attributes than this are not made."""
 
 
 def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
@@ -606,7 +493,7 @@ def residual_bound(workload: ProductWorkload) -> float:
         (tr √G)²/n ≥ (Σ_τ √(Σ_{j⊇τ} w_j Π_{i∈τ} a_ij² Π_{i∈j∖τ} s̃_ij²/n_i²))².
     """
     values = [_bound_values(grams) for grams in workload.grams]
-    return math.fsum(np.sqrt(_residual_sums(workload, values)).ravel()) ** 2
+    return math.fsum(np.sqrt(residual_sums(workload, values)).ravel()) ** 2
 
 
 def _bound_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -624,48 +511,30 @@ def _bound_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
     return means, centered
 
 
-# OPT_HDMM: the best of all operators. McKenna et al., section 9.
-
-AnyStrategy = ProductStrategy | MarginalStrategy
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What every operator found.
-
-    Attributes:
-        candidates: "residuals" (the closed form, for at most MOST_ATTRIBUTES attributes), "product"
-            (OPT_⊗) and "union" (OPT_+).
-        lower_bound: no strategy has a smaller weighted squared error for unit noise.
-    """
-
-    candidates: Mapping[str, AnyStrategy]
-    lower_bound: float
-
-    @property
-    def strategy(self) -> AnyStrategy:
-        """The candidate with the smallest error."""
-        return min(self.candidates.values(), key=lambda found: found.total_error)
-
-    @property
-    def gap(self) -> float:
-        """Relative gap of the squared error: total_error / lower_bound − 1."""
-        return self.strategy.total_error / self.lower_bound - 1
+def subset_products(outside: Sequence[float], inside: Sequence[float]) -> Array:
+    """For every τ: Π_{i∈τ} inside[i] · Π_{i∉τ} outside[i]."""
+    factors = [np.array(pair, dtype=np.float64) for pair in zip(outside, inside)]
+    return reduce(np.multiply.outer, factors, np.ones(()))
 
 
-def select(workload: ProductWorkload, settings: SolverSettings | None = None) -> Selection:
-    """OPT_HDMM: run all operators, keep the best. Sees no data and costs no privacy.
+def residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
+    """Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ, from mean and centered values."""
+    sums = np.zeros((2,) * len(workload.sizes))
+    for weight, (place, values) in zip(workload.weights, subset_values(workload, axis_values)):
+        sums[place] += weight * values
+    return sums
 
-    Where the closed form meets the lower bound, as for marginals, the others are left out.
-    """
-    settings = settings or SolverSettings()
-    operators = Operators(settings, np.random.default_rng(0))
-    bound = lower_bound(workload, settings)
-    candidates: dict[str, AnyStrategy] = {}
-    if len(workload.sizes) <= MOST_ATTRIBUTES:
-        candidates["residuals"] = optimal_residuals(workload)
-        if candidates["residuals"].total_error <= bound * (1 + settings.gap):
-            return Selection(candidates, bound)
-    candidates["product"] = operators.product(workload)
-    candidates["union"] = operators.union(workload)
-    return Selection(candidates, bound)
+
+def subset_values(
+    workload: ProductWorkload, axis_values: AxisValues
+) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
+    """For every set: where its subsets lie in an array over all, and its values there."""
+    for kinds in workload.kinds:
+        place: list[int | slice] = [0] * len(kinds)
+        mean, centered = [], []
+        for i in np.flatnonzero(kinds).tolist():
+            place[i] = slice(None)
+            means, parts = axis_values[i]
+            mean.append(float(means[kinds[i]]))
+            centered.append(float(parts[kinds[i]]))
+        yield tuple(place), subset_products(mean, centered)

@@ -332,33 +332,24 @@ def smash(
 ) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
-    Progress is told how many classes are solved, and of how many.
+    With several threads each linear algebra call keeps to its own. Progress is told how many
+    classes are solved, and of how many.
 
     Raises:
         ResourceExceeded: a subworkload is too large for the solver.
     """
-    solutions = solve_all(decomposition.subworkloads, solver, jobs, progress)
-    objectives = np.array([solution.objective for solution in solutions])
-    shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
-    return ResidualMechanism(decomposition, solutions, shares / shares.sum())
-
-
-def solve_all(
-    subworkloads: Sequence[Subworkload],
-    solver: Solver,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> tuple[Solution, ...]:
-    """The solutions in order; with several threads each linear algebra call keeps to its own."""
-    tell = progress or (lambda done, total: None)
+    subworkloads = decomposition.subworkloads
     solutions = []
     threads = min(jobs, len(subworkloads))
     limit = None if threads == 1 else 1
     with linear_algebra().limit(limits=limit), ThreadPoolExecutor(threads) as pool:
         for done, solution in enumerate(pool.map(solver, subworkloads), start=1):
             solutions.append(solution)
-            tell(done, len(subworkloads))
-    return tuple(solutions)
+            if progress is not None:
+                progress(done, len(subworkloads))
+    objectives = np.array([solution.objective for solution in solutions])
+    shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
+    return ResidualMechanism(decomposition, tuple(solutions), shares / shares.sum())
 
 
 # Solvers beside the optimal one: what is affordable, and bases of attributes.

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.residual.model import privacy_cost
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,
@@ -27,11 +26,11 @@ from adaptive_qs.strategy.fixed_basis import solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.hdmm import (
     MOST_ATTRIBUTES,
-    MarginalStrategy,
+    Operators,
     ProductStrategy,
+    lower_bound,
     product_workload,
     residual_bound,
-    select,
 )
 from adaptive_qs.strategy.integer import integer_queries, on_grid
 from adaptive_qs.strategy.mechanism import (
@@ -43,7 +42,7 @@ from adaptive_qs.strategy.mechanism import (
     joint_squares,
     largest_bias,
 )
-from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
+from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import (
     Factor,
     SolverSettings,
@@ -456,34 +455,29 @@ def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
 
 
 def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
-    """OPT_HDMM: a product, a union of products or weighted marginals; joint queries are refused."""
+    """OPT_HDMM: the best of a product, a union of products and weighted marginals.
+
+    Measuring marginals with weights is measuring residuals with some shares, of which the best are
+    those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
+
+    Raises:
+        WorkloadError: queries on several attributes that are no products.
+    """
     workload = decomposition.workload
-    selection = select(product_workload(workload, settings), settings)
-    strategy = selection.strategy
-    bound = max(selection.lower_bound, any_mechanism_bound(decomposition, settings))
-    if isinstance(strategy, MarginalStrategy):
-        return _of_marginals(decomposition, strategy, bound)
-    made = of_products(workload, range(len(workload.domain)), strategy, bound)
+    products = product_workload(workload, settings)
+    bound = max(lower_bound(products, settings), any_mechanism_bound(decomposition, settings))
+    split = replace(smash(decomposition, solve_residual_planner), any_bound=bound)
+    if split.total_error <= bound * (1 + settings.gap):
+        return split
+    operators = Operators(settings, np.random.default_rng(0))
+    found = (operators.product(products), operators.union(products))
+    best = min(found, key=lambda strategy: strategy.total_error)
+    if split.total_error <= best.total_error:
+        return split
+    made = of_products(workload, range(len(workload.domain)), best, bound)
     if made.num_measurements == 1 and made.total_error <= bound * (1 + settings.gap):
         return replace(made, status=Status.OPTIMAL)
     return made
-
-
-def _of_marginals(
-    decomposition: Decomposition, strategy: MarginalStrategy, bound: float
-) -> ResidualMechanism:
-    """Weighted marginals are residuals of certain precisions, at the same cost.
-
-    Those of residuals that no query needs are left out, which only saves budget.
-    """
-    domain = decomposition.workload.domain
-    solutions = solve_all(decomposition.subworkloads, solve_residual_planner)
-    shares = np.array([
-        privacy_cost(domain, residual)
-        * float(strategy.precisions[tuple(int(i in residual) for i in range(len(domain)))])
-        for residual in decomposition.residuals
-    ])  # fmt: skip
-    return ResidualMechanism(decomposition, solutions, shares / shares.sum(), bound)
 
 
 def of_products(

@@ -7,6 +7,8 @@ for either noise.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -16,17 +18,17 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from adaptive_qs.strategy import hdmm
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.fixed_point import exchangeable
 from adaptive_qs.strategy.hdmm import (
-    AnyStrategy,
-    MarginalStrategy,
+    MOST_ATTRIBUTES,
     Operators,
+    ProductStrategy,
     ProductWorkload,
-    Selection,
-    optimal_residuals,
-    residual_traces,
-    subset_cells,
+    lower_bound,
+    residual_sums,
+    subset_products,
+    subset_values,
 )
 from adaptive_qs.strategy.solution import Factor, SolverSettings
 
@@ -239,6 +241,90 @@ GAUSSIAN = Noise("gaussian", 1.0, Operators)
 LAPLACE = Noise("laplace", 2.0, LaplaceOperators)
 
 
+# The best strategy of weighted marginals, in the residual basis. McKenna et al., section 8.
+#
+# Measuring marginal b with weight θ_b measures every residual τ ⊆ b; together they give residual τ
+# the precision λ_τ = n_τ Σ_{b⊇τ} θ_b²/n_b, the eigenvalue of AᵀA on the residual space up to a
+# known factor (theorem 9). A workload matters only through u_τ, its trace on each residual space
+# (theorem 10), so that the error is Σ u_τ n_τ/λ_τ and the Gaussian privacy cost is
+# Σ θ_b² = Σ p_τ λ_τ, p_τ = Π_{i∈τ} (n_i − 1)/n_i. The best λ has a closed form, which is that of
+# ResidualPlanner: the program measures it so.
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalStrategy:
+    """Noisy residuals, of sensitivity 1 together.
+
+    Precisions are λ_τ for every residual, 1/variance for noise of unit variance, shape (2,)*d.
+    """
+
+    workload: ProductWorkload
+    precisions: Array
+
+    @cached_property
+    def set_errors(self) -> Array:
+        """Summed variance (rows²) of each set's queries for unit noise, shape (sets,)."""
+        spread = self.precisions / subset_cells(self.workload)
+        errors = []
+        for place, traces in subset_values(self.workload, _axis_traces(self.workload)):
+            needed = traces > 0
+            errors.append(math.fsum(traces[needed] / spread[place][needed]))
+        return np.array(errors)
+
+    @property
+    def total_error(self) -> float:
+        """Σ weight · variance over all queries for unit noise."""
+        return math.fsum(self.workload.weights * self.set_errors)
+
+
+def optimal_residuals(workload: ProductWorkload) -> MarginalStrategy:
+    """The best precision for every residual, for Gaussian noise, in closed form.
+
+    Minimises Σ u_τ n_τ/λ_τ at Σ p_τ λ_τ = 1: λ_τ ∝ √(u_τ n_τ/p_τ), with error (Σ√(u_τ n_τ p_τ))².
+    For marginal workloads that is the SVD bound (theorem 12), so nothing is better. Every strategy
+    of weighted marginals is one of these.
+
+    Raises as :func:`residual_traces` does.
+    """
+    traces = residual_traces(workload)
+    m = subset_products(
+        [1.0] * traces.ndim, [n - 1.0 for n in workload.sizes]
+    )  # dimensions p_τ n_τ
+    spread = np.sqrt(np.divide(traces, m, out=np.zeros_like(traces), where=m > 0))
+    spread /= math.fsum((m * spread).ravel())
+    return MarginalStrategy(workload, spread * subset_cells(workload))
+
+
+def residual_traces(workload: ProductWorkload) -> Array:
+    """u_τ = Σ_j w_j Π_{i∈τ} tr(ΠG_ij)/n_i Π_{i∉τ} 1ᵀG_ij1/n_i², shape (2,)*d.
+
+    Raises ResourceExceeded for too many attributes.
+    """
+    d = len(workload.sizes)
+    if d > MOST_ATTRIBUTES:
+        raise ResourceExceeded(
+            f"weights of all marginals of {d} attributes are 2^{d} numbers: use at most "
+            f"{MOST_ATTRIBUTES} attributes or the mechanism residualplanner"
+        )
+    return residual_sums(workload, _axis_traces(workload))
+
+
+def _axis_traces(workload: ProductWorkload) -> list[tuple[Array, Array]]:
+    """For each attribute, of its factors: the mean part 1ᵀG1/n², the centered part tr(ΠG)/n."""
+    traces = []
+    for n, grams in zip(workload.sizes, workload.grams):
+        mean = np.array([gram.sum() / n**2 for gram in grams])
+        centered = np.maximum(np.array([np.trace(gram) / n for gram in grams]) - mean, 0.0)
+        centered[0] = 0.0
+        traces.append((mean, centered))
+    return traces
+
+
+def subset_cells(workload: ProductWorkload) -> Array:
+    """n_b, the cells of the marginal of every subset, shape (2,)*d."""
+    return subset_products([1.0] * len(workload.sizes), [float(n) for n in workload.sizes])
+
+
 # Sums over all subsets of the attributes, in O(d 2^d); arrays of shape (2,)*d.
 
 
@@ -424,14 +510,61 @@ def optimize_marginals(
     return weighted_marginals(workload, np.exp(found[1]), LAPLACE)
 
 
+# OPT_HDMM: the best of all operators. McKenna et al., section 9.
+
+AnyStrategy = ProductStrategy | MarginalStrategy
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What every operator found.
+
+    Attributes:
+        candidates: "residuals" (the closed form, for at most MOST_ATTRIBUTES attributes), "product"
+            (OPT_⊗) and "union" (OPT_+).
+        lower_bound: no strategy has a smaller weighted squared error for unit noise.
+    """
+
+    candidates: Mapping[str, AnyStrategy]
+    lower_bound: float
+
+    @property
+    def strategy(self) -> AnyStrategy:
+        """The candidate with the smallest error."""
+        return min(self.candidates.values(), key=lambda found: found.total_error)
+
+    @property
+    def gap(self) -> float:
+        """Relative gap of the squared error: total_error / lower_bound − 1."""
+        return self.strategy.total_error / self.lower_bound - 1
+
+
+def select_gaussian(workload: ProductWorkload) -> Selection:
+    """OPT_HDMM: run all operators, keep the best. Sees no data and costs no privacy.
+
+    Where the closed form meets the lower bound, as for marginals, the others are left out.
+    """
+    settings = SolverSettings()
+    operators = Operators(settings, np.random.default_rng(0))
+    bound = lower_bound(workload, settings)
+    candidates: dict[str, AnyStrategy] = {}
+    if len(workload.sizes) <= MOST_ATTRIBUTES:
+        candidates["residuals"] = optimal_residuals(workload)
+        if candidates["residuals"].total_error <= bound * (1 + settings.gap):
+            return Selection(candidates, bound)
+    candidates["product"] = operators.product(workload)
+    candidates["union"] = operators.union(workload)
+    return Selection(candidates, bound)
+
+
 def select(workload: ProductWorkload, noise: Noise, seed: int = 0) -> Selection:
     """OPT_HDMM with either noise; errors are for noise of unit variance.
 
-    See :func:`adaptive_qs.strategy.hdmm.select`.
+    See :func:`select_gaussian`.
     """
     if noise == GAUSSIAN:
-        found = hdmm.select(workload)
-        if len(found.candidates) == 1 or len(workload.sizes) > hdmm.MOST_ATTRIBUTES:
+        found = select_gaussian(workload)
+        if len(found.candidates) == 1 or len(workload.sizes) > MOST_ATTRIBUTES:
             return found
         marginals = optimize_gaussian_marginals(workload)
         return Selection({**found.candidates, "marginals": marginals}, found.lower_bound)
@@ -441,9 +574,9 @@ def select(workload: ProductWorkload, noise: Noise, seed: int = 0) -> Selection:
         "product": operators.product(workload),
         "union": operators.union(workload),
     }
-    if len(workload.sizes) <= hdmm.MOST_ATTRIBUTES:
+    if len(workload.sizes) <= MOST_ATTRIBUTES:
         candidates["marginals"] = optimize_marginals(workload, rng)
-    return Selection(candidates, hdmm.lower_bound(workload, settings))
+    return Selection(candidates, lower_bound(workload, settings))
 
 
 def _move(

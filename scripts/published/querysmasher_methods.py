@@ -22,12 +22,13 @@ from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.domain import Domain
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload, select
+from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import Factor
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
+from scripts.published.laplace import select_gaussian
 from scripts.published.querysmasher_rows import Row
 
 COST = PrivacyTarget.of_answers(cost=1.0)
@@ -133,7 +134,7 @@ def _fourier(workload: QueryWorkload) -> float:
 
 def _hdmm(workload: QueryWorkload) -> float:
     products = product_workload(workload)
-    found = math.sqrt(select(products).strategy.total_error / workload.num_queries)
+    found = math.sqrt(select_gaussian(products).strategy.total_error / workload.num_queries)
     if len(products.sizes) > MOST_ATTRIBUTES:  # OPT_M, too, without its 2**d weights
         found = min(found, plan_batch(workload, COST, "residualplanner", jobs=JOBS).rmse)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from functools import reduce
@@ -19,10 +18,8 @@ from adaptive_qs.strategy.hdmm import (
     axis_error,
     lower_bound,
     nested,
-    optimal_residuals,
     product_workload,
     residual_bound,
-    residual_traces,
     with_zeros,
 )
 from adaptive_qs.strategy.solution import SolverSettings
@@ -162,49 +159,6 @@ def test_an_attribute_beyond_the_memory_ceiling_is_refused_by_name():
 
 
 # The closed form of marginals, and bounds.
-
-
-def projection(sizes, subset):
-    """Onto a residual space."""
-    pairs = zip(sizes, subset)
-    pieces = [np.eye(n) - 1 / n if bit else np.full((n, n), 1 / n) for n, bit in pairs]
-    return reduce(np.kron, pieces)
-
-
-def test_traces_on_residual_spaces_are_those_of_the_projections():
-    products = mixed()
-    traces = residual_traces(products)
-    whole = whole_gram(products)
-    for t in SUBSETS:
-        assert traces[t] == pytest.approx(np.trace(projection((4, 3, 5), t) @ whole) / 60)
-
-
-def test_the_residual_form_reaches_the_bound_where_no_weights_are_real():
-    products = marginals((3, 4, 5), 2)
-    closed = optimal_residuals(products)
-    whole = whole_gram(products)
-    assert closed.total_error == pytest.approx(gram_bound(whole), rel=1e-9)
-    assert closed.total_error == pytest.approx(residual_bound(products), rel=1e-9)
-    # The mechanism as a matrix: precision λ_τ n/n_τ on every residual space.
-    gram = np.zeros((60, 60))
-    for t in SUBSETS:
-        n_t = math.prod(n for n, bit in zip((3, 4, 5), t) if bit)
-        gram += closed.precisions[t] / n_t * 60 * projection((3, 4, 5), t)
-    np.testing.assert_allclose(gram.diagonal(), 1)
-    expected = expected_errors(products, np.linalg.pinv(gram, rcond=1e-12))
-    np.testing.assert_allclose(closed.set_errors, expected, rtol=1e-8)
-
-
-def test_many_attributes_are_quick_and_too_many_refused():
-    products = marginals((10,) * 14, 3)
-    # A residual of degree k lies in C(14−k, 3−k) marginals: u = C · 0.9ᵏ · 0.1³⁻ᵏ, m = 9ᵏ.
-    roots = [
-        math.comb(14, k) * math.sqrt(math.comb(14 - k, 3 - k) * 0.9**k * 0.1 ** (3 - k) * 9**k)
-        for k in range(4)
-    ]
-    assert optimal_residuals(products).total_error == pytest.approx(sum(roots) ** 2)
-    with pytest.raises(ResourceExceeded, match=r"2\^21.*residualplanner"):
-        residual_traces(marginals((2,) * 21, 1))
 
 
 def one_product():
