@@ -187,12 +187,14 @@ class FourierFactor:
     @cached_property
     def matrix(self) -> Array:
         """√(2h_f/N) cos and sin of each pair ±f; √(h_f/N) cos where f = −f. Shape (rows, N)."""
-        return self._waves * np.sqrt(self._row_weights)[:, None]
+        waves, h = self._waves()
+        return waves * np.sqrt(h)[:, None]
 
     @cached_property
     def inverse(self) -> Array:
         """B⁺ = Bᵀ diag(1/h): the rows are orthogonal, and row f has squared norm h_f."""
-        return (self._waves / np.sqrt(self._row_weights)[:, None]).T
+        waves, h = self._waves()
+        return (waves / np.sqrt(h)[:, None]).T
 
     @cached_property
     def covariance(self) -> Array:
@@ -209,34 +211,19 @@ class FourierFactor:
         reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
         return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
 
-    @cached_property
-    def _frequencies(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """One measured frequency of each pair ±f as a flat index, and whether it is its own."""
-        flat = np.arange(self.weights.size)
-        f = np.array(np.unravel_index(flat, self.shape))
-        sizes = np.array(self.shape)[:, None]
-        mirror = np.ravel_multi_index(tuple((-f) % sizes), self.shape)
-        kept = (flat <= mirror) & (self.weights.ravel() > 0)
-        return flat[kept], (flat == mirror)[kept]
-
-    @cached_property
-    def _row_weights(self) -> Array:
-        f, own = self._frequencies
-        h = self.weights.ravel()
-        return np.concatenate([h[f], h[f[~own]]])
-
-    @property
-    def _waves(self) -> Array:
-        """Orthonormal rows: a cosine for each frequency, then a sine for each true pair."""
-        f, own = self._frequencies
-        cells = np.indices(self.shape).reshape(len(self.shape), -1)
-        waves = np.array(np.unravel_index(f, self.shape))
+    def _waves(self) -> tuple[Array, Array]:
+        """Orthonormal rows with their h: a cosine of each pair ±f, then sines of true pairs."""
+        h, cells = self.weights.ravel(), np.indices(self.shape).reshape(len(self.shape), -1)
+        mirror = np.ravel_multi_index(tuple(-cells % np.array(self.shape)[:, None]), self.shape)
+        (f,) = np.nonzero((np.arange(h.size) <= mirror) & (h > 0))
+        own = mirror[f] == f
         # Whole turns are dropped in integers, so that large sizes keep full precision.
-        angle = np.zeros((len(f), self.weights.size))
-        for wave, cell, size in zip(waves, cells, self.shape):
-            angle += (np.outer(wave, cell) % size) * (2 * np.pi / size)
-        height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(self.weights.size)
-        return np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
+        angle = np.zeros((len(f), h.size))
+        for cell, size in zip(cells, self.shape):
+            angle += (np.outer(cell[f], cell) % size) * (2 * np.pi / size)
+        height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(h.size)
+        waves = np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
+        return waves, np.concatenate([h[f], h[f[~own]]])
 
 
 @dataclass(frozen=True, eq=False)
