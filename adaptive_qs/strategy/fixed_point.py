@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -262,28 +263,6 @@ _STEP = 8.0
 """Most that log y may change in one step."""
 
 
-@dataclass
-class _Anderson:
-    """Extrapolates x ← x + f(x) from the last few pairs (x, f)."""
-
-    points: list[Array] = field(default_factory=list)
-    steps: list[Array] = field(default_factory=list)
-
-    def next(self, x: Array, step: Array, weight: Array) -> Array:
-        self.points = [*self.points[-MEMORY:], x]
-        self.steps = [*self.steps[-MEMORY:], step]
-        if len(self.points) == 1:
-            return x + step
-        dx = np.diff(np.array(self.points), axis=0).T
-        df = np.diff(np.array(self.steps), axis=0).T
-        mix, *_ = np.linalg.lstsq(weight[:, None] * df, weight * step, rcond=1e-8)
-        return x + step - (dx + df) @ mix
-
-    def forget(self) -> None:
-        self.points.clear()
-        self.steps.clear()
-
-
 def _maximise_dual(
     blocks: Sequence[Block], members: Sequence[Members], sizes: Array, settings: SolverSettings
 ) -> tuple[Array, float, int]:
@@ -296,7 +275,7 @@ def _maximise_dual(
     x = np.zeros(sizes.size)
     best_y, best, bound = np.exp(x), np.inf, 0.0
     highest, kept = 0.0, (x, x)
-    exponent, anderson = EXPONENT, _Anderson()
+    exponent, history = EXPONENT, deque[tuple[Array, Array]](maxlen=MEMORY + 1)
     iterations = 0
     while iterations < max(settings.max_iterations, 1):
         iterations += 1
@@ -311,17 +290,29 @@ def _maximise_dual(
         if gap <= settings.gap:
             break
         if trace < highest * (1 - SLACK * gap):  # overshot: a shorter plain step from the best
-            anderson.forget()
+            history.clear()
             exponent = max(1.0, exponent / 1.5)
             x = kept[0] + _limited(exponent * kept[1])
             continue
         step = np.log(np.maximum(ratio, 1e-9))
         if trace > highest:
             highest, kept = trace, (x, step)
-        proposal = anderson.next(x, exponent * step, np.sqrt(sizes * y))
+        history.append((x, exponent * step))
+        proposal = _extrapolated(history, np.sqrt(sizes * y))
         exponent = min(EXPONENT, exponent * 1.1)
         x = x + _limited(proposal - x)
     return best_y, bound, iterations
+
+
+def _extrapolated(history: Iterable[tuple[Array, Array]], weight: Array) -> Array:
+    """x + f(x) at the last of some pairs (x, f): Anderson acceleration."""
+    points, steps = (np.array(part) for part in zip(*history))
+    ahead = points[-1] + steps[-1]
+    if len(points) == 1:
+        return np.asarray(ahead)
+    dx, df = np.diff(points, axis=0).T, np.diff(steps, axis=0).T
+    mix, *_ = np.linalg.lstsq(weight[:, None] * df, weight * steps[-1], rcond=1e-8)
+    return np.asarray(ahead - (dx + df) @ mix)
 
 
 def _evaluate(

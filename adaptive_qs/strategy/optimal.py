@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from threading import Lock
 from typing import Any
@@ -20,14 +20,13 @@ from adaptive_qs.strategy.bounds import (
     known_fourier_diagonal,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_fourier
+from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.fixed_point import (
     solve_dense,
     solve_rows,
     symmetric_blocks,
 )
 from adaptive_qs.strategy.solution import (
-    CenteringFactor,
     DenseFactor,
     Factor,
     Solution,
@@ -335,8 +334,7 @@ def _query_bytes(part: CenteredQueries) -> int:
     cells = math.prod(part.shape)
     if known_eigenvalues(part) is not None:
         return 0
-    queries = getattr(getattr(part, "queries", None), "num_queries", cells)
-    return _QUERY_COPIES * 8 * min(int(queries), cells) * cells
+    return _QUERY_COPIES * 8 * min(_num_queries(part, cells), cells) * cells
 
 
 def _bytes(count: float) -> str:
@@ -374,7 +372,10 @@ def solve(
         return Solution(Strategy(()), total, total, Status.OPTIMAL)
     scale, pieces = factorise(subworkload)
     _check_interleaved(pieces, subworkload, settings)
-    found = [_solve_piece(piece, goal, cache) for piece, goal in _with_gaps(pieces, settings)]
+    found = []
+    for piece, goal in _with_gaps(pieces, settings):
+        key = (piece.subworkload.shape, piece.key, goal)
+        found.append(cache.get(key, partial(_solve_whole, piece.subworkload, goal)))
     objective = scale * math.prod(solution.objective for solution in found)
     bound = scale * math.prod(solution.lower_bound for solution in found)
     reached = objective <= bound * (1 + settings.gap)
@@ -397,15 +398,10 @@ def _with_gaps(
     return [(p, replace(settings, gap=single if len(p.axes) == 1 else rest)) for p in pieces]
 
 
-def _solve_piece(piece: Piece, settings: SolverSettings, cache: SolveCache) -> Solution:
-    key = (piece.subworkload.shape, piece.key, settings)
-    return cache.get(key, lambda: _solve_whole(piece.subworkload, settings))
-
-
 def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
     """A subworkload that is no product of others."""
     if all(_is_marginal(term) for term in subworkload.terms):
-        return _solve_marginal(subworkload)
+        return solve_residual_planner(subworkload)
     if all(_is_circulant(term) for term in subworkload.terms):
         return solve_fourier(subworkload)
     waves = _solve_waves(subworkload, settings)
@@ -435,13 +431,6 @@ def _is_marginal(term: Term) -> bool:
 def _is_circulant(term: Term) -> bool:
     circulant = getattr(term.factors[0], "circulant", None)
     return len(term.factors) == 1 and circulant is not None and circulant() is not None
-
-
-def _solve_marginal(subworkload: Subworkload) -> Solution:
-    """tr(Π V⁺) = (n−1)²/n with B = √(n/(n−1)) Π: ResidualPlanner, which is optimal here."""
-    (size,) = subworkload.shape
-    objective = sum(term.scale for term in subworkload.terms) * (size - 1) ** 2 / size
-    return Solution(Strategy((CenteringFactor(size),)), objective, objective, Status.OPTIMAL)
 
 
 def _solve_waves(subworkload: Subworkload, settings: SolverSettings) -> Solution | None:
@@ -477,9 +466,9 @@ def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | Non
     return np.concatenate([kron(present, scale) for scale, present in blocks])
 
 
-def _num_queries(part: CenteredQueries) -> int:
-    """Rows that a part would make, as far as it says so beforehand; 1 otherwise."""
-    return int(getattr(getattr(part, "queries", None), "num_queries", 1))
+def _num_queries(part: CenteredQueries, unknown: int = 1) -> int:
+    """Rows that a part would make, as far as it says so beforehand."""
+    return int(getattr(getattr(part, "queries", None), "num_queries", unknown))
 
 
 # A lower bound for a sum of queries from the optima of its terms.
