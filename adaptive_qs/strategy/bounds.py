@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,27 +152,15 @@ def gram_trace(queries: CenteredQueries) -> float:
 
 
 def _term_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> float:
-    """Walk both lists from the left and multiply the traces of matching blocks."""
-    result = 1.0
-    while queries or factors:
-        taken, covering = _matching(queries, factors)
-        result *= _block_variance(queries[:taken], factors[:covering])
-        queries, factors = queries[taken:], factors[covering:]
+    """Multiply the traces of the smallest blocks of both that cover the same axes."""
+    left = list(accumulate(len(part.shape) for part in queries))
+    right = list(accumulate(len(factor.shape) for factor in factors))
+    result, first, start = 1.0, 0, 0
+    for end in sorted(set(left) & set(right)):
+        last, stop = left.index(end) + 1, right.index(end) + 1
+        result *= _block_variance(queries[first:last], factors[start:stop])
+        first, start = last, stop
     return result
-
-
-def _matching(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> tuple[int, int]:
-    """How many of each, from the left, cover the same axes for the first time."""
-    taken = covering = 1
-    left, right = len(queries[0].shape), len(factors[0].shape)
-    while left != right:
-        if left < right:
-            left += len(queries[taken].shape)
-            taken += 1
-        else:
-            right += len(factors[covering].shape)
-            covering += 1
-    return taken, covering
 
 
 def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> float:

@@ -17,7 +17,7 @@ from adaptive_qs.strategy.bounds import root_sum
 from adaptive_qs.strategy.fixed_point import solve_axis
 from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings
 from adaptive_qs.workload.protocol import AxisQueries
-from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.workload import QueryWorkload
 
 # A workload as a union of Kronecker products: McKenna et al., equation 3.
 
@@ -126,7 +126,16 @@ def product_workload(
     distinct: list[dict[AxisQueries, int]] = [{} for _ in domain.sizes]
     rows, counts = [], []
     for part in workload.parts:
-        kinds = _kinds(part, distinct, domain.names)
+        if part.joint is not None:
+            several = ", ".join(domain.names[i] for i in part.cliques[0])
+            raise WorkloadError(
+                f"the queries on {several} are no product of queries on single attributes, which "
+                f"HDMM needs: use the mechanism querysmasher"
+            )
+        kinds = np.zeros(len(domain), dtype=np.intp)  # of each attribute; 0 is the total
+        for attribute, family in part.axis.items():
+            known = distinct[attribute]
+            kinds[attribute] = known.setdefault(family, len(known) + 1)
         index = np.zeros((len(part), len(domain)), dtype=np.intp)
         np.put_along_axis(index, part.cliques.astype(np.intp), kinds[part.cliques], axis=1)
         rows.append(index[:, clique])
@@ -150,22 +159,6 @@ def product_workload(
         weights,
         tuple(counts),
     )
-
-
-def _kinds(
-    part: QueryPart, distinct: list[dict[AxisQueries, int]], names: tuple[str, ...]
-) -> IntArray:
-    """For each attribute the number of the family that the part has on it; 0 is the total."""
-    if part.joint is not None:
-        several = ", ".join(names[i] for i in part.cliques[0])
-        raise WorkloadError(
-            f"the queries on {several} are no product of queries on single attributes, which "
-            f"HDMM needs: use the mechanism querysmasher"
-        )
-    kinds = np.zeros(len(names), dtype=np.intp)
-    for attribute, family in part.axis.items():
-        kinds[attribute] = distinct[attribute].setdefault(family, len(distinct[attribute]) + 1)
-    return kinds
 
 
 # Product strategies for the sets of a workload, and their errors at privacy cost 1.

@@ -387,7 +387,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
             factor if factor in kept else _rounded(factor, bits, of_residual)
             for factor in strategy.factors
         )
-        if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
+        if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:
             return Strategy(factors)
         bits -= 1
 
@@ -397,16 +397,17 @@ def squared_sensitivity(factors: Sequence[Factor]) -> int:
 
     The columns of a Kronecker product are products of columns, so their largest norms multiply.
     """
-    return math.prod(map(_squared_norm, factors))
+    return math.prod(_size_of(factor)[1] for factor in factors)
 
 
-def _squared_norm(factor: Factor) -> int:
+def _size_of(factor: Factor) -> tuple[int, int]:
+    """A bound on the coefficients and every step of their application; the squared norm."""
     if isinstance(factor, CenteringFactor):
-        return factor.size * (factor.size - 1)
+        return factor.size, factor.size * (factor.size - 1)
     if isinstance(factor, GridFactor):
-        return factor.squared_norm
+        return int(abs(factor.integers).max()), factor.squared_norm
     if isinstance(factor, IdentityFactor):
-        return 1
+        return 1, 1
     raise TypeError("only strategies on the grid have integer answers")
 
 
@@ -417,7 +418,7 @@ def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
         factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
         table: counts of so few rows that the answers stay below 2⁶².
     """
-    largest = math.prod(_largest(factor) for factor in factors)
+    largest = math.prod(_size_of(factor)[0] for factor in factors)
     exact_in_float = int(abs(table).sum()) * largest < 2**53
     array = table
     for factor in factors:
@@ -446,13 +447,6 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
             array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
         array = np.moveaxis(array, 0, -1)
     return array.reshape(shape)
-
-
-def _largest(factor: Factor) -> int:
-    """A bound on the coefficients and on every step of their application."""
-    if isinstance(factor, CenteringFactor):
-        return factor.size
-    return int(abs(factor.integers).max()) if isinstance(factor, GridFactor) else 1
 
 
 def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor:
