@@ -17,13 +17,7 @@ from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
 from adaptive_qs.strategy.fixed_basis import solve_eigen, solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
-from adaptive_qs.strategy.hdmm import (
-    Groups,
-    Operators,
-    ProductWorkload,
-    nested,
-    product_workload,
-)
+from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (

@@ -291,10 +291,8 @@ def solve_eigen(
 ) -> Solution:
     """The eigen-design of a subworkload; OPTIMAL within the gap of the singular value bound.
 
-    ``weigh`` finds the weights, for a product on each axis by itself.
-
-    Raises:
-        ResourceExceeded: the dense matrix is too large.
+    ``weigh`` finds the weights, for a product on each axis by itself. A dense matrix that is too
+    large is refused (ResourceExceeded).
     """
     settings = settings or SolverSettings()
     if not subworkload.shape:

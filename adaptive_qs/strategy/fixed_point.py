@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.solution import (
-    DenseFactor,
-    Solution,
-    SolverSettings,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings, Status, Strategy
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
 #

@@ -85,8 +85,8 @@ class ProductWorkload:
         """One Gram matrix per attribute where the union is itself a single product, else None.
 
         The sets must be all combinations of some factors per attribute, with weights that are
-        products of a weight per factor, none of which is lost beside the others by rounding.
-        Example: all marginals of every degree.
+        products of a weight per factor, none of them lost by rounding, such as all marginals of
+        every degree.
         """
         used = [np.unique(column) for column in self.kinds.T]
         if not math.prod(map(len, used)) == len(self) == len(np.unique(self.kinds, axis=0)):

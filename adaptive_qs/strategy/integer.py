@@ -49,11 +49,8 @@ def integer_queries(queries: Sequence[Queries]) -> tuple[IntegerQueries, ...]:
     """The factors of a product of queries, each with integer coefficients.
 
     Others are rounded to an even share of ``GRID_BITS`` bits, counted from the largest: an answer
-    moves by at most 2^-bits of the largest for every row. Sensitivity and variance are those of
-    the rounded ones.
-
-    Raises:
-        ResourceExceeded: the coefficients are too large for exact 64-bit answers.
+    moves by at most 2^-bits of the largest for every row. Sensitivity and variance are those of the
+    rounded ones. Too large for exact 64-bit answers is refused (ResourceExceeded).
     """
     scales = _scales(queries)
     factors = tuple(map(_integer, queries, scales))
@@ -368,8 +365,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
 
     Args:
         strategy: any.
-        grid_bits: of the product of the factors' largest coefficients: answers to a table of r rows
-            stay below r · 2**grid_bits.
+        grid_bits: of all largest coefficients; answers to r rows stay below r · 2**grid_bits.
         of_residual: make all rows sum to zero along every axis, whatever rounding left: a residual
             must not be mixed with those it contains.
 

@@ -21,11 +21,7 @@ from adaptive_qs.strategy.bounds import (
     svd_bound,
 )
 from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
-from adaptive_qs.strategy.fixed_point import (
-    solve_dense,
-    solve_rows,
-    symmetric_blocks,
-)
+from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     DenseFactor,
     Factor,
@@ -278,10 +274,9 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
 
 
 def check_dense(shape: tuple[int, ...], settings: SolverSettings, joint: bool = False) -> None:
-    """Before a Gram matrix over cells of a shape is made; ``joint`` decides what is advised.
+    """Refuse (ResourceExceeded) a Gram matrix over cells of a shape, before it is made.
 
-    Raises:
-        ResourceExceeded: it does not fit, or no symmetry could make it small enough.
+    It must fit, with symmetries that may make it small enough; ``joint`` decides what is advised.
     """
     cells, advice = math.prod(shape), _advice(shape, joint, settings)
     _check_memory(_DENSE_COPIES * 8 * cells**2, shape, settings, advice)

@@ -13,7 +13,6 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import optimal
@@ -167,7 +166,7 @@ class ResidualMechanism:
 
     def marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """The estimated marginal over an attribute set, as far as the workload needs it (rows)."""
-        clique = self._clique(part, index)
+        clique = tuple(self.workload.parts[part].cliques[index].tolist())
         shape = self.workload.domain.shape(clique)
         total = np.zeros(shape)
         for residual in self.needed(part, index):
@@ -269,7 +268,7 @@ class ResidualMechanism:
 
     def _inside(self, part: int, index: int) -> Iterator[tuple[tuple[int, ...], Strategy, float]]:
         """For each residual inside: its axes of the set, its strategy and its noise variance."""
-        clique = self._clique(part, index)
+        clique = tuple(self.workload.parts[part].cliques[index].tolist())
         for residual in self.needed(part, index):
             inner = self.decomposition.residuals[residual]
             kept = tuple(axis for axis, i in enumerate(clique) if i in inner)
@@ -304,9 +303,6 @@ class ResidualMechanism:
         signature = np.hstack([classes, noise, kinds])
         return [int(i) for i in np.unique(signature, axis=0, return_index=True)[1]]
 
-    def _clique(self, part: int, index: int) -> Clique:
-        return tuple(self.workload.parts[part].cliques[index].tolist())
-
     def _spread(self, values: Sequence[float]) -> Array:
         """One value for each class, scaled to each residual."""
         of_class = np.asarray(values, dtype=np.float64)
@@ -333,10 +329,7 @@ def smash(
     """Solve every class of subworkloads once and divide the budget optimally.
 
     With several threads each linear algebra call keeps to its own. Progress is told how many
-    classes are solved, and of how many.
-
-    Raises:
-        ResourceExceeded: a subworkload is too large for the solver.
+    classes are solved, and of how many. A subworkload too large for the solver is refused.
     """
     subworkloads = decomposition.subworkloads
     solutions = []
@@ -379,10 +372,8 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     """The best of the strategies that are cheap to find and can be measured within memory.
 
     A Fourier factor over several axes, or over one huge axis, is a dense matrix when it is
-    measured: it is taken only where that fits. Products of one-axis factors nearly always do.
-
-    Raises:
-        ResourceExceeded: even the queries themselves do not fit.
+    measured: it is taken only where that fits. Queries that do not fit are refused
+    (ResourceExceeded).
     """
     optimal.check_queries(subworkload, settings)
     found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]

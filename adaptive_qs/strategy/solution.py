@@ -25,7 +25,7 @@ class SolverSettings:
     Attributes:
         gap: stop once objective / lower_bound − 1 is at most this (on the squared error).
         max_iterations: stop there in any case, with the gap reached by then.
-        max_bytes: most memory one subworkload may take; more is refused.
+        max_bytes: most memory one subworkload may take.
     """
 
     gap: float = 1e-4

@@ -43,19 +43,13 @@ from adaptive_qs.strategy.mechanism import (
     largest_bias,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
-from adaptive_qs.strategy.solution import (
-    Factor,
-    SolverSettings,
-    Status,
-    Strategy,
-    kron,
-)
+from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Circular, Marginal
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import MatrixQueries
 from adaptive_qs.workload.protocol import Queries
 from adaptive_qs.workload.residuals import Decomposition
-from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.workload import QueryWorkload
 
 # A mechanism that measures strategies on whole tables.
 #
@@ -201,13 +195,8 @@ class TableMechanism:
 class DirectMechanism:
     """Every attribute set's queries, measured as they are, with integer coefficients.
 
-    Attributes:
-        workload: what is answered.
-        lower_bound: no matrix mechanism at privacy cost 1 has a smaller total error.
-
-    Raises:
-        WorkloadError: an attribute set's queries are all zero.
-        ResourceExceeded: the coefficients of a set are too large to be measured exactly.
+    Refused where the queries of a set are all zero (WorkloadError) or their coefficients too large
+    to be measured exactly (ResourceExceeded).
     """
 
     workload: QueryWorkload
@@ -314,13 +303,16 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
 
     The singular value bound of the whole workload where it is known: marginal and circular queries
     ask as much of every value, so their Gram matrix is the orthogonal sum of the subworkloads'
-    ones, and the roots of their bounds add up; on a small domain it is taken from the matrix
-    itself. (Of other queries the parts in two residual spaces are correlated, and the sum of roots
-    may exceed the optimum.) Otherwise the best of several bounds from below.
+    ones, and the roots of their bounds add up (of other queries the parts in two residual spaces
+    are correlated); on a small domain from the matrix itself. Else the best of several bounds from
+    below.
     """
     workload = decomposition.workload
     clique = used_attributes(workload)
-    if all(map(_is_level, workload.parts)):
+    if all(
+        part.joint is None and all(isinstance(q, Marginal | Circular) for q in part.axis.values())
+        for part in workload.parts
+    ):
         roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
         spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
         return float(spread.sum() ** 2)
@@ -355,12 +347,6 @@ def _sets_on_cells(
         axes = [clique.index(i) for i in part.cliques[index].tolist()]
         inner = np.ravel_multi_index(tuple(codes[axes]), [shape[axis] for axis in axes])
         yield weight, part.queries(index), np.asarray(inner)
-
-
-def _is_level(part: QueryPart) -> bool:
-    return part.joint is None and all(
-        isinstance(q, Marginal | Circular) for q in part.axis.values()
-    )
 
 
 def _sum_of_sets(workload: QueryWorkload) -> float:
@@ -415,11 +401,7 @@ def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
 
 
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:
-    """The optimum on the cells of all attributes in use, among all matrix mechanisms.
-
-    Raises:
-        ResourceExceeded: its eigenproblems are too large to be solved beside the split one.
-    """
+    """The optimum on the cells of all attributes in use; refused where it is too much to try."""
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
@@ -459,9 +441,7 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
 
     Measuring marginals with weights is measuring residuals with some shares, of which the best are
     those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
-
-    Raises:
-        WorkloadError: queries on several attributes that are no products.
+    Queries that are no products are refused (WorkloadError).
     """
     workload = decomposition.workload
     products = product_workload(workload, settings)

@@ -11,12 +11,7 @@ from scipy.optimize import check_grad
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.hdmm import (
-    axis_error,
-    product_workload,
-    residual_bound,
-    subset_products,
-)
+from adaptive_qs.strategy.hdmm import axis_error, product_workload, residual_bound, subset_products
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Prefix, Range
 from scripts.published import laplace

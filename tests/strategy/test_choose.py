@@ -13,11 +13,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import choose
 from adaptive_qs.strategy import choose as choice_module
 from adaptive_qs.strategy.choose import choose_mechanism, has_candidates
-from adaptive_qs.strategy.solution import (
-    SolverSettings,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.solution import SolverSettings, Status, Strategy
 from adaptive_qs.workload.axes import Prefix
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload

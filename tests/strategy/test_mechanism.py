@@ -11,11 +11,7 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import mechanism as squares
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.mechanism import (
-    ArrayCache,
-    block_squares,
-    joint_squares,
-)
+from adaptive_qs.strategy.mechanism import ArrayCache, block_squares, joint_squares
 from adaptive_qs.strategy.residual_mechanism import arc_lengths, arc_variances
 from adaptive_qs.strategy.solution import (
     CenteringFactor,

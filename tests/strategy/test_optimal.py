@@ -14,12 +14,7 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import optimal as module
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
-from adaptive_qs.strategy.optimal import (
-    SolveCache,
-    factorise,
-    solve,
-    superadditive_bound,
-)
+from adaptive_qs.strategy.optimal import SolveCache, factorise, solve, superadditive_bound
 from adaptive_qs.strategy.solution import CenteringFactor, FourierFactor, SolverSettings, Status
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
@@ -222,10 +217,7 @@ WHOLE = {  # name: subworkload and the axes of its pieces
     "product": (sub(term(2.0, P(4), R(3), M(5))), [(0,), (1,), (2,)]),
     "one axis differs": (sub(term(2.0, P(4), R(5)), term(0.5, P(4), M(5))), [(0,), (1,)]),
     "same terms": (sub(term(2.0, P(4), R(5)), term(0.5, P(4), R(5))), [(0,), (1,)]),
-    "binary axes are all alike": (
-        sub(term(2.0, P(2), R(5)), term(3.0, M(2), R(5))),
-        [(0,), (1,)],
-    ),
+    "binary axes are all alike": (sub(term(2.0, P(2), R(5)), term(3.0, M(2), R(5))), [(0,), (1,)]),
     "two axes differ": (sub(term(2.0, P(4), R(5)), term(0.5, M(4), P(5))), [(0, 1)]),
     "expanded product": (
         sub(
