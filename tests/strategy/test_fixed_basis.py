@@ -351,42 +351,9 @@ def test_degenerate_eigenvectors_do_not_spoil_two_way_marginals():
     assert solution.gap <= GAP
 
 
-@pytest.mark.parametrize(
-    "speedup", [Separation(100), Separation(1), Principal(1.0), Principal(0.97)], ids=str
-)
-def test_speedups_that_leave_nothing_out_are_exact(speedup):
-    gram = random_gram(30, 20)
-    exact = solve_eigen_dense(gram, (20,), FINE).objective
-    fast = solve_eigen_dense(gram, (20,), FINE, speedup).objective
-    assert fast == pytest.approx(exact, rel=1e-12)
-
-
-@pytest.mark.parametrize("speedup", [Separation(4), Separation(16), Principal(0.2)], ids=str)
-def test_speedups_cost_a_little(speedup):
-    gram = Range(64).gram()
-    exact = solve_eigen_dense(gram, (64,), FINE).objective
-    fast = solve_eigen_dense(gram, (64,), FINE, speedup).objective
-    assert exact < fast < 1.2 * exact
-
-
-@pytest.mark.parametrize(
-    ("make", "value"), [(Separation, 0), (Principal, 0.0), (Principal, 1.5), (Principal, np.nan)]
-)
-def test_speedups_out_of_range_are_refused(make, value):
-    with pytest.raises(InputError, match="was asked for"):
-        make(value)
-
-
 def test_a_dense_design_over_the_memory_limit_is_refused():
     settings = SolverSettings(max_bytes=5_000)
     with pytest.raises(ResourceExceeded, match=r"4 x 3 cells .* wff") as caught:
         solve_eigen(ALL["two products"], settings)
     assert caught.value.exit_code == 4
     assert solve_eigen(ALL["few rows"], settings).objective > 0
-
-
-def test_principal_vectors_of_a_low_rank_are_all_of_it():
-    gram = random_gram(3, 20)
-    exact = solve_eigen_dense(gram, (20,), FINE).objective
-    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.15)).objective == exact
-    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.05)).objective > exact
