@@ -350,10 +350,9 @@ def test_the_planned_error_is_that_of_all_answers_and_above_the_bound(case):
     mechanism = choose_mechanism(workload, "hdmm").mechanism.on_grid(20)
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-9)
     assert mechanism.lower_bound <= mechanism.total_error < 2 * mechanism.lower_bound
-    for p, part in enumerate(workload.parts):
-        for i in range(len(part)):
-            largest = np.prod([abs(q.matrix()).max() for q in part.queries(i)])
-            assert (mechanism.variances(p, i).max() > 0) == (largest > 0)
+    for p, i, _ in workload.sets():
+        largest = np.prod([abs(q.matrix()).max() for q in workload.parts[p].queries(i)])
+        assert (mechanism.variances(p, i).max() > 0) == (largest > 0)
 
 
 def test_explicit_groups_take_them_in():

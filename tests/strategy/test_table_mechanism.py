@@ -51,11 +51,6 @@ STRATEGIES = {
 }
 
 
-def sets(workload):
-    """Part, index and weight of every attribute set."""
-    return [(p, i, w) for p, part in enumerate(workload.parts) for i, w in enumerate(part.weights)]
-
-
 def mechanism_of(asked, strategy):
     return TableMechanism.single(WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0)
 
@@ -67,7 +62,7 @@ def test_variances_are_those_of_the_whole_matrices(asked, strategy):
     b, w = strategy_matrix(mechanism), query_matrix(WORKLOADS[asked])
     covariance = np.linalg.inv(b.T @ b)
     exact = np.einsum("qi,ij,qj->q", w, covariance, w)
-    variances = [(w, mechanism.variances(p, i)) for p, i, w in sets(WORKLOADS[asked])]
+    variances = [(w, mechanism.variances(p, i)) for p, i, w in WORKLOADS[asked].sets()]
     np.testing.assert_allclose(np.concatenate([w * of for w, of in variances]), exact, rtol=1e-8)
     assert mechanism.total_error == pytest.approx(exact.sum(), rel=1e-9)
     top = max(of.max() for _, of in variances)
@@ -79,7 +74,7 @@ def test_answers_are_those_of_the_estimated_table(asked):
     mechanism = mechanism_of(asked, "product")
     table = RNG.normal(size=SIZES)
     answers = [
-        np.sqrt(w) * mechanism.answers(p, i, {0: table}) for p, i, w in sets(WORKLOADS[asked])
+        np.sqrt(w) * mechanism.answers(p, i, {0: table}) for p, i, w in WORKLOADS[asked].sets()
     ]
     found = np.concatenate(answers)
     np.testing.assert_allclose(found, query_matrix(WORKLOADS[asked]) @ table.ravel(), atol=1e-10)
@@ -95,7 +90,7 @@ def test_groups_answer_their_own_sets(asked):
     assert [mechanism.measurement(k).share for k in (0, 1)] == [0.3, 0.7]
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
     top = []
-    for p, i, _ in sets(WORKLOADS[asked]):
+    for p, i, _ in WORKLOADS[asked].sets():
         assert mechanism.needed(p, i) == [i % 2]
         expected = (one, other)[i % 2].variances(p, i) / shares[i % 2]
         np.testing.assert_allclose(mechanism.variances(p, i), expected, rtol=1e-14)
@@ -155,7 +150,7 @@ def test_measured_queries_have_equal_noise(asked):
     assert total == pytest.approx(1, rel=1e-12)
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
     sensitivity = 0.0
-    for number, (p, i, _) in enumerate(sets(WORKLOADS[asked])):
+    for number, (p, i, _) in enumerate(WORKLOADS[asked].sets()):
         part, measurement = WORKLOADS[asked].parts[p], mechanism.measurement(number)
         matrix = reduce(np.kron, [q.matrix() for q in part.queries(i)])
         norm = (matrix * matrix).sum(axis=0).max()
