@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,41 +29,51 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 Array = NDArray[np.float64]
 
 
+def _inverse_square_sine(turns: Array) -> Array:
+    """1/sin²(π · turns)."""
+    return 1 / np.sin(np.pi * turns) ** 2
+
+
+def _range_centered(n: int) -> Array:
+    odd = np.arange(1, n // 2 + 1) / (n + 1)
+    even = np.arange(1, (n + 1) // 2) / n
+    return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
+
+
+_Forms = Mapping[type, Callable[[int], Array]]
+
+_GRAM: _Forms = {
+    Marginal: lambda n: np.ones(n),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4,
+    Range: lambda n: (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2)),
+}
+_CENTERED: _Forms = {
+    Marginal: lambda n: np.ones(n - 1),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / (2 * n)) / 4,
+    Range: _range_centered,
+}
+_FOURIER: _Forms = {
+    Marginal: lambda n: np.ones(n - 1),
+    Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / n) / 2,
+    Range: lambda n: _inverse_square_sine(np.arange(1, n) / n) * (n + 2) / 4,
+}
+
+
+def known_gram_eigenvalues(queries: Queries) -> Array | None:
+    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
+    if isinstance(queries, Circular):
+        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
+    known = _GRAM.get(type(queries))
+    return None if known is None else known(queries.shape[0])
+
+
 def known_eigenvalues(part: CenteredQueries) -> Array | None:
     """Eigenvalues of the centered Gram without the zero of the constant vector, shape (n − 1,).
 
     None where there is no closed form.
     """
-    if not isinstance(part, CenteredAxis):
-        return None
-    queries = part.queries
-    n = part.shape[0]
-    if isinstance(queries, Marginal):
-        return np.ones(n - 1)
-    if isinstance(queries, Circular):
-        return _fourier_of_circular(part)[1:]
-    if isinstance(queries, Prefix):
-        return _inverse_square_sine(np.arange(1, n) / (2 * n)) / 4
-    if isinstance(queries, Range):
-        odd = np.arange(1, n // 2 + 1) / (n + 1)
-        even = np.arange(1, (n + 1) // 2) / n
-        return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
-    return None
-
-
-def known_gram_eigenvalues(queries: Queries) -> Array | None:
-    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
-    if isinstance(queries, Marginal):
-        return np.ones(queries.size)
-    if isinstance(queries, Circular):
-        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
-    if isinstance(queries, Prefix):
-        n = queries.size
-        return _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4
-    if isinstance(queries, Range):
-        n = queries.size
-        return (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2))
-    return None
+    diagonal = _known(part, _CENTERED)
+    return None if diagonal is None else diagonal[1:]
 
 
 def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
@@ -70,35 +82,17 @@ def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
     A run of ℓ cells has |Fourier coefficient|² = sin²(πfℓ/n)/sin²(πf/n); prefix has one of every
     length and range n + 1 − ℓ, and the sums over ℓ close.
     """
+    return _known(part, _FOURIER)
+
+
+def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
+    """A form with the zero before it that belongs to the constant vector; circular have both."""
     if not isinstance(part, CenteredAxis):
         return None
-    queries = part.queries
-    n = part.shape[0]
-    if isinstance(queries, Circular):
-        return _fourier_of_circular(part)
-    frequency = np.arange(1, n) / n
-    if isinstance(queries, Marginal):
-        c = np.ones(n - 1)
-    elif isinstance(queries, Prefix):
-        c = _inverse_square_sine(frequency) / 2
-    elif isinstance(queries, Range):
-        c = _inverse_square_sine(frequency) * (n + 2) / 4
-    else:
-        return None
-    return np.concatenate([[0.0], c])
-
-
-def _inverse_square_sine(turns: Array) -> Array:
-    """1/sin²(π · turns)."""
-    return 1 / np.sin(np.pi * turns) ** 2
-
-
-def _fourier_of_circular(part: CenteredAxis) -> Array:
-    row = part.circulant()
-    assert row is not None
-    c = np.fft.fft(row).real
-    c[0] = 0.0
-    return np.maximum(c, 0.0)
+    row, known = part.circulant(), forms.get(type(part.queries))
+    if row is not None:
+        return np.concatenate([[0.0], np.maximum(np.fft.fft(row).real[1:], 0.0)])
+    return None if known is None else np.concatenate([[0.0], known(part.shape[0])])
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.
@@ -111,10 +105,8 @@ def _fourier_of_circular(part: CenteredAxis) -> Array:
 def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
     """tr(G V⁺): Σ weight · variance (rows²) over the queries, with unit noise variance.
 
-    Args:
-        subworkload: G.
-        strategy: of the same shape, whose range holds that of G; its factors may cover one axis
-            or several each, whatever the terms of G do.
+    The strategy is of the same shape, and its range holds that of G; its factors may cover one axis
+    or several each, whatever the terms of G do.
     """
     if strategy.shape != subworkload.shape:
         raise ValueError(
@@ -127,13 +119,8 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
 def axis_gram(subworkload: Subworkload, axis: int, factors: tuple[Factor, ...]) -> Array:
     """What one axis is asked once the strategies of all others are fixed.
 
-    Args:
-        subworkload: G.
-        axis: whose strategy is open.
-        factors: one for each axis; the one at ``axis`` is not looked at.
-
-    Returns:
-        Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis.
+    Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis; there is one factor for each
+    axis, and the one at ``axis`` is not looked at.
     """
     size = subworkload.shape[axis]
     total = np.zeros((size, size))
@@ -165,27 +152,15 @@ def gram_trace(queries: CenteredQueries) -> float:
 
 
 def _term_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> float:
-    """Walk both lists from the left and multiply the traces of matching blocks."""
-    result = 1.0
-    while queries or factors:
-        taken, covering = _matching(queries, factors)
-        result *= _block_variance(queries[:taken], factors[:covering])
-        queries, factors = queries[taken:], factors[covering:]
+    """Multiply the traces of the smallest blocks of both that cover the same axes."""
+    left = list(accumulate(len(part.shape) for part in queries))
+    right = list(accumulate(len(factor.shape) for factor in factors))
+    result, first, start = 1.0, 0, 0
+    for end in sorted(set(left) & set(right)):
+        last, stop = left.index(end) + 1, right.index(end) + 1
+        result *= _block_variance(queries[first:last], factors[start:stop])
+        first, start = last, stop
     return result
-
-
-def _matching(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> tuple[int, int]:
-    """How many of each, from the left, cover the same axes for the first time."""
-    taken = covering = 1
-    left, right = len(queries[0].shape), len(factors[0].shape)
-    while left != right:
-        if left < right:
-            left += len(queries[taken].shape)
-            taken += 1
-        else:
-            right += len(factors[covering].shape)
-            covering += 1
-    return taken, covering
 
 
 def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> float:
@@ -194,53 +169,45 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
         kept = math.prod((factor.shape[0] - 1) / factor.shape[0] for factor in factors)
         return kept * math.prod(gram_trace(part) for part in queries)
     if len(queries) == 1:
-        rows = queries[0].rows()
-        if rows is not None:
-            return _rows_variance(rows, factors)
-        return _contract(queries[0].gram(), [factor.covariance for factor in factors])
+        rows, covariances = queries[0].rows(), [factor.covariance for factor in factors]
+        if rows is None:
+            return _contract(queries[0].gram(), covariances).item()
+        table = rows.reshape(len(rows), *map(len, covariances))
+        return float(np.vdot(_applied(table, dict(enumerate(covariances))), table))
     (factor,) = factors
-    return _contract(factor.covariance, [part.gram() for part in queries])
-
-
-def _rows_variance(rows: Array, factors: tuple[Factor, ...]) -> float:
-    """Σ_q w_qᵀ(⊗C_k)w_q, applying one C_k at a time to all rows."""
-    sizes = [math.prod(factor.shape) for factor in factors]
-    moved = rows.reshape(len(rows), *sizes)
-    for axis, factor in enumerate(factors, start=1):
-        moved = np.moveaxis(np.tensordot(moved, factor.covariance, axes=(axis, 0)), -1, axis)
-    return float(np.einsum("qi,qi->", moved.reshape(len(rows), -1), rows))
+    return _contract(factor.covariance, [part.gram() for part in queries]).item()
 
 
 def _joint_axis_gram(queries: CenteredQueries, axis: int, factors: tuple[Factor, ...]) -> Array:
-    shape = queries.shape
+    shape, rows = queries.shape, queries.rows()
     others = [k for k in range(len(shape)) if k != axis]
-    rows = queries.rows()
     if rows is not None:
         table = rows.reshape(-1, *shape)
-        moved = table
-        for k in others:
-            applied = np.tensordot(moved, factors[k].covariance, axes=(k + 1, 0))
-            moved = np.moveaxis(applied, -1, k + 1)
-        left, right = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (moved, table))
-        return left @ right.T
-    order = [axis, *others]
+        applied = _applied(table, {k: factors[k].covariance for k in others})
+        pair = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (applied, table))
+        return next(pair) @ next(pair).T
+    order = [*others, axis]
     both = order + [len(shape) + k for k in order]
     matrix = queries.gram().reshape(*shape, *shape).transpose(both)
     matrix = matrix.reshape(math.prod(shape), -1)
-    for k in reversed(others):
-        shaped = matrix.reshape(-1, shape[k], len(matrix) // shape[k], shape[k])
-        matrix = np.einsum("aibj,ij->ab", shaped, factors[k].covariance, optimize=True)
-    return matrix
+    return _contract(matrix, [factors[k].covariance for k in others])
 
 
-def _contract(matrix: Array, blocks: list[Array]) -> float:
-    """tr(matrix · ⊗blocks) for symmetric matrices, removing one block's axes at a time."""
+def _applied(table: Array, matrices: Mapping[int, Array]) -> Array:
+    """Symmetric matrices applied along some axes of rows (m, *shape), one at a time."""
+    for axis, matrix in matrices.items():
+        table = np.moveaxis(np.tensordot(table, matrix, axes=(axis + 1, 0)), -1, axis + 1)
+    return table
+
+
+def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
+    """The partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices, a block at a time."""
     for block in blocks:
         size = len(block)
         rest = len(matrix) // size
         shaped = matrix.reshape(size, rest, size, rest)
         matrix = np.einsum("iajb,ij->ab", shaped, block, optimize=True)
-    return float(matrix[0, 0])
+    return matrix
 
 
 # The singular value bound: what no strategy can beat, from the spectrum of the workload alone.
@@ -262,25 +229,23 @@ def svd_bound(subworkload: Subworkload) -> float:
     """A lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
 
     One product term: (Π_k tr G_k^½)² / N, exact. A sum of terms on at most ``DENSE_CELLS`` cells:
-    the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds. That is valid
-    because the optimum is superadditive: for any V, tr((G₁ + G₂) V⁺) = tr(G₁ V⁺) + tr(G₂ V⁺), a V
-    feasible for G₁ + G₂ is feasible for both (range(G₁ + G₂) holds the range of either, being
-    sums of positive semidefinite matrices), so the minimum of the sum is at least the sum of the
-    minima.
+    the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds, since the
+    optimum is superadditive: tr((G₁ + G₂) V⁺) = tr(G₁ V⁺) + tr(G₂ V⁺), and a V feasible for
+    G₁ + G₂ is feasible for both, whose ranges lie in that of the sum.
     """
     if len(subworkload.terms) > 1 and subworkload.cells <= DENSE_CELLS:
         return gram_bound(subworkload.gram())
-    return float(sum(_term_bound(term, len(subworkload.shape)) for term in subworkload.terms))
+    return sum(t.scale * math.prod(map(_factor_bound, t.factors)) for t in subworkload.terms)
 
 
-def gram_bound(gram: Array) -> float:
-    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error."""
-    return root_trace(gram) ** 2 / len(gram)
+def gram_bound(gram: Array, cells: int | None = None) -> float:
+    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error.
 
-
-def root_trace(gram: Array) -> float:
-    """tr G^½ of a positive semidefinite matrix (N, N)."""
-    return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
+    Also of WWᵀ over so many cells, which has the same trace of the root.
+    """
+    return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)) ** 2 / (
+        cells or len(gram)
+    )
 
 
 def root_sum(eigenvalues: Array) -> float:
@@ -296,21 +261,10 @@ def judged(
     iterations: int = 0,
     gap: float = PROVEN,
 ) -> Solution:
-    """The best of a family of strategies as a solution.
-
-    Status OPTIMAL where the objective is within the gap of the singular value bound, else
-    RESTRICTED.
-    """
+    """The best of a family: OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
     return Solution(strategy, objective, bound, status, iterations)
-
-
-def _term_bound(term: Term, axes: int) -> float:
-    if is_product(term, axes):
-        return term.scale * math.prod(_factor_bound(factor) for factor in term.factors)
-    (joint,) = term.factors
-    return term.scale * _factor_bound(joint)
 
 
 @lru_cache(maxsize=4_096)
@@ -326,7 +280,7 @@ def _factor_bound(queries: CenteredQueries) -> float:
         return root_sum(known) ** 2 / cells
     rows = queries.rows()
     if rows is not None and len(rows) <= SINGLE_CELLS:
-        return root_trace(rows @ rows.T) ** 2 / cells
+        return gram_bound(rows @ rows.T, cells)
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return gram_trace(queries) / cells

@@ -15,35 +15,25 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
-from adaptive_qs.strategy.hdmm import Groups, merged, nested, optimize_union
-from adaptive_qs.strategy.hdmm_products import (
-    GAUSSIAN,
-    ProductWorkload,
-    exchangeable,
-    optimize_axis,
-    optimize_product,
-    product_workload,
-)
+from adaptive_qs.strategy.fixed_basis import solve_eigen, solve_fourier, solve_residual_planner
+from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
+from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve, solve_dense
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (
     Bases,
     ResidualMechanism,
     Solver,
-    best_affordable,
-    residual_planner_plus,
+    affordable_solver,
+    planner_plus,
     smash,
 )
-from adaptive_qs.strategy.restricted import solve_eigen
-from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import Array, IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,
-    GroupedMechanism,
-    WholeDomainMechanism,
+    TableMechanism,
     any_mechanism_bound,
-    narrowed,
-    of_union,
+    of_products,
     used_attributes,
 )
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
@@ -68,32 +58,27 @@ OPTIMAL_AXIS = 1_536
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
 
-Candidate = WholeDomainMechanism | GroupedMechanism
-
 
 def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
     """Whether there are products to try: few sets, no joint queries, a table that fits."""
     if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
         return False
-    return workload.domain.size(used_attributes(workload)) <= _most_cells(settings)
+    most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
+    return workload.domain.size(used_attributes(workload)) <= most
 
 
 def product_candidates(
     workload: QueryWorkload, bound: float, settings: SolverSettings
-) -> Iterator[Candidate]:
+) -> Iterator[TableMechanism]:
     """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
 
-    Args:
-        workload: one that has candidates.
-        bound: no matrix mechanism has a smaller total error.
-        settings: gap, iterations and memory.
+    No matrix mechanism has a smaller total error than ``bound``.
     """
     clique = used_attributes(workload)
     if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
         return
-    asked = narrowed(workload, clique)
     try:
-        products = product_workload(asked, settings)
+        products = product_workload(workload, settings, clique)
         whole = products.factorised()
         if whole is not None:
             yield _optimal_product(workload, clique, whole, bound, settings)
@@ -102,19 +87,16 @@ def product_candidates(
         return
     if max(products.sizes) > SEARCHED_AXIS:
         return
-    noise, rng = GAUSSIAN, np.random.default_rng(0)
+    operators = Operators(settings, np.random.default_rng(0))
     with linear_algebra().limit(limits=1):  # many small solves
-        found = optimize_product(products, noise, settings, rng, restarts=1)
-    yield WholeDomainMechanism(workload, clique, found.strategy, bound, Status.RESTRICTED)
+        found = operators.product(products, restarts=1)
+    yield of_products(workload, clique, found, bound)
     if 1 < len(products) <= MOST_GROUPED:
         with linear_algebra().limit(limits=1):
-            unions = [
-                optimize_union(products, noise, settings, rng, groups)
-                for groups in _groupings(products, settings, rng)
-            ]
+            groupings = _groupings(products, operators)
+            unions = [operators.union(products, groups) for groups in groupings]
         for union in unions:
-            made = of_union(asked, union, bound)
-            yield replace(made, groups=tuple(_widened(g, workload, clique) for g in made.groups))
+            yield of_products(workload, clique, union, bound)
 
 
 def _optimal_product(
@@ -123,55 +105,35 @@ def _optimal_product(
     grams: tuple[Array, ...],
     bound: float,
     settings: SolverSettings,
-) -> WholeDomainMechanism:
+) -> TableMechanism:
     """The optimum for ⊗G_i is the product of the optima; so is the bound."""
-    factors: list[Factor] = []
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
-    objective = proven = 1.0
+    solutions = []
     for gram in grams:
-        if exchangeable(gram) is not None:
-            axis = optimize_axis(gram, GAUSSIAN, single, np.random.default_rng(0))
-            factors.append(axis.factor)
-            objective, proven = objective * axis.error(gram), proven * axis.error(gram)
-        else:
+        if exchangeable(gram) is None:
             check_dense(gram.shape[:1], single)
-            solution = solve_dense(gram, gram.shape[:1], single)
-            factors.extend(solution.strategy.factors)
-            objective, proven = objective * solution.objective, proven * solution.lower_bound
-    best = max(bound, proven)
+        solutions.append(solve_axis(gram, single))
+    objective = math.prod(solution.objective for solution in solutions)
+    best = max(bound, math.prod(solution.lower_bound for solution in solutions))
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
-    return WholeDomainMechanism(workload, clique, Strategy(tuple(factors)), best, status)
+    factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
+    return TableMechanism.single(workload, clique, Strategy(factors), best, status)
 
 
-def _groupings(
-    products: ProductWorkload, settings: SolverSettings, rng: np.random.Generator
-) -> list[Groups]:
+def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
     """Groups of several sets each, which a split by residuals does not have; none of zeros."""
     asked, number = products.only_asked(), products.asked.tolist()
     start = nested(asked)
-    choices = {start, merged(asked, start, GAUSSIAN, settings, rng)}
     return sorted(
         tuple(tuple(number[j] for j in sets) for sets in groups)
-        for groups in choices
+        for groups in {start, operators.merged(asked, start)}
         if len(groups) > 1
     )
-
-
-def _widened(
-    group: WholeDomainMechanism, workload: QueryWorkload, clique: Clique
-) -> WholeDomainMechanism:
-    """A mechanism of the narrowed workload as one of the workload itself."""
-    return replace(group, workload=workload, clique=tuple(clique[i] for i in group.clique))
-
-
-def _most_cells(settings: SolverSettings) -> int:
-    return min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
 
 
 GROUPED_ERROR = 0.9
 """Squared error of groups measured apart, beside that of consistent answers, from which they are
 taken: an RMSE that is 5 % smaller."""
-
 MOST_BIAS = 1e-6
 """Part of a query that rounding in the solvers may lose: what is measured is made whole again when
 it becomes integers."""
@@ -196,15 +158,7 @@ class MechanismChoice:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What is to be planned.
-
-    Attributes:
-        workload: what is to be answered.
-        settings: gap, iterations and memory of the solvers.
-        bases: strategies of some attributes, for a mechanism that takes them.
-        jobs: threads that solve.
-        progress: called with how many problems of how many are solved.
-    """
+    """What is to be planned, as :func:`choose_mechanism` is asked."""
 
     workload: QueryWorkload
     settings: SolverSettings
@@ -268,8 +222,8 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     Where no mechanism at all could be better nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
-    split = best_affordable(d, settings, request.jobs, request.progress)
-    best, problems = _residual("querysmasher", split), len(d.subworkloads)
+    best = _smashed("querysmasher", request, affordable_solver(settings))
+    split, problems = best.mechanism, best.distinct_solves
     whole = table_mechanism.may_be_solved(workload, settings)
     products = has_candidates(workload, settings)
     if not whole and not products:
@@ -293,34 +247,29 @@ def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
     """
     if isinstance(mechanism, ResidualMechanism):
         return replace(mechanism, any_bound=bound)
-    assert isinstance(mechanism, WholeDomainMechanism | GroupedMechanism)
+    assert isinstance(mechanism, TableMechanism)
     if bound <= mechanism.lower_bound:
         return mechanism
-    mechanism = replace(mechanism, lower_bound=bound)
-    if mechanism.total_error > bound * (1 + gap):
-        return mechanism
-    if isinstance(mechanism, WholeDomainMechanism):
-        return replace(mechanism, status=Status.OPTIMAL)
-    groups = tuple(replace(group, status=Status.OPTIMAL) for group in mechanism.groups)
-    return replace(mechanism, groups=groups)
+    reached = mechanism.total_error <= bound * (1 + gap)
+    status = Status.OPTIMAL if reached else mechanism.status
+    return replace(mechanism, lower_bound=bound, status=status)
 
 
-def _better(best: MechanismChoice, found: Candidate, problems: int) -> MechanismChoice:
+def _better(best: MechanismChoice, found: TableMechanism, problems: int) -> MechanismChoice:
     """The candidate where its error is smaller and can be trusted."""
-    most = GROUPED_ERROR if isinstance(found, GroupedMechanism) else 1.0
+    most = GROUPED_ERROR if found.num_measurements > 1 else 1.0
     if not (found.total_error < most * best.mechanism.total_error and _is_sound(found)):
         return best
     return MechanismChoice("hdmm", found, found.num_measurements, problems)
 
 
-def _is_sound(found: Candidate) -> bool:
+def _is_sound(found: TableMechanism) -> bool:
     """Whether all queries are answered without bias, with the variances that are stated.
 
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
     cells do not matter: one that no query asks about may have none.
     """
-    groups = found.groups if isinstance(found, GroupedMechanism) else (found,)
-    covariances = [f.covariance for group in groups for f in group.strategy.factors]
+    covariances = [f.covariance for m in found.measurements for f in m.strategy.factors]
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
     if not all(np.isfinite(array).all() for array in (*covariances, figures)):
@@ -342,10 +291,8 @@ def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
 
 def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
     """One basis for each attribute, given or chosen: ResidualPlanner+."""
-    found = residual_planner_plus(
-        request.decomposition, request.settings, request.bases, request.jobs, request.progress
-    )
-    return _residual("residualplanner+", found)
+    split, solver = planner_plus(request.decomposition, request.settings, request.bases)
+    return _smashed("residualplanner+", request, solver, split)
 
 
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
@@ -366,9 +313,11 @@ def plan_hdmm(request: PlanRequest) -> MechanismChoice:
 
 def plan_identity(request: PlanRequest) -> MechanismChoice:
     """Noise on every cell of the table over all attributes in use."""
-    return MechanismChoice(
-        "identity", table_mechanism.identity(request.decomposition, request.settings), 1, 0
-    )
+    workload, clique = request.workload, used_attributes(request.workload)
+    strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
+    bound = any_mechanism_bound(request.decomposition, request.settings)
+    found = TableMechanism.single(workload, clique, strategy, bound)
+    return MechanismChoice("identity", found, 1, 0)
 
 
 def plan_gaussian(request: PlanRequest) -> MechanismChoice:
@@ -377,10 +326,9 @@ def plan_gaussian(request: PlanRequest) -> MechanismChoice:
     return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
 
 
-def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
-    return _residual(name, smash(request.decomposition, solver, request.jobs, request.progress))
-
-
-def _residual(name: str, found: ResidualMechanism) -> MechanismChoice:
-    d = found.decomposition
+def _smashed(
+    name: str, request: PlanRequest, solver: Solver, split: Decomposition | None = None
+) -> MechanismChoice:
+    d = split or request.decomposition
+    found = smash(d, solver, request.jobs, request.progress)
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))

@@ -1,99 +1,29 @@
-"""Strategies that are diagonal in a fixed basis: the Fourier basis, and ResidualPlanner's."""
+"""The best strategies of fixed families: contrasts, bases, Fourier queries and eigenvectors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
-from adaptive_qs.strategy.bounds import is_product, judged, known_fourier_diagonal, total_variance
-from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, Factor, Solution, Strategy
+from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.strategy.bounds import judged, known_fourier_diagonal, total_variance
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    DenseFactor,
+    Factor,
+    FourierFactor,
+    Solution,
+    SolverSettings,
+    Strategy,
+)
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 
-# A strategy of weighted Fourier queries, as real rows, made only when asked for.
-
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class FourierFactor:
-    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
-
-    Attributes:
-        shape: sizes of the axes covered.
-        weights: h, of the same shape: non-negative, equal at f and −f, with sum N = Πshape.
-            Frequencies of weight 0 are not measured.
-    """
-
-    shape: tuple[int, ...]
-    weights: Array
-
-    def __post_init__(self) -> None:
-        h = np.asarray(self.weights, dtype=np.float64)
-        mirrored = np.roll(np.flip(h), 1, axis=tuple(range(h.ndim)))
-        if h.shape != self.shape or not (h >= 0).all() or not np.allclose(h, mirrored):
-            raise ValueError(f"a factor of shape {self.shape} has Fourier weights that do not fit")
-        if not math.isclose(float(h.sum()), h.size, rel_tol=1e-9):
-            raise ValueError(f"Fourier weights over {h.size} cells have sum {h.sum()}")
-
-    @cached_property
-    def matrix(self) -> Array:
-        """√(2h_f/N) cos and sin of each pair ±f; √(h_f/N) cos where f = −f. Shape (rows, N)."""
-        return self._waves * np.sqrt(self._row_weights)[:, None]
-
-    @cached_property
-    def inverse(self) -> Array:
-        """B⁺ = Bᵀ diag(1/h): the rows are orthogonal, and row f has squared norm h_f."""
-        return (self._waves / np.sqrt(self._row_weights)[:, None]).T
-
-    @cached_property
-    def covariance(self) -> Array:
-        """V⁺, block circulant: entry (j, k) depends on j − k alone."""
-        kernel = self.kernel
-        cells = np.indices(self.shape).reshape(len(self.shape), -1)
-        differences = (cells[:, :, None] - cells[:, None, :]) % np.array(self.shape)[:, None, None]
-        return kernel[tuple(differences)]
-
-    @cached_property
-    def kernel(self) -> Array:
-        """V⁺ by difference of cells, of the factor's shape: its first row."""
-        h = self.weights
-        reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
-        return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
-
-    @cached_property
-    def _frequencies(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """One measured frequency of each pair ±f as a flat index, and whether it is its own."""
-        flat = np.arange(self.weights.size)
-        f = np.array(np.unravel_index(flat, self.shape))
-        sizes = np.array(self.shape)[:, None]
-        mirror = np.ravel_multi_index(tuple((-f) % sizes), self.shape)
-        kept = (flat <= mirror) & (self.weights.ravel() > 0)
-        return flat[kept], (flat == mirror)[kept]
-
-    @cached_property
-    def _row_weights(self) -> Array:
-        f, own = self._frequencies
-        h = self.weights.ravel()
-        return np.concatenate([h[f], h[f[~own]]])
-
-    @property
-    def _waves(self) -> Array:
-        """Orthonormal rows: a cosine for each frequency, then a sine for each true pair."""
-        f, own = self._frequencies
-        cells = np.indices(self.shape).reshape(len(self.shape), -1)
-        waves = np.array(np.unravel_index(f, self.shape))
-        # Whole turns are dropped in integers, so that large sizes keep full precision.
-        angle = np.zeros((len(f), self.weights.size))
-        for wave, cell, size in zip(waves, cells, self.shape):
-            angle += (np.outer(wave, cell) % size) * (2 * np.pi / size)
-        height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(self.weights.size)
-        return np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
-
 
 # ResidualPlanner and ResidualPlanner+: a fixed basis for each attribute, no solver.
 #
@@ -105,34 +35,26 @@ class FourierFactor:
 def solve_residual_planner(subworkload: Subworkload) -> Solution:
     """The strategy of ResidualPlanner: optimal for marginals, valid for any queries.
 
-    Returns:
-        Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
+    OPTIMAL where it meets the singular value bound, else RESTRICTED, as are the others here.
     """
     factors = tuple(CenteringFactor(size) for size in subworkload.shape)
     return solve_with_basis(subworkload, factors)
 
 
 def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> Solution:
-    """The strategy ⊗B_i of ResidualPlanner+.
+    """The strategy ⊗B_i of ResidualPlanner+; OPTIMAL where it meets the singular value bound.
 
-    Args:
-        subworkload: the queries.
-        factors: one for each axis, from :func:`strategy_basis` or any solver; each spans all
-            mean-free vectors of its axis.
-
-    Returns:
-        Status OPTIMAL where the objective meets the singular value bound, else RESTRICTED.
+    Each factor, from :func:`strategy_basis` or any solver, spans all mean-free vectors of its axis.
     """
     strategy = Strategy(factors)
     return judged(subworkload, strategy, total_variance(subworkload, strategy))
 
 
 def strategy_basis(matrix: Array) -> DenseFactor:
-    """A basis for one attribute from any strategy on its cells.
+    """A basis for one attribute from any strategy on its cells, such as its prefix queries.
 
     Args:
-        matrix: shape (rows, n ≥ 2), such as the prefix queries of an attribute. The mean of each
-            row is removed; what is left must span all mean-free vectors.
+        matrix: shape (rows, n ≥ 2); without the mean of each row it spans all mean-free vectors.
 
     Raises:
         InputError: not a finite matrix over two cells or more, or too few directions.
@@ -174,37 +96,33 @@ CHUNK_CELLS = 2**22
 def solve_fourier(subworkload: Subworkload) -> Solution:
     """The optimum of the Fourier family, without a matrix over the cells.
 
-    Returns:
-        One Fourier factor for each axis where the workload is one product term, one factor over
-        all axes otherwise. Status OPTIMAL where the objective meets the singular value bound,
-        else RESTRICTED.
+    One Fourier factor for each axis where the workload is one product term, otherwise one over all.
     """
-    terms, axes = subworkload.terms, len(subworkload.shape)
-    if axes == 0:
+    terms = subworkload.terms
+    if not subworkload.shape:
         return solve_residual_planner(subworkload)  # the total: nothing to choose
-    if len(terms) == 1 and is_product(terms[0], axes):
-        spectra = [fourier_spectrum(factor) for factor in terms[0].factors]
-        strategy = Strategy(tuple(FourierFactor(c.shape, _best_weights(c)) for c in spectra))
-        objective = terms[0].scale * math.prod(_objective(c) for c in spectra)
+    if len(terms) == 1:
+        scale, spectra = terms[0].scale, [fourier_spectrum(part) for part in terms[0].factors]
     else:
-        c = subworkload_spectrum(subworkload)
-        strategy = Strategy((FourierFactor(c.shape, _best_weights(c)),))
-        objective = _objective(c)
+        scale, spectra = 1.0, [subworkload_spectrum(subworkload)]
+    strategy = Strategy(tuple(FourierFactor(c.shape, _best_weights(c)) for c in spectra))
+    objective = scale * math.prod(float(np.sqrt(c).sum()) ** 2 / c.size for c in spectra)
     return judged(subworkload, strategy, objective)
 
 
 def subworkload_spectrum(subworkload: Subworkload) -> Array:
     """c_f of all terms together, of the subworkload's shape."""
-    return sum(map(_term_spectrum, subworkload.terms), np.zeros(subworkload.shape))
+    total = np.zeros(subworkload.shape)
+    for term in subworkload.terms:
+        total += term.scale * reduce(np.multiply.outer, map(fourier_spectrum, term.factors))
+    return total
 
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
+    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis, of the queries' shape.
 
-    Returns:
-        Non-negative and read-only, of the queries' shape; zero at frequencies that are zero along
-        some axis.
+    Non-negative and read-only; zero at frequencies that are zero along some axis.
     """
     c = np.array(_raw_spectrum(queries))
     for axis in range(c.ndim):
@@ -228,26 +146,11 @@ def _raw_spectrum(queries: CenteredQueries) -> Array:
             waves = np.fft.fftn(rows[start : start + step].reshape(-1, *queries.shape), axes=axes)
             total += (waves.real**2 + waves.imag**2).sum(axis=0)
         return total / math.prod(queries.shape)
-    return np.fft.fftn(_wrapped_means(queries.gram(), queries.shape)).real
-
-
-def _wrapped_means(gram: Array, shape: tuple[int, ...]) -> Array:
-    """Mean over cells j of G[j, j + t], indices wrapping along every axis; shape ``shape``."""
-    left = right = math.prod(shape)
-    means = gram[None]
-    for size in shape:
-        left, right = left // size, right // size
-        blocks = means.reshape(-1, size, left, size, right)
-        shifted = np.zeros((blocks.shape[0], size, left, right))
-        for j in range(size):
-            shifted += np.roll(blocks[:, j], -j, axis=2).transpose(0, 2, 1, 3)
-        means = shifted.reshape(-1, left, right) / size
-    return means.reshape(shape)
-
-
-def _term_spectrum(term: Term) -> Array:
-    spectra = [fourier_spectrum(factor) for factor in term.factors]
-    return term.scale * reduce(np.multiply.outer, spectra)
+    means = queries.gram().reshape(queries.shape * 2)
+    for size in queries.shape:  # means over cells j of G[j, j + t], wrapping along every axis
+        rolled = (np.roll(means[j], -j, axis=len(queries.shape) - 1) for j in range(size))
+        means = sum(rolled, np.zeros(means.shape[1:])) / size
+    return np.fft.fftn(means).real
 
 
 def _best_weights(c: Array) -> Array:
@@ -255,5 +158,198 @@ def _best_weights(c: Array) -> Array:
     return roots * (c.size / roots.sum())
 
 
-def _objective(c: Array) -> float:
-    return float(np.sqrt(c).sum()) ** 2 / c.size
+# Weighted Fourier queries on each axis apart: what is left of them where cells are many.
+#
+# The best Fourier strategy over all axes together is a dense matrix once it is measured. A product
+# V = ⊗ F_k diag(h_k) F_k* needs one matrix for each axis. Its error Σ_f c_f / Π_k h_k(f_k) falls
+# with every exact step in one h_k, √(Σ_f c_f / Π_{j≠k} h_j) up to a scale; it starts from
+# contrasts.
+
+SWEEPS = 100
+"""Most passes over the axes."""
+SETTLED = 1e-6
+"""Relative change of the error in one pass that ends the search."""
+
+
+def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
+    """One Fourier factor for each axis, contrasts where that would not fit in memory."""
+    shape = subworkload.shape
+    c = subworkload_spectrum(subworkload)
+    weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
+    free = [axis for axis, n in enumerate(shape) if settings.can_measure(n)]
+    objective, last, sweeps = _error(c, weights), np.inf, 0
+    while sweeps < SWEEPS and objective < last * (1 - SETTLED):
+        for axis in free:
+            weights[axis] = _best_weights(_seen_from(c, weights, axis))
+        objective, last, sweeps = _error(c, weights), objective, sweeps + 1
+    factors: tuple[Factor, ...] = tuple(
+        FourierFactor((n,), h) if axis in free else CenteringFactor(n)
+        for axis, (n, h) in enumerate(zip(shape, weights))
+    )
+    return judged(subworkload, Strategy(factors), objective, sweeps)
+
+
+def _seen_from(c: Array, weights: list[Array], axis: int) -> Array:
+    """Σ_f c_f / Π_{j≠axis} h_j over all other axes, shape (n,)."""
+    total = np.moveaxis(c, axis, 0)
+    for h in reversed(weights[:axis] + weights[axis + 1 :]):
+        total = total @ _reciprocal(h)
+    return total
+
+
+def _error(c: Array, weights: list[Array]) -> float:
+    return float(reduce(lambda t, h: t @ _reciprocal(h), reversed(weights), c))
+
+
+def _reciprocal(h: Array) -> Array:
+    return np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
+
+
+# The best weights for a given set of design queries: Li and Miklau, Program 1.
+#
+# A strategy weights fixed orthogonal directions, V = Σ_i u_i D_i with D_i ⪰ 0. Its error is
+# Σ σ_i/u_i and its privacy cost the largest entry of Aᵀu, row i of A being the diagonal of D_i. For
+# y ≥ 0 with Σy = 1 and a = Ay, every feasible u obeys
+#
+#     (Σ √(σ_i a_i))² ≤ (Σ σ_i/u_i)(Σ u_i a_i) ≤ Σ σ_i/u_i,
+#
+# so s² with s = Σ√(σ_i a_i) is a lower bound on the family. With u_i = √(σ_i/a_i) and g = Aᵀu,
+# u/max g is feasible with objective s·max g, and y·g = s: the relative gap is max g / s − 1. The
+# iteration y ← y (g/s)^p, renormalised, is that of the optimal strategy with vectors in place of
+# matrices: O(designs × cells) a step.
+
+POWERS = (1.0, 16.0)
+"""Least and most power p of a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class DesignWeights:
+    """Weights of design queries at privacy cost 1, with what bounds them.
+
+    Attributes:
+        weights: u, shape (designs,); the largest entry of Aᵀu is 1.
+        objective: Σ σ_i/u_i.
+        lower_bound: no weights of the same designs have a smaller objective.
+        iterations: steps taken.
+    """
+
+    weights: Array
+    objective: float
+    lower_bound: float
+    iterations: int
+
+
+def best_weights(costs: Array, importance: Array, settings: SolverSettings) -> DesignWeights:
+    """Minimise Σ importance/u subject to costsᵀu ≤ 1.
+
+    Args:
+        costs: A, shape (designs, cells), non-negative: what a unit of weight costs at each cell.
+        importance: σ, shape (designs,), positive.
+        settings: the gap to reach and the most steps to take.
+    """
+    y = np.full(costs.shape[1], 1 / costs.shape[1])
+    best_bound, best = 0.0, (np.inf, np.empty(0))
+    power, previous = 2.0, 0.0
+    iteration = 0
+    for iteration in range(settings.max_iterations + 1):  # noqa: B007
+        a = costs @ y
+        u = np.sqrt(importance / a)
+        s = float(np.sqrt(importance * a).sum())
+        g = u @ costs
+        objective = s * float(g.max())
+        best_bound = max(best_bound, s * s)
+        if objective < best[0]:
+            best = (objective, u / g.max())
+        if best[0] <= best_bound * (1 + settings.gap):
+            break
+        # A longer step while the bound rises, a shorter one once it falls.
+        power = min(power * 1.1, POWERS[1]) if s >= previous else max(power / 2, POWERS[0])
+        previous = s
+        y = y * (g / s) ** power
+        y /= y.sum()
+    return DesignWeights(best[1], best[0], min(best_bound, best[0]), iteration)
+
+
+# EigenDesign: weighted eigenvectors of the workload's Gram matrix (Li and Miklau, Program 2).
+#
+# The eigenvectors Q of G are the design queries; their best weights u minimise Σ σ_i/u_i with every
+# diagonal entry of QᵀuQ at most 1 (:func:`best_weights`). Where G has full rank the
+# columns that stay below norm 1 are completed by single cells, which costs nothing (steps 4 and 5).
+#
+# A workload of one product term is designed axis by axis: eigenvectors, best weights and their
+# bound all factor, so the product is the design of the whole. Anything else is one dense matrix.
+
+COPIES = 6
+"""Matrices of all cells by all cells that the dense design holds at once."""
+
+
+def solve_eigen(
+    subworkload: Subworkload,
+    settings: SolverSettings | None = None,
+    weigh: Callable[[Array, Array, SolverSettings], DesignWeights] = best_weights,
+) -> Solution:
+    """The eigen-design of a subworkload; OPTIMAL within the gap of the singular value bound.
+
+    ``weigh`` finds the weights, for a product on each axis by itself. A dense matrix that is too
+    large is refused (ResourceExceeded).
+    """
+    settings = settings or SolverSettings()
+    if not subworkload.shape:
+        return solve_residual_planner(subworkload)  # the total: nothing to choose
+    scale, parts = 1.0, [subworkload]
+    if len(subworkload.terms) == 1:
+        (term,) = subworkload.terms
+        scale = term.scale
+        parts = [Subworkload(part.shape, (Term(1.0, (part,)),)) for part in term.factors]
+    factors, objective, steps = [], scale, 0
+    for part in parts:
+        values, vectors = _eigenvectors(part, settings)
+        best = weigh(vectors * vectors, values, settings)
+        factor, error = _design(values, vectors, best.weights, part.shape)
+        factors.append(factor)
+        objective, steps = objective * error, steps + best.iterations
+    return judged(subworkload, Strategy(tuple(factors)), objective, steps, settings.gap)
+
+
+def _eigenvectors(subworkload: Subworkload, settings: SolverSettings) -> tuple[Array, Array]:
+    """Positive eigenvalues, largest first, and their vectors as rows; of few rows WWᵀ suffices."""
+    cells = subworkload.cells
+    pieces = [
+        math.sqrt(term.scale) * rows
+        for term in subworkload.terms
+        if len(term.factors) == 1 and (rows := term.factors[0].rows()) is not None
+    ]
+    if len(pieces) == len(subworkload.terms) and sum(map(len, pieces)) < cells:
+        rows = np.concatenate(pieces)
+        values, left = _positive(rows @ rows.T)
+        return values, (left @ rows) / np.sqrt(values)[:, None]
+    needed = COPIES * 8 * cells**2
+    if needed > settings.max_bytes:
+        raise ResourceExceeded(
+            f"the eigen-design of a table of {' x '.join(map(str, subworkload.shape))} cells needs "
+            f"{needed / 2**30:.1f} GiB, more than {settings.max_bytes / 2**30:.1f} GiB: "
+            "raise the memory limit or choose the mechanism wff or residualplanner"
+        )
+    return _positive(subworkload.gram())
+
+
+def _positive(gram: Array) -> tuple[Array, Array]:
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > len(values) * np.finfo(np.float64).eps * values[-1]
+    return values[kept][::-1], vectors[:, kept].T[::-1]
+
+
+def _design(
+    values: Array, vectors: Array, u: Array, shape: tuple[int, ...]
+) -> tuple[DenseFactor, float]:
+    """The weighted eigenvectors, completed where they are all, and their error."""
+    matrix = vectors * np.sqrt(u)[:, None]
+    if len(values) < vectors.shape[1]:
+        covariance = vectors.T @ (vectors / u[:, None])
+        return DenseFactor(matrix, shape, covariance), float((values / u).sum())
+    spare = np.maximum(1 - (matrix * matrix).sum(axis=0), 0.0)
+    # In the eigenbasis, so that G = Qᵀ diag(σ) Q stays diagonal.
+    inverse = np.linalg.inv(np.diag(u) + (vectors * spare) @ vectors.T)
+    completed = np.concatenate([matrix, np.diag(np.sqrt(spare))[spare > 0]])
+    covariance = vectors.T @ inverse @ vectors
+    return DenseFactor(completed, shape, covariance), float(values @ np.diag(inverse))

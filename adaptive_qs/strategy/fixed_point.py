@@ -1,18 +1,20 @@
-"""The iteration behind every optimal strategy, on the blocks that symmetries leave."""
+"""Optimal strategies of a Gram matrix or of few queries, each with a bound that proves it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from adaptive_qs.strategy.solution import SolverSettings
+from adaptive_qs.strategy.bounds import gram_bound
+from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings, Status, Strategy
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
 #
@@ -54,13 +56,16 @@ class SymmetricBlocks:
         """Coordinates of the largest block."""
         return max(map(len, self.members))
 
+    @property
+    def work(self) -> int:
+        """Summed cubes of the sizes of the blocks: multiply-adds of their eigenproblems."""
+        return sum(len(members) ** 3 for members in self.members)
+
 
 def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) -> SymmetricBlocks:
     """The blocks of a Gram matrix under the reversals and swaps of its axes that it allows.
 
-    Args:
-        apply: x ↦ G x for x of shape (N, k).
-        shape: sizes of the axes, N = Πshape.
+    ``apply`` is x ↦ G x for x of shape (N, k), over axes of the sizes ``shape``, N = Πshape.
     """
     identity = np.arange(math.prod(shape))
     group = [identity]
@@ -133,116 +138,59 @@ eigenproblem, whose constant is about ten times theirs."""
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What one dual vector says about one block.
+class Block:
+    """A Gram matrix G over n coordinates, of rank r ≥ 1, or its rows F = Λ^½ basisᵀ, G = FᵀF.
 
     Attributes:
-        trace: s = tr M^½.
-        certain: a value that s exceeds whatever the rounding errors were.
-        diagonal: shape (n,): diag V, V = Y^{-½} M^½ Y^{-½}.
-    """
-
-    trace: float
-    certain: float
-    diagonal: Array
-
-
-@dataclass(frozen=True, eq=False)
-class BlockStrategy:
-    """An unnormalised strategy of one block.
-
-    Attributes:
-        matrix: B, shape (r, n).
-        inverse: B⁺, shape (n, r).
-        objective: tr(G V⁺), V = BᵀB, from ``inverse``.
-    """
-
-    matrix: Array
-    inverse: Array
-    objective: float
-
-
-class Block(Protocol):
-    """A Gram matrix G over n coordinates, of rank r ≥ 1."""
-
-    @property
-    def basis(self) -> Array:
-        """Orthonormal columns that span the range of G, shape (n, r)."""
-
-    def evaluate(self, y: Array) -> Evaluation:
-        """Square root at y > 0, shape (n,)."""
-
-    def strategy(self, y: Array) -> BlockStrategy:
-        """B = M^¼ Y^{-½} up to a rotation, rows in the range of G."""
-
-
-@dataclass(frozen=True, eq=False)
-class DenseBlock:
-    """G itself, with the eigenvectors of its range.
-
-    Attributes:
-        gram: shape (n, n).
-        values: eigenvalues of G that are not zero, shape (r,).
+        values: eigenvalues Λ of G that are not zero, shape (r,).
         basis: their eigenvectors, shape (n, r).
         asymmetry: relative size of what was averaged away to get the block.
+        gram: G itself, shape (n, n), from which M is made; None for few rows, where all work is in
+            K = F Y Fᵀ.
     """
 
-    gram: Array
     values: Array
     basis: Array
-    asymmetry: float = 0.0
+    asymmetry: float
+    gram: Array | None = None
 
-    def evaluate(self, y: Array) -> Evaluation:
-        """From the r largest eigenpairs of M, shape (n, n)."""
-        values, vectors = self._root(y)
-        return Evaluation(
-            *_traces(values, y.size, self.asymmetry), (vectors * vectors) @ np.sqrt(values) / y
-        )
+    def evaluate(self, y: Array) -> tuple[float, float, Array]:
+        """At y > 0, shape (n,): s = tr M^½, what s certainly exceeds, and diag V, shape (n,).
 
-    def strategy(self, y: Array) -> BlockStrategy:
-        """Λ^¼ Uᵀ Y^{-½}, projected onto the range of G to remove rounding."""
-        values, vectors = self._root(y)
-        rows = (values**0.25 * vectors).T / np.sqrt(y)
-        return _with_inverse(rows, self.values, self.basis)
+        By Weyl's inequality an eigenvalue moves by at most the norm of the error of its matrix: the
+        backward error of the eigensolver and of forming M, and the asymmetry averaged away.
+        """
+        values, turned = self._root(y)
+        error = (4 * EPSILON * y.size + self.asymmetry) * float(values[-1])
+        certain = np.sqrt(np.maximum(values - error, 0.0)).sum()
+        diagonal = (1 / np.sqrt(values)) @ (turned * turned)
+        return float(np.sqrt(values).sum()), float(certain), diagonal
+
+    def strategy(self, y: Array) -> tuple[Array, Array, float]:
+        """B = M^¼ Y^{-½} up to a rotation, (r, n), its inverse (n, r), and tr(G V⁺) from that.
+
+        Projected onto the range of G to remove rounding; the inverse is an r × r one.
+        """
+        values, turned = self._root(y)
+        inner = (turned / values[:, None] ** 0.25) @ self.basis
+        inverse = np.linalg.inv(inner)
+        objective = float(self.values @ (inverse * inverse).sum(axis=1))
+        return inner @ self.basis.T, self.basis @ inverse, objective
 
     def _root(self, y: Array) -> tuple[Array, Array]:
+        """Eigenvalues λ of M or K, (r,), and T, (r, n), with V = Tᵀ diag(λ)^{-½} T."""
+        if self.gram is None:
+            values, vectors = np.linalg.eigh((self._rows * y) @ self._rows.T)
+            return _floored(values), vectors.T @ self._rows
         root = np.sqrt(y)
         values, vectors = np.linalg.eigh(root[:, None] * self.gram * root)
         rank = self.values.size
-        return _floored(values[-rank:]), vectors[:, -rank:]
+        values = _floored(values[-rank:])
+        return values, (np.sqrt(values) * vectors[:, -rank:]).T / root
 
-
-@dataclass(frozen=True, eq=False)
-class RowBlock:
-    """G = FᵀF by few independent rows F = diag(values)^½ basisᵀ: all work is in K = F Y Fᵀ.
-
-    Attributes:
-        values: eigenvalues of G that are not zero, shape (r,).
-        basis: their eigenvectors, shape (n, r).
-        rows: F, shape (r, n).
-        asymmetry: relative size of what was averaged away to get the block.
-    """
-
-    values: Array
-    basis: Array
-    rows: Array
-    asymmetry: float = 0.0
-
-    def evaluate(self, y: Array) -> Evaluation:
-        """V = Fᵀ K^{-½} F, so no division by y."""
-        values, turned = self._root(y)
-        diagonal = np.einsum("kn,kn,k->n", turned, turned, 1 / np.sqrt(values))
-        return Evaluation(*_traces(values, y.size, self.asymmetry), diagonal)
-
-    def strategy(self, y: Array) -> BlockStrategy:
-        """K^{-¼} F up to a rotation."""
-        values, turned = self._root(y)
-        return _with_inverse(turned / values[:, None] ** 0.25, self.values, self.basis)
-
-    def _root(self, y: Array) -> tuple[Array, Array]:
-        """Eigenvalues of K and F in the basis of its eigenvectors."""
-        values, vectors = np.linalg.eigh((self.rows * y) @ self.rows.T)
-        return _floored(values), vectors.T @ self.rows
+    @cached_property
+    def _rows(self) -> Array:
+        return np.sqrt(self.values)[:, None] * self.basis.T
 
 
 def _floored(values: Array) -> Array:
@@ -255,63 +203,30 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
 
     What is zero is judged against the largest eigenvalue of all blocks.
     """
-    averaged = _asymmetry(len(grams))
-    pairs = [np.linalg.eigh(gram) for gram in grams]
-    largest = max(float(values[-1]) for values, _ in pairs)
-    zero = largest * _rank_tolerance(sum(map(len, grams)))
-    blocks: list[Block | None] = []
-    for gram, (values, vectors) in zip(grams, pairs):
-        values, vectors = values[values > zero], np.ascontiguousarray(vectors[:, values > zero])
-        if not values.size:
-            blocks.append(None)
-        elif values.size <= FEW_ROWS * len(gram):
-            blocks.append(RowBlock(values, vectors, np.sqrt(values)[:, None] * vectors.T, averaged))
-        else:
-            blocks.append(DenseBlock(gram, values, vectors, averaged))
-    return blocks
+    blocks = _blocks([np.linalg.eigh(gram) for gram in grams], sum(map(len, grams)))
+    return [
+        replace(block, gram=gram) if block and block.values.size > FEW_ROWS * len(gram) else block
+        for block, gram in zip(blocks, grams)
+    ]
 
 
 def row_blocks(rows: Sequence[Array]) -> list[Block | None]:
     """The row form of G = rowsᵀrows, dependent rows removed; None for a block that is zero."""
-    averaged = _asymmetry(len(rows))
     parts = [np.linalg.svd(block, full_matrices=False)[1:] for block in rows]
-    largest = max(float(singular[0]) for singular, _ in parts)
-    zero = largest * _rank_tolerance(max(len(rows[0]), sum(part.shape[1] for part in rows)))
-    blocks: list[Block | None] = []
-    for singular, vectors in parts:
-        values, kept = singular[singular > zero], vectors[singular > zero]
-        found = RowBlock(values**2, kept.T, values[:, None] * kept, averaged)
-        blocks.append(found if values.size else None)
-    return blocks
+    size = max(len(rows[0]), sum(part.shape[1] for part in rows))
+    return _blocks([(singular, vectors.T) for singular, vectors in parts], size, 2)
 
 
-def _asymmetry(blocks: int) -> float:
-    """A single block is the whole matrix: nothing was averaged."""
-    return SYMMETRY_TOLERANCE if blocks > 1 else 0.0
-
-
-def _rank_tolerance(size: int) -> float:
-    """Relative size below which an eigenvalue or singular value is rounding."""
-    return max(8 * EPSILON * size, PRECISION)
-
-
-def _traces(values: Array, size: int, asymmetry: float) -> tuple[float, float]:
-    """Σ√λ, and the same after every λ is lowered by all that rounding may have added to it.
-
-    By Weyl's inequality an eigenvalue moves by at most the norm of the error of its matrix: the
-    backward error of the eigensolver and of forming M, and the asymmetry that was averaged away.
-    """
-    error = (4 * EPSILON * size + asymmetry) * float(values[-1])
-    trace = float(np.sqrt(values).sum())
-    return trace, float(np.sqrt(np.maximum(values - error, 0.0)).sum())
-
-
-def _with_inverse(rows: Array, values: Array, basis: Array) -> BlockStrategy:
-    """Pseudo-inverse of rows within the range of G, an r × r inverse, and tr(G V⁺) from it."""
-    inner = rows @ basis
-    inverse = np.linalg.inv(inner)
-    objective = float(values @ (inverse * inverse).sum(axis=1))
-    return BlockStrategy(inner @ basis.T, basis @ inverse, objective)
+def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> list[Block | None]:
+    """Row forms from roots of eigenvalues and eigenvectors, without those that are rounding."""
+    zero = max(float(values.max()) for values, _ in pairs) * max(8 * EPSILON * size, PRECISION)
+    averaged = SYMMETRY_TOLERANCE if len(pairs) > 1 else 0.0  # one block is the whole matrix
+    return [
+        Block(values[kept] ** power, np.ascontiguousarray(vectors[:, kept]), averaged)
+        if (kept := values > zero).any()
+        else None
+        for values, vectors in pairs
+    ]
 
 
 # The iteration behind every optimal strategy: one dual vector carries primal and dual.
@@ -342,66 +257,19 @@ _STEP = 8.0
 """Most that log y may change in one step."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """Best primal and dual values seen, each from its own iterate.
-
-    Attributes:
-        y: shape (orbits,): dual weight of each cell of an orbit, for the best primal value.
-        objective: s·max V_ii there.
-        lower_bound: largest certain s² of all iterates.
-        iterations: evaluations made.
-    """
-
-    y: Array
-    objective: float
-    lower_bound: float
-    iterations: int
-
-
-@dataclass
-class _Anderson:
-    """Extrapolates x ← x + f(x) from the last few pairs (x, f)."""
-
-    points: list[Array] = field(default_factory=list)
-    steps: list[Array] = field(default_factory=list)
-
-    def next(self, x: Array, step: Array, weight: Array) -> Array:
-        self.points = [*self.points[-MEMORY:], x]
-        self.steps = [*self.steps[-MEMORY:], step]
-        if len(self.points) == 1:
-            return x + step
-        dx = np.diff(np.array(self.points), axis=0).T
-        df = np.diff(np.array(self.steps), axis=0).T
-        mix, *_ = np.linalg.lstsq(weight[:, None] * df, weight * step, rcond=1e-8)
-        return x + step - (dx + df) @ mix
-
-    def forget(self) -> None:
-        self.points.clear()
-        self.steps.clear()
-
-
-def maximise_dual(
-    blocks: Sequence[Block],
-    members: Sequence[Members],
-    sizes: Array,
-    settings: SolverSettings,
-    start: Array | None = None,
-) -> Outcome:
+def _maximise_dual(
+    blocks: Sequence[Block], members: Sequence[Members], sizes: Array, settings: SolverSettings
+) -> tuple[Array, float, int]:
     """Iterate until objective / lower bound − 1 ≤ settings.gap, or settings.max_iterations.
 
-    Args:
-        blocks: of an invariant Gram matrix.
-        members: for each block, the orbit of each of its coordinates.
-        sizes: cells in each orbit, shape (orbits,).
-        settings: gap and iteration limit.
-        start: y > 0 up to a scale, shape (orbits,); uniform if None.
+    Returns y for the best primal value s·max V_ii, shape (orbits,), the largest certain s² of all
+    iterates, and the evaluations made.
     """
     cells = sizes.sum()
-    x = np.zeros(sizes.size) if start is None else np.log(np.maximum(start, 1e-300))
+    x = np.zeros(sizes.size)
     best_y, best, bound = np.exp(x), np.inf, 0.0
     highest, kept = 0.0, (x, x)
-    exponent, anderson = EXPONENT, _Anderson()
+    exponent, history = EXPONENT, deque[tuple[Array, Array]](maxlen=MEMORY + 1)
     iterations = 0
     while iterations < max(settings.max_iterations, 1):
         iterations += 1
@@ -416,17 +284,29 @@ def maximise_dual(
         if gap <= settings.gap:
             break
         if trace < highest * (1 - SLACK * gap):  # overshot: a shorter plain step from the best
-            anderson.forget()
+            history.clear()
             exponent = max(1.0, exponent / 1.5)
             x = kept[0] + _limited(exponent * kept[1])
             continue
         step = np.log(np.maximum(ratio, 1e-9))
         if trace > highest:
             highest, kept = trace, (x, step)
-        proposal = anderson.next(x, exponent * step, np.sqrt(sizes * y))
+        history.append((x, exponent * step))
+        proposal = _extrapolated(history, np.sqrt(sizes * y))
         exponent = min(EXPONENT, exponent * 1.1)
         x = x + _limited(proposal - x)
-    return Outcome(best_y, best, bound, iterations)
+    return best_y, bound, iterations
+
+
+def _extrapolated(history: Iterable[tuple[Array, Array]], weight: Array) -> Array:
+    """x + f(x) at the last of some pairs (x, f): Anderson acceleration."""
+    points, steps = (np.array(part) for part in zip(*history))
+    ahead = points[-1] + steps[-1]
+    if len(points) == 1:
+        return np.asarray(ahead)
+    dx, df = np.diff(points, axis=0).T, np.diff(steps, axis=0).T
+    mix, *_ = np.linalg.lstsq(weight[:, None] * df, weight * steps[-1], rcond=1e-8)
+    return np.asarray(ahead - (dx + df) @ mix)
 
 
 def _evaluate(
@@ -436,10 +316,9 @@ def _evaluate(
     trace = certain = 0.0
     diagonal = np.zeros(sizes.size)
     for block, orbits in zip(blocks, members):
-        part = block.evaluate(y[orbits])
-        trace += part.trace
-        certain += part.certain
-        diagonal[orbits] += part.diagonal
+        of_block = block.evaluate(y[orbits])
+        trace, certain = trace + of_block[0], certain + of_block[1]
+        diagonal[orbits] += of_block[2]
     rounding = 4 * np.finfo(np.float64).eps * sizes.sum()
     return trace, certain * (1 - rounding), diagonal / sizes
 
@@ -454,3 +333,135 @@ def _normalise(x: Array, sizes: Array, cells: float) -> Array:
 
 def _limited(step: Array) -> Array:
     return np.clip(np.nan_to_num(step), -_STEP, _STEP)
+
+
+# Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
+#
+# He et al., equation 4: minimise tr(G V⁺) over V ⪰ 0 with diag V ≤ 1 and range(V) ⊇ range(G).
+
+
+def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
+    """Optimal strategy for queries with Gram matrix G.
+
+    Args:
+        gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
+        shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are used.
+        settings: gap asked for and iteration limit.
+
+    Returns:
+        One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
+
+    Raises:
+        ValueError: a matrix of another shape, not finite, not symmetric, or zero.
+    """
+    gram = np.asarray(gram, dtype=np.float64)
+    cells = math.prod(shape)
+    if gram.shape != (cells, cells):
+        raise ValueError(f"a Gram matrix over shape {shape} has shape {gram.shape}")
+    scale = float(np.abs(gram).max())
+    if not math.isfinite(scale) or scale == 0:
+        raise ValueError("the Gram matrix is zero or not finite: no strategy can be fitted to it")
+    if not np.allclose(gram, gram.T, rtol=0, atol=1e-10 * scale):
+        raise ValueError("the Gram matrix is not symmetric")
+    symmetry = symmetric_blocks(lambda x: gram @ x, shape)
+    halves = [basis.T @ (basis.T @ gram).T for basis in symmetry.bases]
+    blocks = gram_blocks([(half + half.T) / 2 for half in halves])
+    return _solve_blocks(blocks, symmetry, shape, settings)
+
+
+def _solve_blocks(
+    blocks: Sequence[Block | None],
+    symmetry: SymmetricBlocks,
+    shape: tuple[int, ...],
+    settings: SolverSettings,
+) -> Solution:
+    """Optimal strategy for a Gram matrix given by its blocks, None for a block that is zero."""
+    pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
+    bases = [basis for block, basis in zip(blocks, symmetry.bases) if block is not None]
+    y, bound, iterations = _maximise_dual(
+        [block for block, _ in pairs], [m for _, m in pairs], symmetry.sizes, settings
+    )
+    found = [block.strategy(y[orbits]) for block, orbits in pairs]
+    matrix = np.concatenate([(q @ part.T).T for q, (part, _, _) in zip(bases, found)])
+    covariance = None
+    if 2 * len(matrix) >= matrix.shape[1]:  # a smaller matrix has its inverse on demand
+        inverse = np.concatenate([q @ part for q, (_, part, _) in zip(bases, found)], axis=1)
+        covariance = inverse @ inverse.T
+    sensitivity = float((matrix * matrix).sum(axis=0).max())
+    objective = sensitivity * sum(error for _, _, error in found)
+    reached = objective <= bound * (1 + settings.gap)
+    return Solution(
+        Strategy((DenseFactor(matrix, shape, covariance),)),
+        objective,
+        bound,
+        Status.OPTIMAL if reached else Status.STOPPED,
+        iterations,
+    )
+
+
+# Optimal strategies for fewer queries than cells: all work is in matrices of their number.
+
+
+def solve_rows(
+    rows: Array, weights: Array, shape: tuple[int, ...], settings: SolverSettings
+) -> Solution:
+    """Optimal strategy for the queries W with weights D, without forming G = WᵀDW.
+
+    Time and memory grow with m²N; the factor has as many rows as W has rank.
+
+    Args:
+        rows: W, shape (m, N); may be dependent.
+        weights: diagonal of D, shape (m,), positive.
+        shape: sizes of the axes, N = Πshape.
+        settings: gap asked for and iteration limit.
+
+    Raises:
+        ValueError: another shape, weights that are not positive, or rows that are all zero.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    weights = np.asarray(weights, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != math.prod(shape) or weights.shape != rows.shape[:1]:
+        raise ValueError(f"{rows.shape} queries with {weights.shape} weights over shape {shape}")
+    if not (np.isfinite(rows).all() and (weights > 0).all() and np.isfinite(weights).all()):
+        raise ValueError("queries must be finite and their weights positive and finite")
+    if not rows.any():
+        raise ValueError("the queries are all zero: no strategy can be fitted to them")
+    weighted = np.sqrt(weights)[:, None] * rows
+    symmetry = symmetric_blocks(lambda x: weighted.T @ (weighted @ x), shape)
+    blocks = row_blocks([(basis.T @ weighted.T).T for basis in symmetry.bases])
+    return _solve_blocks(blocks, symmetry, shape, settings)
+
+
+# The optimum for one attribute, in closed form where queries are only identity and total (OPT_0).
+
+
+def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
+    """The optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
+    n, simple = len(gram), exchangeable(gram)
+    if simple is None:
+        return solve_dense(gram, gram.shape[:1], settings)
+    a, b = simple
+    if a == 0:  # the total and nothing else
+        factor = DenseFactor(np.ones((1, n)), (n,), np.full((n, n), 1 / n**2))
+    else:  # AᵀA is √G, whose diagonal is constant
+        centered, mean = math.sqrt(a), math.sqrt(max(a + n * b, 0.0))
+        average = np.full((n, n), 1 / n)
+        centering = np.eye(n) - average
+        matrix = math.sqrt(centered) * centering + math.sqrt(mean) * average
+        inverse = centering / centered + (average / mean if mean > 0 else 0.0)
+        factor = DenseFactor(matrix, (n,), inverse)
+    error = float(np.vdot(gram, factor.covariance))
+    return Solution(Strategy((factor,)), error, gram_bound(gram), Status.OPTIMAL)
+
+
+def exchangeable(gram: Array) -> tuple[float, float] | None:
+    """(a, b) where G = aI + b11ᵀ up to rounding, else None: only identity and total queries."""
+    n = len(gram)
+    diagonal = float(gram.diagonal().mean())
+    b = float((gram.sum() - gram.trace()) / (n * (n - 1))) if n > 1 else 0.0
+    a = diagonal - b
+    model = np.full_like(gram, b)
+    np.fill_diagonal(model, a + b)
+    if np.abs(gram - model).max() > 1e-12 * diagonal:
+        return None
+    return (a if abs(a) > 1e-12 * diagonal else 0.0), b

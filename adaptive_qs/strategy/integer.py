@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy
+from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy, kron
 from adaptive_qs.workload.matrices import Queries
 
 # Queries with integer coefficients, for mechanisms that measure the queries themselves.
@@ -48,12 +48,9 @@ class IntegerQueries:
 def integer_queries(queries: Sequence[Queries]) -> tuple[IntegerQueries, ...]:
     """The factors of a product of queries, each with integer coefficients.
 
-    Coefficients that are no integers are rounded to an even share of ``GRID_BITS`` bits, counted
-    from the largest: an answer moves by at most 2^-bits of the largest for every row. Sensitivity
-    and variance are those of the rounded ones.
-
-    Raises:
-        ResourceExceeded: the coefficients are too large for exact 64-bit answers.
+    Others are rounded to an even share of ``GRID_BITS`` bits, counted from the largest: an answer
+    moves by at most 2^-bits of the largest for every row. Sensitivity and variance are those of the
+    rounded ones. Too large for exact 64-bit answers is refused (ResourceExceeded).
     """
     scales = _scales(queries)
     factors = tuple(map(_integer, queries, scales))
@@ -141,26 +138,26 @@ MOST_TRIMMED_BITS = 26
 """Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
 
 
-def centered(matrix: Array, shape: tuple[int, ...]) -> Array:
-    """The rows without their means along every axis, shape (rows, Πshape)."""
+def centered(
+    matrix: Array, shape: tuple[int, ...], balanced: Sequence[bool] | None = None
+) -> Array:
+    """The rows without their means along every axis, or those balanced; shape (rows, Πshape)."""
     cells = matrix.reshape(-1, *shape)
-    for axis in range(1, cells.ndim):
-        cells = cells - cells.mean(axis=axis, keepdims=True)
+    for axis, zero in enumerate(balanced or [True] * len(shape), start=1):
+        if zero:
+            cells = cells - cells.mean(axis=axis, keepdims=True)
     return cells.reshape(matrix.shape)
 
 
 def round_matrix(
     matrix: Array, shape: tuple[int, ...], bits: int
 ) -> tuple[Integers, tuple[bool, ...]]:
-    """About 2**bits times a matrix.
+    """About 2**bits times a matrix, and for each axis whether all rows sum to zero along it.
 
     Args:
         matrix: shape (rows, Πshape), largest column norm 1.
         shape: sizes of the axes that the columns run over.
         bits: of the largest coefficients.
-
-    Returns:
-        The integers, and for each axis whether all rows sum to zero along it.
     """
     cells = matrix.reshape(-1, *shape)
     axes = range(1, cells.ndim)
@@ -184,14 +181,7 @@ def with_differences(
     """More rows, so that the integers determine every table that is balanced as they are.
 
     Differences of two cells along balanced axes and single cells along others, of small weight:
-    for matrices that lose directions when they are rounded, because these have small norms or
-    there are few bits.
-
-    Args:
-        integers: shape (rows, Πshape).
-        balanced: for each axis, whether all rows sum to zero along it.
-        shape: sizes of the axes.
-        bits: of the largest coefficients.
+    for matrices that lose directions of small norm, or with few bits, when they are rounded.
     """
     extra: Integers = np.ones((1, 1), dtype=np.int64)
     for n, zero in zip(shape, balanced):
@@ -243,12 +233,7 @@ def _completed(
     rank = int((singular > ZERO * singular[0]).sum())
     if rank >= dimension:
         return matrix
-    missing = rows[rank:].reshape(-1, *shape)
-    for axis, zero in enumerate(balanced, start=1):
-        if zero:
-            missing = missing - missing.mean(axis=axis, keepdims=True)
-    flat = missing.reshape(len(missing), -1)
-    _, _, basis = svd(flat, full_matrices=False)
+    _, _, basis = svd(centered(rows[rank:], shape, balanced), full_matrices=False)
     return np.vstack([matrix, weight * basis[: dimension - rank]])
 
 
@@ -278,10 +263,7 @@ def _dimension(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> int:
 
 def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
     """The projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
-    kept: Array = np.ones((1, 1))
-    for n, zero in zip(shape, balanced):
-        axis = np.eye(n) - (1 / n if zero else 0.0)
-        kept = np.kron(kept, axis).astype(np.float64, copy=False)
+    kept = kron(np.eye(n) - (1 / n if zero else 0.0) for n, zero in zip(shape, balanced))
     return np.eye(len(kept)) - kept
 
 
@@ -307,7 +289,7 @@ _TOO_LARGE = (
 class GridFactor:
     """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
 
-    Args:
+    Attributes:
         integers: M, shape (rows, Πshape).
         balanced: for each axis, whether all rows sum to zero along it.
         shape: sizes of the axes covered.
@@ -339,25 +321,25 @@ class GridFactor:
     @cached_property
     def covariance(self) -> Array:
         """V⁺ of M/‖M‖, shape (Πshape, Πshape)."""
-        if self.is_full:
-            return self._full_covariance()
-        return self.inverse @ self.inverse.T
+        if not self.is_full:
+            return self.inverse @ self.inverse.T
+        # (V + P)⁻¹ − P with P the projection onto the tables that all rows ignore.
+        ignored = _ignored(self.shape, self.balanced)
+        inverse = cho_solve(cho_factor(self._gram()), np.eye(len(ignored)) - ignored)
+        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
 
     @cached_property
     def inverse(self) -> Array:
         """(M/‖M‖)⁺, shape (Πshape, rows)."""
-        b = self.matrix
         if self.is_full:
-            return self.covariance @ b.T
-        return np.asarray(cho_solve(cho_factor(b @ b.T), b).T, dtype=np.float64)
+            return self.covariance @ self.matrix.T
+        return np.asarray(cho_solve(cho_factor(self._gram()), self.matrix).T, dtype=np.float64)
 
     @cached_property
     def is_determined(self) -> bool:
         """Whether the inverse exists with some digits to spare."""
-        b = self.matrix
-        gram = b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
         try:
-            pivots = np.diagonal(cho_factor(gram)[0])
+            pivots = np.diagonal(cho_factor(self._gram())[0])
         except LinAlgError:
             return False
         return bool((pivots.min() / pivots.max()) ** 2 > WELL_DETERMINED)
@@ -372,12 +354,10 @@ class GridFactor:
         """Of the space of those tables."""
         return _dimension(self.shape, self.balanced)
 
-    def _full_covariance(self) -> Array:
-        """(V + P)⁻¹ − P with P the projection onto the tables that all rows ignore."""
-        ignored = _ignored(self.shape, self.balanced)
-        gram = self.matrix.T @ self.matrix
-        inverse = cho_solve(cho_factor(gram + ignored), np.eye(len(ignored)) - ignored)
-        return np.asarray((inverse + inverse.T) / 2, dtype=np.float64)
+    def _gram(self) -> Array:
+        """The smaller Gram matrix of M/‖M‖, of full rank where M is determined."""
+        b = self.matrix
+        return b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
 
 
 def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
@@ -385,10 +365,9 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
 
     Args:
         strategy: any.
-        grid_bits: of the product of the factors' largest coefficients. Answers to a table of r
-            rows stay below r · 2**grid_bits.
-        of_residual: make all rows sum to zero along every axis, whatever the solver's rounding
-            left; a residual must not be mixed with those it contains.
+        grid_bits: of all largest coefficients; answers to r rows stay below r · 2**grid_bits.
+        of_residual: make all rows sum to zero along every axis, whatever rounding left: a residual
+            must not be mixed with those it contains.
 
     Raises:
         ResourceExceeded: so many cells that too little would be left of the coefficients.
@@ -404,7 +383,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
             factor if factor in kept else _rounded(factor, bits, of_residual)
             for factor in strategy.factors
         )
-        if sum(math.log2(_largest(factor)) for factor in factors) <= grid_bits:
+        if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:
             return Strategy(factors)
         bits -= 1
 
@@ -414,28 +393,28 @@ def squared_sensitivity(factors: Sequence[Factor]) -> int:
 
     The columns of a Kronecker product are products of columns, so their largest norms multiply.
     """
-    total = 1
-    for factor in factors:
-        if isinstance(factor, CenteringFactor):
-            total *= factor.size * (factor.size - 1)
-        elif isinstance(factor, GridFactor):
-            total *= factor.squared_norm
-        elif not isinstance(factor, IdentityFactor):
-            raise TypeError("only strategies on the grid have integer answers")
-    return total
+    return math.prod(_size_of(factor)[1] for factor in factors)
+
+
+def _size_of(factor: Factor) -> tuple[int, int]:
+    """A bound on the coefficients and every step of their application; the squared norm."""
+    if isinstance(factor, CenteringFactor):
+        return factor.size, factor.size * (factor.size - 1)
+    if isinstance(factor, GridFactor):
+        return int(abs(factor.integers).max()), factor.squared_norm
+    if isinstance(factor, IdentityFactor):
+        return 1, 1
+    raise TypeError("only strategies on the grid have integer answers")
 
 
 def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
-    """Exact answers M v of a strategy on the grid to a table of counts.
+    """Exact answers M v of a strategy on the grid to a table of counts, one axis for each factor.
 
     Args:
         factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
         table: counts of so few rows that the answers stay below 2⁶².
-
-    Returns:
-        One axis for each factor.
     """
-    largest = math.prod(_largest(factor) for factor in factors)
+    largest = math.prod(_size_of(factor)[0] for factor in factors)
     exact_in_float = int(abs(table).sum()) * largest < 2**53
     array = table
     for factor in factors:
@@ -464,13 +443,6 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
             array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
         array = np.moveaxis(array, 0, -1)
     return array.reshape(shape)
-
-
-def _largest(factor: Factor) -> int:
-    """A bound on the coefficients and on every step of their application."""
-    if isinstance(factor, CenteringFactor):
-        return factor.size
-    return int(abs(factor.integers).max()) if isinstance(factor, GridFactor) else 1
 
 
 def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor:

@@ -2,54 +2,92 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import total_variance
+from adaptive_qs.strategy.bounds import axis_gram, total_variance
 from adaptive_qs.strategy.fixed_basis import (
-    FourierFactor,
     solve_fourier,
+    solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
 )
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.mechanism import (
-    ArrayCache,
-    Pieces,
-    ResidualVariance,
-    StrategyMeasurement,
-    multiply,
-)
+from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
-from adaptive_qs.strategy.restricted import attribute_bases, solve_fourier_product
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
+    DenseFactor,
     Factor,
+    FourierFactor,
     Solution,
     SolverSettings,
     Status,
     Strategy,
 )
-from adaptive_qs.workload.families import answer_product, count_queries
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import answer_product, count_queries, squares_product
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
 
-# A mechanism that measures every residual on its own, whatever solver chose the strategies.
-
 Array = NDArray[np.float64]
 
+# Queries that count a stretch of one axis, under noise that does not know one cell from another.
+#
+# Marginal, prefix, range and circular queries sum the cells of an arc. Where the covariance of the
+# cells is circulant, C_ij = c_{i−j}, an arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k
+# wherever it lies: no matrix over the cells, and no array over the queries, is needed.
+
+
+def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
+    """The lengths that occur, where every query counts one arc; None for other families."""
+    if isinstance(queries, Marginal):
+        return np.ones(1, dtype=np.int64)
+    if isinstance(queries, Prefix | Range | Circular):
+        return np.arange(1, queries.size + 1)
+    return None
+
+
+def arc_variances(factor: Factor) -> Array | None:
+    """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
+    if len(factor.shape) != 1:
+        return None
+    (n,) = factor.shape
+    length = np.arange(n + 1)
+    if isinstance(factor, CenteringFactor):
+        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
+    if not isinstance(factor, FourierFactor):
+        return None
+    c = factor.kernel
+    before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
+    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
+    return np.maximum(length * c[0] + 2 * (length * before - moment), 0.0)
+
+
+# A mechanism that measures every residual on its own, whatever solver chose the strategies.
+#
+# The noise of residual τ spreads evenly over the axes outside τ, so a product of queries on γ ⊇ τ
+# sees it as σ²_τ · diag(Q V⁺_τ Qᵀ) over the axes of τ times the squared means of the others; the
+# variances of the residuals in γ add up (He et al., Algorithm 1).
+
+Pieces = list[tuple[tuple[int, ...], Array]]
+"""Non-negative arrays over some axes of a query set; their product over all axes is a variance."""
+
 VARIANCE_BYTES = 2**28
-"""Most memory for variances of attribute sets that may come again."""
+"""Most memory for variances that may come again."""
 EXACT_QUERIES = 20_000_000
 """Variances computed one by one to find the largest; beyond, a bound is given instead."""
 
@@ -69,7 +107,6 @@ class ResidualMechanism:
     solutions: tuple[Solution, ...]
     shares: Array
     any_bound: float = 0.0
-    _variance: ResidualVariance = field(default_factory=ResidualVariance, repr=False)
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(VARIANCE_BYTES), repr=False)
 
     @property
@@ -119,11 +156,7 @@ class ResidualMechanism:
         return [residual for residual in inside if residual >= 0]
 
     def on_grid(self, grid_bits: int) -> ResidualMechanism:
-        """The same with integer strategies, whose errors are those reported.
-
-        Raises:
-            ResourceExceeded: a strategy has too many cells to be measured.
-        """
+        """The same with integer strategies, whose errors are those reported."""
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
@@ -133,7 +166,7 @@ class ResidualMechanism:
 
     def marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """The estimated marginal over an attribute set, as far as the workload needs it (rows)."""
-        clique = self._clique(part, index)
+        clique = tuple(self.workload.parts[part].cliques[index].tolist())
         shape = self.workload.domain.shape(clique)
         total = np.zeros(shape)
         for residual in self.needed(part, index):
@@ -154,8 +187,12 @@ class ResidualMechanism:
 
         def make() -> Array:
             total = np.zeros(counts)
-            for pieces, noise_variance in self._pieces(part, index):
-                total += noise_variance * multiply(pieces, counts)
+            for kept, strategy, noise_variance in self._inside(part, index):
+                product = np.array(noise_variance)
+                for axes, piece in self._pieces(queries, kept, strategy):
+                    sizes = [m if axis in axes else 1 for axis, m in enumerate(counts)]
+                    product = product * piece.reshape(sizes)
+                total += product
             return total.reshape(-1)
 
         return self._cache.get(self._signature(part, index), make)
@@ -171,57 +208,100 @@ class ResidualMechanism:
                 else:
                     bound = 0.0
                     for kept, strategy, noise_variance in self._inside(number, index):
-                        queries = part.queries(index)
-                        bound += noise_variance * self._variance.bound(queries, kept, strategy)
+                        pieces = self._pieces(part.queries(index), kept, strategy, True)
+                        bound += noise_variance * math.prod(float(p.max()) for _, p in pieces)
                     exact, top = exact and bound <= top, max(top, bound)
         return top, exact
 
-    def _pieces(self, part: int, index: int) -> list[tuple[Pieces, float]]:
-        """For each residual inside: what multiplies to its variance, and its noise variance."""
-        queries = self.workload.parts[part].queries(index)
+    def _pieces(
+        self,
+        queries: Sequence[Queries],
+        kept: tuple[int, ...],
+        strategy: Strategy,
+        by_length: bool = False,
+    ) -> Pieces:
+        """What multiplies to the variance of a set's queries under unit noise, by groups of axes.
+
+        ``kept`` are the axes of γ that τ has. With ``by_length`` arcs have one number for each
+        length, so that families of many millions of queries take no memory.
+        """
+        if len(queries[0].shape) > 1:
+            return [((0,), self._joint(queries[0], kept, strategy))]
+        outside = [axis for axis in range(len(queries)) if axis not in kept]
         return [
-            (self._variance.pieces(queries, kept, strategy), noise_variance)
-            for kept, strategy, noise_variance in self._inside(part, index)
+            *(((axis,), self._mean(queries[axis], by_length)) for axis in outside),
+            *(
+                (axes, self._block(tuple(queries[axis] for axis in axes), block, by_length))
+                for axes, block in strategy.split(kept)
+            ),
         ]
+
+    def _mean(self, queries: Queries, by_length: bool) -> Array:
+        def make() -> Array:
+            lengths = arc_lengths(queries) if by_length else None
+            sums = queries.sums() if lengths is None else lengths
+            return np.asarray((sums / queries.shape[0]) ** 2, dtype=np.float64)
+
+        return self._cache.get((queries, by_length), make)
+
+    def _block(self, queries: tuple[Queries, ...], block: Factor, by_length: bool) -> Array:
+        def make() -> Array:
+            lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
+            variances = None if lengths is None else arc_variances(block)
+            if lengths is None or variances is None:
+                return squares_product(queries, block.covariance.reshape(block.shape * 2))
+            return variances[lengths if by_length else queries[0].sums().astype(np.int64)]
+
+        return self._cache.get((queries, id(block), by_length), make)
+
+    def _joint(self, queries: Queries, kept: tuple[int, ...], strategy: Strategy) -> Array:
+        dropped = tuple(1 + axis for axis in range(len(queries.shape)) if axis not in kept)
+
+        def make() -> Array:
+            rows = queries.matrix().reshape(-1, *queries.shape).mean(axis=dropped)
+            for block in strategy.factors:
+                rows = rows.reshape(len(rows), math.prod(block.shape), -1)
+                rows = np.einsum("mcr,cb->mrb", rows, block.inverse, optimize=True)
+            return (rows.reshape(len(rows), -1) ** 2).sum(axis=1)
+
+        return self._cache.get((queries, kept, tuple(map(id, strategy.factors))), make)
 
     def _inside(self, part: int, index: int) -> Iterator[tuple[tuple[int, ...], Strategy, float]]:
         """For each residual inside: its axes of the set, its strategy and its noise variance."""
-        clique = self._clique(part, index)
+        clique = tuple(self.workload.parts[part].cliques[index].tolist())
         for residual in self.needed(part, index):
             inner = self.decomposition.residuals[residual]
             kept = tuple(axis for axis, i in enumerate(clique) if i in inner)
             strategy = self.solutions[int(self.decomposition.class_of[residual])].strategy
             yield kept, strategy, 1 / float(self.shares[residual])
 
-    def _signature(self, part: int, index: int) -> tuple[object, ...]:
-        """Equal for attribute sets whose variances are equal."""
+    def _inside_of(self, part: int, index: int | slice) -> tuple[Array, Array]:
+        """Class and share of every residual inside, −1 and 0 where there is none."""
         inside = self.decomposition.inside[part][index]
         known = inside >= 0
         classes = np.where(known, self.decomposition.class_of[inside], -1)
-        shares = np.where(known, self.shares[inside], 0.0)
-        return (part, self.workload.parts[part].queries(index), classes.tobytes(), shares.tobytes())
+        return classes, np.where(known, self.shares[inside], 0.0)
+
+    def _signature(self, part: int, index: int) -> tuple[object, ...]:
+        """Equal for attribute sets whose variances are equal."""
+        queries = self.workload.parts[part].queries(index)
+        return (part, queries, *(array.tobytes() for array in self._inside_of(part, index)))
 
     def _distinct_sets(self, part: int) -> list[int]:
         """One attribute set for each signature, up to rounding of the shares."""
-        inside = self.decomposition.inside[part]
-        known = inside >= 0
-        classes = np.where(known, self.decomposition.class_of[inside], -1)
-        noise = np.where(known, np.log(self.shares)[inside], 0.0).round(10)
+        classes, shares = self._inside_of(part, slice(None))
+        noise = np.log(shares, out=np.zeros_like(shares), where=shares > 0).round(10)
         queries = self.workload.parts[part]
+        number: dict[object, int] = {}
         if queries.joint is None:
-            number: dict[object, int] = {}
             family = np.zeros(max(queries.axis) + 1, dtype=np.int64)
             for attribute, axis in queries.axis.items():
                 family[attribute] = number.setdefault(axis, len(number))
             kinds = family[queries.cliques]
         else:
-            number = {}
             kinds = np.array([[number.setdefault(q, len(number))] for q in queries.joint])
         signature = np.hstack([classes, noise, kinds])
         return [int(i) for i in np.unique(signature, axis=0, return_index=True)[1]]
-
-    def _clique(self, part: int, index: int) -> Clique:
-        return tuple(self.workload.parts[part].cliques[index].tolist())
 
     def _spread(self, values: Sequence[float]) -> Array:
         """One value for each class, scaled to each residual."""
@@ -248,37 +328,21 @@ def smash(
 ) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
-    Args:
-        decomposition: the subworkloads.
-        solver: for one of them.
-        jobs: threads that solve.
-        progress: called with how many classes are solved, and of how many.
-
-    Raises:
-        ResourceExceeded: a subworkload is too large for the solver.
+    With several threads each linear algebra call keeps to its own. Progress is told how many
+    classes are solved, and of how many. A subworkload too large for the solver is refused.
     """
-    solutions = solve_all(decomposition.subworkloads, solver, jobs, progress)
-    objectives = np.array([solution.objective for solution in solutions])
-    shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
-    return ResidualMechanism(decomposition, solutions, shares / shares.sum())
-
-
-def solve_all(
-    subworkloads: Sequence[Subworkload],
-    solver: Solver,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> tuple[Solution, ...]:
-    """The solutions in order; with several threads each linear algebra call keeps to its own."""
-    tell = progress or (lambda done, total: None)
+    subworkloads = decomposition.subworkloads
     solutions = []
     threads = min(jobs, len(subworkloads))
     limit = None if threads == 1 else 1
     with linear_algebra().limit(limits=limit), ThreadPoolExecutor(threads) as pool:
         for done, solution in enumerate(pool.map(solver, subworkloads), start=1):
             solutions.append(solution)
-            tell(done, len(subworkloads))
-    return tuple(solutions)
+            if progress is not None:
+                progress(done, len(subworkloads))
+    objectives = np.array([solution.objective for solution in solutions])
+    shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
+    return ResidualMechanism(decomposition, tuple(solutions), shares / shares.sum())
 
 
 # Solvers beside the optimal one: what is affordable, and bases of attributes.
@@ -287,16 +351,11 @@ Bases = Mapping[int, Factor]
 """A strategy for each attribute, spanning every mean-free vector of its axis."""
 
 
-def best_affordable(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """QuerySmasher where the optimum can be found, else the best restricted strategy.
+def affordable_solver(settings: SolverSettings) -> Solver:
+    """The optimum where it can be found, else the best restricted strategy.
 
-    A subworkload too large for that gets the better of the Fourier strategy and
-    of a product of one-way optima; its gap says how far it may be from the optimum.
+    A subworkload too large for that gets the better of the Fourier strategy and of a product of
+    one-way optima; its gap says how far it may be from the optimum.
     """
     cache = SolveCache()
 
@@ -306,21 +365,19 @@ def best_affordable(
         except ResourceExceeded:
             return restricted(subworkload, settings, cache)
 
-    return smash(decomposition, solver, jobs, progress)
+    return solver
 
 
 def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveCache) -> Solution:
     """The best of the strategies that are cheap to find and can be measured within memory.
 
     A Fourier factor over several axes, or over one huge axis, is a dense matrix when it is
-    measured: it is taken only where that fits. Products of one-axis factors nearly always do.
-
-    Raises:
-        ResourceExceeded: even the queries themselves do not fit.
+    measured: it is taken only where that fits. Queries that do not fit are refused
+    (ResourceExceeded).
     """
     optimal.check_queries(subworkload, settings)
     found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
-    if optimal.factor_fits(subworkload.cells, settings):
+    if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
     if not optimal.is_joint(subworkload):
         try:
@@ -341,71 +398,14 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products.
-
-    Raises:
-        ResourceExceeded: the axis is too large for the matrices that its error is found from.
-    """
+    """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
-    if not optimal.factor_fits(size, settings):
+    if not settings.can_measure(size):
         return CenteringFactor(size)
     optimal.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
-
-
-def residual_planner_plus(
-    decomposition: Decomposition,
-    settings: SolverSettings,
-    bases: Bases | None = None,
-    jobs: int = 1,
-    progress: StepProgress | None = None,
-) -> ResidualMechanism:
-    """ResidualPlanner+: one strategy for each attribute, combined by products.
-
-    Args:
-        decomposition: the subworkloads.
-        settings: for the one-way problems.
-        bases: strategies of some attributes; the others get one chosen from all that is asked
-            of them (:mod:`adaptive_qs.strategy.restricted`).
-        jobs: threads that solve.
-        progress: called with how many classes are solved, and of how many.
-
-    Raises:
-        InputError: a basis for an attribute that there is not, or of another size.
-    """
-    factors, kind = _chosen_bases(decomposition, settings, bases or {})
-    split, members = _split_classes(decomposition, kind)
-    chosen = {
-        id(subworkload): tuple(factors[i] for i in attributes)
-        for subworkload, attributes in zip(split.subworkloads, members)
-    }
-    return smash(split, lambda s: solve_with_basis(s, chosen[id(s)]), jobs, progress)
-
-
-def _chosen_bases(
-    decomposition: Decomposition, settings: SolverSettings, bases: Bases
-) -> tuple[list[Factor], list[int]]:
-    """A factor for each attribute, and a number for each that is equal where factors are."""
-    sizes = decomposition.workload.domain.sizes
-    for attribute, basis in bases.items():
-        if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
-            raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
-    if len(bases) == len(sizes):
-        return [bases[i] for i in range(len(sizes))], _numbers(bases)
-    factors, numbers = attribute_bases(decomposition, settings)
-    given = _numbers(bases)
-    for position, attribute in enumerate(sorted(bases)):
-        factors[attribute] = bases[attribute]
-        numbers[attribute] = -1 - given[position]
-    return factors, numbers
-
-
-def _numbers(bases: Bases) -> list[int]:
-    """For each basis, by attribute, the position of the first that is the same object."""
-    first: dict[int, int] = {}
-    return [first.setdefault(id(bases[i]), k) for k, i in enumerate(sorted(bases))]
 
 
 def _spans(factor: Factor) -> bool:
@@ -419,21 +419,108 @@ def _spans(factor: Factor) -> bool:
     return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
 
 
-def _split_classes(
-    decomposition: Decomposition, keys: list[int]
-) -> tuple[Decomposition, list[tuple[int, ...]]]:
-    """Classes whose residuals also have equal bases, and the attributes of one of each."""
+# A basis for each attribute of ResidualPlanner+, chosen from all that is asked of the attribute.
+#
+# The total error at a fixed privacy cost is (Σ_τ √L_τ)², and to first order around contrasts
+#
+#     Σ_τ √L_τ ≈ ½ Σ_τ (L_τ/√L_τ⁰ + √L_τ⁰),
+#
+# an upper bound, as the root is concave, where L_τ⁰ is the error with contrasts. Seen from one
+# attribute, with contrasts on all others, L_τ = tr(G_τi V_i⁺): the best basis of attribute i solves
+# the one-axis problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
+# back the optimum of their own one-way problem; joint queries, whose one-way parts say little about
+# their two-way parts, get a basis for what they ask.
+
+DIGITS = 9
+"""Gram matrices that agree to so many digits are solved once."""
+FLOOR = 1e-9
+"""Share of the mean eigenvalue for directions that nothing asks for: a basis spans them all."""
+
+
+def attribute_bases(decomposition: Decomposition, settings: SolverSettings) -> list[Factor]:
+    """A basis for every attribute of the domain, contrasts where nothing is asked of it.
+
+    Attributes that are asked alike get the same object.
+    """
+    grams = attribute_grams(decomposition)
+    found: dict[tuple[int, bytes], Factor] = {}
+    factors = []
+    for attribute, size in enumerate(decomposition.workload.domain.sizes):
+        gram = grams.get(attribute)
+        key = (size, b"" if gram is None else np.round(gram, DIGITS).tobytes())
+        if key not in found:
+            found[key] = CenteringFactor(size) if gram is None else _basis(gram, settings)
+        factors.append(found[key])
+    return factors
+
+
+def attribute_grams(decomposition: Decomposition) -> dict[int, Array]:
+    """Σ_τ∋i G_τi/√L_τ⁰ for each attribute i that a residual holds, with trace 1; shape (n, n)."""
+    grams: dict[int, Array] = {}
+    classes = decomposition.class_of
+    roots = np.sqrt(decomposition.scales)
+    start = 0
+    for degree, group in groupby(decomposition.residuals, key=len):
+        attributes = np.array(list(group), dtype=np.int64)
+        rows = slice(start, start + len(attributes))
+        start += len(attributes)
+        for axis in range(degree):
+            pairs = np.stack([classes[rows], attributes[:, axis]], axis=1)
+            distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+            weights = np.bincount(inverse.reshape(-1), roots[rows])
+            shared: tuple[int, Array] | None = None  # of the class at hand: pairs are in order
+            for (number, attribute), weight in zip(distinct.tolist(), weights):
+                if shared is None or shared[0] != number:
+                    shared = (number, _class_gram(decomposition.subworkloads[number], axis))
+                grams[attribute] = grams.get(attribute, 0.0) + weight * shared[1]
+    return {attribute: gram / np.trace(gram) for attribute, gram in grams.items()}
+
+
+def _class_gram(subworkload: Subworkload, axis: int) -> Array:
+    contrasts = tuple(CenteringFactor(size) for size in subworkload.shape)
+    error = total_variance(subworkload, Strategy(contrasts))
+    return axis_gram(subworkload, axis, contrasts) / np.sqrt(error)
+
+
+def _basis(gram: Array, settings: SolverSettings) -> Factor:
+    """The optimum, kept from losing directions that nothing asks for."""
+    size = len(gram)
+    rank = int(np.linalg.matrix_rank(gram, tol=FLOOR / size, hermitian=True))
+    if rank < size - 1:
+        gram = gram + (FLOOR * np.trace(gram) / size) * (np.eye(size) - 1 / size)
+    (factor,) = solve_dense(gram, (size,), settings).strategy.factors
+    assert isinstance(factor, DenseFactor)
+    return factor
+
+
+def planner_plus(
+    decomposition: Decomposition, settings: SolverSettings, bases: Bases | None = None
+) -> tuple[Decomposition, Solver]:
+    """ResidualPlanner+: one strategy for each attribute, combined by products.
+
+    Attributes without a basis get one from :func:`attribute_bases`. Classes are split by bases.
+
+    Raises:
+        InputError: a basis for an attribute that there is not, or of another size.
+    """
+    given, sizes = bases or {}, decomposition.workload.domain.sizes
+    for attribute, basis in given.items():
+        if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
+            raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
+    found = [] if len(given) == len(sizes) else attribute_bases(decomposition, settings)
+    chosen = {**dict(enumerate(found)), **given}
     number: dict[tuple[int, tuple[int, ...]], int] = {}
-    members: list[tuple[int, ...]] = []
+    of_class: dict[int, tuple[Factor, ...]] = {}
     subworkloads: list[Subworkload] = []
     class_of = np.empty_like(decomposition.class_of)
     for position, residual in enumerate(decomposition.residuals):
+        factors = tuple(chosen[i] for i in residual)
         old = int(decomposition.class_of[position])
-        key = (old, tuple(keys[i] for i in residual))
+        key = (old, tuple(map(id, factors)))
         if key not in number:
-            number[key] = len(members)
-            members.append(residual)
+            number[key] = len(subworkloads)
             subworkloads.append(replace(decomposition.subworkloads[old]))
+            of_class[id(subworkloads[-1])] = factors
         class_of[position] = number[key]
     split = replace(decomposition, subworkloads=tuple(subworkloads), class_of=class_of)
-    return split, members
+    return split, lambda subworkload: solve_with_basis(subworkload, of_class[id(subworkload)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 # How hard solvers try.
 
+_MEASURED_COPIES = 6
+"""Matrices over all its cells that a dense factor needs when it is measured."""
+
 
 @dataclass(frozen=True)
 class SolverSettings:
@@ -22,12 +25,16 @@ class SolverSettings:
     Attributes:
         gap: stop once objective / lower_bound − 1 is at most this (on the squared error).
         max_iterations: stop there in any case, with the gap reached by then.
-        max_bytes: most memory one subworkload may take; more is refused.
+        max_bytes: most memory one subworkload may take.
     """
 
     gap: float = 1e-4
     max_iterations: int = 1_000
     max_bytes: int = 4 * 2**30
+
+    def can_measure(self, cells: int) -> bool:
+        """Whether a dense factor over so many cells can be rounded and measured within memory."""
+        return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.
@@ -37,6 +44,14 @@ class SolverSettings:
 # measurement the table is estimated as B⁺z, with covariance V⁺ = ⊗V_k⁺, V_k = B_kᵀB_k.
 
 Array = NDArray[np.float64]
+
+
+def kron(matrices: Iterable[Array], scale: float = 1.0) -> Array:
+    """scale · ⊗ matrices; of none the scale, shape (1, 1)."""
+    product: Array = np.full((1, 1), scale)
+    for matrix in matrices:
+        product = np.kron(product, matrix).astype(np.float64, copy=False)
+    return product
 
 
 class Factor(Protocol):
@@ -63,11 +78,10 @@ class Factor(Protocol):
 class DenseFactor:
     """Any matrix, normalised.
 
-    Args:
+    Attributes:
         matrix: B_k up to a scale, shape (rows, Πshape), not zero.
         shape: sizes of the axes covered.
-        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it; computed from
-            the matrix otherwise.
+        gram_inverse: V_k⁺ of the *unnormalised* matrix where the solver knows it.
     """
 
     matrix: Array
@@ -100,11 +114,7 @@ class DenseFactor:
 
 @dataclass(frozen=True)
 class CenteringFactor:
-    """B = √(n/(n−1)) Π, the optimum for marginals (ResidualPlanner), known without a solver.
-
-    Args:
-        size: n ≥ 2.
-    """
+    """B = √(n/(n−1)) Π, n ≥ 2: the optimum for marginals (ResidualPlanner), without a solver."""
 
     size: int
 
@@ -135,11 +145,7 @@ class CenteringFactor:
 
 @dataclass(frozen=True)
 class IdentityFactor:
-    """B = I: every cell on its own.
-
-    Args:
-        size: n.
-    """
+    """B = I: every cell on its own."""
 
     size: int
 
@@ -155,6 +161,69 @@ class IdentityFactor:
 
     inverse = matrix
     covariance = matrix
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFactor:
+    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
+
+    Attributes:
+        shape: sizes of the axes covered.
+        weights: h, of the same shape: non-negative, equal at f and −f, with sum N = Πshape.
+            Frequencies of weight 0 are not measured.
+    """
+
+    shape: tuple[int, ...]
+    weights: Array
+
+    def __post_init__(self) -> None:
+        h = np.asarray(self.weights, dtype=np.float64)
+        mirrored = np.roll(np.flip(h), 1, axis=tuple(range(h.ndim)))
+        if h.shape != self.shape or not (h >= 0).all() or not np.allclose(h, mirrored):
+            raise ValueError(f"a factor of shape {self.shape} has Fourier weights that do not fit")
+        if not math.isclose(float(h.sum()), h.size, rel_tol=1e-9):
+            raise ValueError(f"Fourier weights over {h.size} cells have sum {h.sum()}")
+
+    @cached_property
+    def matrix(self) -> Array:
+        """√(2h_f/N) cos and sin of each pair ±f; √(h_f/N) cos where f = −f. Shape (rows, N)."""
+        waves, h = self._waves()
+        return waves * np.sqrt(h)[:, None]
+
+    @cached_property
+    def inverse(self) -> Array:
+        """B⁺ = Bᵀ diag(1/h): the rows are orthogonal, and row f has squared norm h_f."""
+        waves, h = self._waves()
+        return (waves / np.sqrt(h)[:, None]).T
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V⁺, block circulant: entry (j, k) depends on j − k alone."""
+        kernel = self.kernel
+        cells = np.indices(self.shape).reshape(len(self.shape), -1)
+        differences = (cells[:, :, None] - cells[:, None, :]) % np.array(self.shape)[:, None, None]
+        return kernel[tuple(differences)]
+
+    @cached_property
+    def kernel(self) -> Array:
+        """V⁺ by difference of cells, of the factor's shape: its first row."""
+        h = self.weights
+        reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
+        return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
+
+    def _waves(self) -> tuple[Array, Array]:
+        """Orthonormal rows with their h: a cosine of each pair ±f, then sines of true pairs."""
+        h, cells = self.weights.ravel(), np.indices(self.shape).reshape(len(self.shape), -1)
+        mirror = np.ravel_multi_index(tuple(-cells % np.array(self.shape)[:, None]), self.shape)
+        (f,) = np.nonzero((np.arange(h.size) <= mirror) & (h > 0))
+        own = mirror[f] == f
+        # Whole turns are dropped in integers, so that large sizes keep full precision.
+        angle = np.zeros((len(f), h.size))
+        for cell, size in zip(cells, self.shape):
+            angle += (np.outer(cell[f], cell) % size) * (2 * np.pi / size)
+        height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(h.size)
+        waves = np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
+        return waves, np.concatenate([h[f], h[f[~own]]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ from functools import cached_property, partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.residual import privacy_cost
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,
@@ -24,15 +23,15 @@ from adaptive_qs.strategy.bounds import (
     svd_bound,
 )
 from adaptive_qs.strategy.fixed_basis import solve_residual_planner
-from adaptive_qs.strategy.fixed_point import symmetric_blocks
+from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.hdmm import (
     MOST_ATTRIBUTES,
-    MarginalStrategy,
-    UnionStrategy,
+    Operators,
+    ProductStrategy,
+    lower_bound,
+    product_workload,
     residual_bound,
-    select,
 )
-from adaptive_qs.strategy.hdmm_products import ProductStrategy, product_workload
 from adaptive_qs.strategy.integer import integer_queries, on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
@@ -43,19 +42,19 @@ from adaptive_qs.strategy.mechanism import (
     joint_squares,
     largest_bias,
 )
-from adaptive_qs.strategy.optimal import solve_dense, solve_rows
-from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
-from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.residual_mechanism import smash
+from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Circular, Marginal
-from adaptive_qs.workload.families import answer_product, count_queries
+from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.residuals import Decomposition
-from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+from adaptive_qs.workload.workload import QueryWorkload
 
-# A mechanism that measures one product strategy on the table over all attributes in use.
+# A mechanism that measures strategies on whole tables.
 #
 # Identity, a product strategy of HDMM, and the full problem on a small domain are of this kind: the
-# estimate of the whole table B⁺z answers every query, with covariance ⊗V_k⁺.
+# estimate of the table B⁺z answers every query, with covariance ⊗V_k⁺. OPT_+ measures several such
+# tables, each for its own attribute sets.
 
 Array = NDArray[np.float64]
 
@@ -63,121 +62,129 @@ CACHE_BYTES = 2**27
 
 
 @dataclass(frozen=True, eq=False)
-class WholeDomainMechanism:
-    """One measurement of the table over ``clique``.
+class TableMechanism:
+    """Every attribute set is answered from the table that its group measures.
 
     Attributes:
         workload: what is answered.
-        clique: all attributes that the workload uses.
-        strategy: over the table of ``clique``, normalised; its row space holds all queries.
-        lower_bound: on the total error at privacy cost 1.
+        measurements: one for each group, over all attributes that the group uses; the row space of
+            its strategy holds all queries of the group.
+        group_of: for each part, shape (sets,): the measurement that answers a set.
+        lower_bound: no mechanism at privacy cost 1 has a smaller total error.
         status: what the solver could say.
     """
 
     workload: QueryWorkload
-    clique: Clique
-    strategy: Strategy
+    measurements: tuple[StrategyMeasurement, ...]
+    group_of: tuple[NDArray[np.int64], ...]
     lower_bound: float
     status: Status
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(CACHE_BYTES), repr=False)
 
+    @classmethod
+    def single(
+        cls,
+        workload: QueryWorkload,
+        clique: Clique,
+        strategy: Strategy,
+        lower_bound: float,
+        status: Status = Status.RESTRICTED,
+    ) -> TableMechanism:
+        """One measurement of the table over ``clique`` answers everything."""
+        group_of = tuple(np.zeros(len(part), dtype=np.int64) for part in workload.parts)
+        measurement = StrategyMeasurement(clique, strategy, 1.0)
+        return cls(workload, (measurement,), group_of, lower_bound, status)
+
     @cached_property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
-        return sum(w * self.set_error(part, index) for part, index, w in self.workload.sets())
+        return sum(
+            weight * math.prod(float(piece.sum()) for piece in self._pieces(part, index))
+            for part, index, weight in self.workload.sets()
+        )
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Of the only problem."""
-        return Counter([self.status])
+        """Of the groups' problems."""
+        return Counter({self.status: len(self.measurements)})
 
     @property
     def num_measurements(self) -> int:
-        """One."""
-        return 1
+        """One for each group."""
+        return len(self.measurements)
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """The only one, with the whole budget."""
-        return StrategyMeasurement(self.clique, self.strategy, 1.0)
+        """The measurement of a group."""
+        return self.measurements[index]
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """The only one."""
-        return [0]
+        """The measurement of the set's group."""
+        return [int(self.group_of[part][index])]
 
-    def on_grid(self, grid_bits: int) -> WholeDomainMechanism:
-        """The same with an integer strategy, whose errors are those reported.
-
-        Raises:
-            ResourceExceeded: the strategy has too many cells to be measured.
-        """
-        strategy = on_grid(self.strategy, grid_bits)
-        return replace(self, strategy=strategy, _cache=ArrayCache(CACHE_BYTES))
+    def on_grid(self, grid_bits: int) -> TableMechanism:
+        """The same with integer strategies, whose errors are those reported."""
+        grids = [replace(m, strategy=on_grid(m.strategy, grid_bits)) for m in self.measurements]
+        return replace(self, measurements=tuple(grids), _cache=ArrayCache(CACHE_BYTES))
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """Answers from the estimated table summed over the attributes outside the set, (m,)."""
+        (group,) = self.needed(part, index)
         inner = set(self.workload.parts[part].cliques[index].tolist())
-        outside = tuple(axis for axis, i in enumerate(self.clique) if i not in inner)
+        clique = self.measurements[group].clique
+        outside = tuple(axis for axis, i in enumerate(clique) if i not in inner)
         queries = self.workload.parts[part].queries(index)
-        return answer_product(queries, kept[0].sum(axis=outside)).reshape(-1)
+        return answer_product(queries, kept[group].sum(axis=outside)).reshape(-1)
 
     def variances(self, part: int, index: int) -> Array:
         """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
-        total = np.ones(1)
-        for piece in self._pieces(part, index):
-            total = np.multiply.outer(total, piece)
-        return total.reshape(-1)
+        return reduce(np.multiply.outer, self._pieces(part, index)).reshape(-1)
 
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1; exact, since the factors are not negative."""
-        return max(self.largest_of(part, index) for part, index, _ in self.workload.sets()), True
-
-    def set_error(self, part: int, index: int) -> float:
-        """Summed variance (rows²) of the answers of one attribute set at privacy cost 1."""
-        return float(np.prod([piece.sum() for piece in self._pieces(part, index)]))
-
-    def largest_of(self, part: int, index: int) -> float:
-        """Largest variance (rows²) of the answers of one attribute set at privacy cost 1."""
-        return float(np.prod([piece.max() for piece in self._pieces(part, index)]))
+        pieces = (self._pieces(part, index) for part, index, _ in self.workload.sets())
+        return max(math.prod(float(piece.max()) for piece in of) for of in pieces), True
 
     def bias_of(self, part: int, index: int) -> float:
-        """Largest part of a query of one attribute set that the strategy does not measure."""
-        clique = self.workload.parts[part].cliques[index].tolist()
-        queries = self.workload.parts[part].queries(index)
+        """Largest part of a query of one attribute set that its strategy does not measure."""
+
+        def bias(asked: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]) -> float:
+            key = ("bias", asked, axes, tuple(map(id, factors)))
+            make = partial(largest_bias, asked, axes, factors)
+            return float(self._cache.get(key, lambda: np.array([make()]))[0])
+
+        table, clique, queries = self._set(part, index)
         if len(queries[0].shape) > 1:
-            axes = tuple(self.clique.index(i) for i in clique)
-            return self._bias(queries, axes, self.strategy.factors)
+            axes = tuple(table.clique.index(i) for i in clique)
+            return bias(queries, axes, table.strategy.factors)
         biases = [0.0]
-        for inside, factor in self.strategy.split(self.clique):
+        for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            biases.append(self._bias(asked, axes, (factor,)))
+            biases.append(bias(asked, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
-    def _bias(
-        self, queries: tuple[Queries, ...], axes: tuple[int, ...], factors: tuple[Factor, ...]
-    ) -> float:
-        key = ("bias", queries, axes, tuple(map(id, factors)))
-        found = self._cache.get(key, lambda: np.array([largest_bias(queries, axes, factors)]))
-        return float(found[0])
+    def _set(
+        self, part: int, index: int
+    ) -> tuple[StrategyMeasurement, list[int], tuple[Queries, ...]]:
+        """What measures a set, the attributes of the set, and its queries."""
+        queries = self.workload.parts[part]
+        table = self.measurements[int(self.group_of[part][index])]
+        return table, queries.cliques[index].tolist(), queries.queries(index)
 
     def _pieces(self, part: int, index: int) -> list[Array]:
         """Arrays over groups of the set's queries whose outer product is their variance."""
-        clique = self.workload.parts[part].cliques[index].tolist()
-        queries = self.workload.parts[part].queries(index)
-        pieces = []
+        table, clique, queries = self._set(part, index)
+        factors = table.strategy.factors
+        pieces = [np.array([1 / table.share])]
         if len(queries[0].shape) > 1:
-            return [self._joint(queries[0], tuple(self.clique.index(i) for i in clique))]
-        for inside, factor in self.strategy.split(self.clique):
-            axes = tuple(queries[clique.index(i)] if i in clique else None for i in inside)
-            pieces.append(self._block(axes, factor))
+            (asked,), axes = queries, tuple(table.clique.index(i) for i in clique)
+            key = (asked, axes, tuple(map(id, factors)))
+            return [*pieces, self._cache.get(key, lambda: joint_squares(asked, axes, factors))]
+        for inside, factor in table.strategy.split(table.clique):
+            of_axes = tuple(queries[clique.index(i)] if i in clique else None for i in inside)
+            make = partial(block_squares, of_axes, factor)
+            pieces.append(self._cache.get((of_axes, id(factor)), make))
         return pieces
-
-    def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
-        return self._cache.get((queries, id(factor)), lambda: block_squares(queries, factor))
-
-    def _joint(self, queries: Queries, axes: tuple[int, ...]) -> Array:
-        factors = self.strategy.factors
-        return self._cache.get((queries, axes), lambda: joint_squares(queries, axes, factors))
 
 
 # The Gaussian mechanism: the same noise on every query of the workload, nothing shared.
@@ -187,13 +194,8 @@ class WholeDomainMechanism:
 class DirectMechanism:
     """Every attribute set's queries, measured as they are, with integer coefficients.
 
-    Attributes:
-        workload: what is answered.
-        lower_bound: no matrix mechanism at privacy cost 1 has a smaller total error.
-
-    Raises:
-        WorkloadError: an attribute set's queries are all zero.
-        ResourceExceeded: the coefficients of a set are too large to be measured exactly.
+    Refused where the queries of a set are all zero (WorkloadError) or their coefficients too large
+    to be measured exactly (ResourceExceeded).
     """
 
     workload: QueryWorkload
@@ -203,36 +205,37 @@ class DirectMechanism:
         assert self.noise_variance > 0  # every set is found measurable before anything is spent
 
     @cached_property
-    def squared_sensitivities(self) -> tuple[Array, ...]:
-        """For each part, shape (sets,): a bound on one row's squared effect on a set's queries."""
-        found = []
-        for part in self.workload.parts:
-            known: dict[object, float] = {}
-            values = np.empty(len(part))
-            for index in range(len(part)):
-                queries = part.queries(index)
-                if queries not in known:
-                    known[queries] = _squared_sensitivity(queries)
-                values[index] = known[queries]
-                if not values[index]:
-                    names = self.workload.domain.clique_names(tuple(part.cliques[index].tolist()))
-                    raise WorkloadError(
-                        f"the queries on {', '.join(names)} are all zero: leave them out"
-                    )
-            found.append(values)
-        return tuple(found)
+    def squared_sensitivities(self) -> Array:
+        """Shape (sets,): a bound on one row's squared effect on a set's queries."""
+        known: dict[object, float] = {}
+        values = []
+        for part, index, _ in self._sets:
+            queries = self.workload.parts[part].queries(index)
+            if queries not in known:
+                of_factors = (f.squared_norm / f.scale**2 for f in integer_queries(queries))
+                known[queries] = math.prod(of_factors)
+            if not known[queries]:
+                clique = tuple(self.workload.parts[part].cliques[index].tolist())
+                names = ", ".join(self.workload.domain.clique_names(clique))
+                raise WorkloadError(f"the queries on {names} are all zero: leave them out")
+            values.append(known[queries])
+        return np.array(values)
+
+    @cached_property
+    def _sets(self) -> list[tuple[int, int, float]]:
+        return list(self.workload.sets())
 
     @cached_property
     def noise_variance(self) -> float:
         """Variance of every answer at privacy cost 1: the sum of all squared sensitivities."""
-        return float(sum(values.sum() for values in self.squared_sensitivities))
+        return float(self.squared_sensitivities.sum())
 
     @property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return self.noise_variance * sum(
             weight * math.prod(map(_count_asked, self.workload.parts[part].queries(index)))
-            for part, index, weight in self.workload.sets()
+            for part, index, weight in self._sets
         )
 
     @property
@@ -247,14 +250,10 @@ class DirectMechanism:
 
     def measurement(self, index: int) -> QueryMeasurement:
         """One attribute set's queries; its share makes the noise equal for all."""
-        for part, sensitivities in zip(self.workload.parts, self.squared_sensitivities):
-            if index < len(part):
-                clique = tuple(part.cliques[index].tolist())
-                sensitivity = float(sensitivities[index])
-                share = sensitivity / self.noise_variance
-                return QueryMeasurement(clique, part.queries(index), sensitivity, share)
-            index -= len(part)
-        raise IndexError("no such measurement")
+        part, position, _ = self._sets[index]
+        queries, sensitivity = self.workload.parts[part], float(self.squared_sensitivities[index])
+        clique, share = queries.cliques[position].tolist(), sensitivity / self.noise_variance
+        return QueryMeasurement(tuple(clique), queries.queries(position), sensitivity, share)
 
     def needed(self, part: int, index: int) -> Sequence[int]:
         """The measurement of the attribute set itself."""
@@ -270,10 +269,7 @@ class DirectMechanism:
         return np.where(self._asked(part, index), noisy, 0.0)
 
     def variances(self, part: int, index: int) -> Array:
-        """The same variance (rows²) for every answer at privacy cost 1, shape (m,).
-
-        A query of zeros has none.
-        """
+        """The same variance (rows²) for every answer at privacy cost 1, (m,); of zeros none."""
         return np.where(self._asked(part, index), self.noise_variance, 0.0)
 
     def largest_variance(self) -> tuple[float, bool]:
@@ -283,10 +279,7 @@ class DirectMechanism:
     def _asked(self, part: int, index: int) -> NDArray[np.bool_]:
         """Which queries are not zero, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
-        if not any(isinstance(factor, MatrixQueries) for factor in queries):
-            return np.ones(count_queries(queries), dtype=np.bool_)
-        asked = reduce(np.logical_and.outer, map(_rows_asked, queries))
-        return np.asarray(asked, dtype=np.bool_).ravel()
+        return np.ravel(reduce(np.logical_and.outer, map(_rows_asked, queries)))
 
 
 def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
@@ -301,97 +294,6 @@ def _count_asked(queries: Queries) -> int:
     return int(_rows_asked(queries).sum()) if known else queries.num_queries
 
 
-def _squared_sensitivity(queries: Sequence[Queries]) -> float:
-    return math.prod(f.squared_norm / f.scale**2 for f in integer_queries(queries))
-
-
-# Several whole-domain mechanisms side by side, each for its own attribute sets (OPT_+).
-
-
-@dataclass(frozen=True, eq=False)
-class GroupedMechanism:
-    """Every attribute set is answered by the mechanism of its group.
-
-    Attributes:
-        groups: a mechanism for each group, over the attributes that the group uses.
-        shares: shape (groups,): part of the budget of each; sum 1.
-        group_of: for each part, shape (sets,): the group that answers a set.
-        lower_bound: no mechanism at privacy cost 1 has a smaller total error.
-    """
-
-    groups: tuple[WholeDomainMechanism, ...]
-    shares: Array
-    group_of: tuple[NDArray[np.int64], ...]
-    lower_bound: float
-
-    @property
-    def workload(self) -> QueryWorkload:
-        """What is answered."""
-        return self.groups[0].workload
-
-    @cached_property
-    def total_error(self) -> float:
-        """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
-        return sum(
-            weight * self._of(part, index).set_error(part, index) / self._share(part, index)
-            for part, index, weight in self.workload.sets()
-        )
-
-    @property
-    def statuses(self) -> Counter[Status]:
-        """Of the groups' problems."""
-        return Counter(group.status for group in self.groups)
-
-    @property
-    def num_measurements(self) -> int:
-        """One for each group."""
-        return len(self.groups)
-
-    def measurement(self, index: int) -> StrategyMeasurement:
-        """The measurement of a group."""
-        return replace(self.groups[index].measurement(0), share=float(self.shares[index]))
-
-    def needed(self, part: int, index: int) -> Sequence[int]:
-        """The measurement of the set's group."""
-        return [int(self.group_of[part][index])]
-
-    def on_grid(self, grid_bits: int) -> GroupedMechanism:
-        """The same with integer strategies, whose errors are those reported.
-
-        Raises:
-            ResourceExceeded: a strategy has too many cells to be measured.
-        """
-        groups = tuple(group.on_grid(grid_bits) for group in self.groups)
-        return GroupedMechanism(groups, self.shares, self.group_of, self.lower_bound)
-
-    def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Answers from the table of the set's group, shape (m,)."""
-        group = int(self.group_of[part][index])
-        return self.groups[group].answers(part, index, {0: kept[group]})
-
-    def variances(self, part: int, index: int) -> Array:
-        """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
-        return self._of(part, index).variances(part, index) / self._share(part, index)
-
-    def largest_variance(self) -> tuple[float, bool]:
-        """Largest variance of all queries at cost 1; exact."""
-        top = max(
-            self._of(part, index).largest_of(part, index) / self._share(part, index)
-            for part, index, _ in self.workload.sets()
-        )
-        return top, True
-
-    def bias_of(self, part: int, index: int) -> float:
-        """Largest part of a query of one attribute set that its group does not measure."""
-        return self._of(part, index).bias_of(part, index)
-
-    def _of(self, part: int, index: int) -> WholeDomainMechanism:
-        return self.groups[int(self.group_of[part][index])]
-
-    def _share(self, part: int, index: int) -> float:
-        return float(self.shares[int(self.group_of[part][index])])
-
-
 # What no matrix mechanism can beat on a whole workload, whatever it measures.
 
 
@@ -400,19 +302,21 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
 
     The singular value bound of the whole workload where it is known: marginal and circular queries
     ask as much of every value, so their Gram matrix is the orthogonal sum of the subworkloads'
-    ones, and the roots of their bounds add up; on a small domain it is taken from the matrix
-    itself. (Of other queries the parts in two residual spaces are correlated, and the sum of roots
-    may exceed the optimum.) Otherwise the best of several bounds from below.
+    ones, and the roots of their bounds add up (of other queries the parts in two residual spaces
+    are correlated); on a small domain from the matrix itself. Else the best of several bounds from
+    below.
     """
     workload = decomposition.workload
     clique = used_attributes(workload)
-    if all(map(_is_level, workload.parts)):
+    if all(
+        part.joint is None and all(isinstance(q, Marginal | Circular) for q in part.axis.values())
+        for part in workload.parts
+    ):
         roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
         spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
         return float(spread.sum() ** 2)
     if workload.domain.size(clique) <= DENSE_CELLS:
-        gram = full_gram(workload, clique)
-        return gram_bound(gram)
+        return gram_bound(full_gram(workload, clique))
     return max(_sum_of_sets(workload), _of_products(workload, settings))
 
 
@@ -426,9 +330,7 @@ def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
     cells = workload.domain.size(clique)
     total = np.zeros((cells, cells))
     for weight, queries, inner in _sets_on_cells(workload, clique):
-        gram: Array = np.ones((1, 1))
-        for factor in queries:
-            gram = np.kron(gram, factor.gram()).astype(np.float64, copy=False)
+        gram = kron([factor.gram() for factor in queries])
         total += weight * gram[np.ix_(inner, inner)]
     return total
 
@@ -446,43 +348,11 @@ def _sets_on_cells(
         yield weight, part.queries(index), np.asarray(inner)
 
 
-def narrowed(workload: QueryWorkload, clique: Clique) -> QueryWorkload:
-    """The same queries on a domain of the attributes in use only."""
-    domain = workload.domain
-    names = domain.clique_names(clique)
-    position = np.zeros(len(domain), dtype=np.int32)
-    position[list(clique)] = np.arange(len(clique))
-    parts = tuple(
-        QueryPart(
-            position[part.cliques],
-            {int(position[i]): q for i, q in part.axis.items() if i in clique},
-            None,
-            part.weights,
-        )
-        for part in workload.parts
-    )
-    return QueryWorkload(Domain.from_sizes(dict(zip(names, domain.shape(clique)))), parts)
-
-
-def _is_level(part: QueryPart) -> bool:
-    return part.joint is None and all(
-        isinstance(q, Marginal | Circular) for q in part.axis.values()
-    )
-
-
 def _sum_of_sets(workload: QueryWorkload) -> float:
     """The least error of all queries is at least the sum of the least errors of each set."""
-    known: dict[Queries, float] = {}
-
-    def bound(queries: Queries) -> float:
-        if queries not in known:
-            known[queries] = _family_bound(queries)
-        return known[queries]
-
-    return sum(
-        weight * math.prod(map(bound, workload.parts[part].queries(index)))
-        for part, index, weight in workload.sets()
-    )
+    sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
+    known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
+    return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
 
 
 def _family_bound(queries: Queries) -> float:
@@ -499,8 +369,7 @@ def _family_bound(queries: Queries) -> float:
 def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
     """A bound that joins sets, for products of queries on single attributes; 0 where unknown.
 
-    One set alone has nothing to join; attributes of more than ``SINGLE_CELLS`` values are not
-    taken on, since each of their factors is an eigenproblem of their size.
+    One set alone has nothing to join; each attribute's factors are eigenproblems of its size.
     """
     products = all(part.joint is None for part in workload.parts)
     clique = used_attributes(workload)
@@ -509,12 +378,12 @@ def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
     if not products or too_large or workload.num_sets == 1:
         return 0.0
     try:
-        return residual_bound(product_workload(narrowed(workload, clique), settings))
+        return residual_bound(product_workload(workload, settings, clique))
     except ResourceExceeded:
         return 0.0
 
 
-# Mechanisms on the table over all attributes in use: identity, and the full problem solved.
+# The full problem solved on the table over all attributes in use.
 #
 # Splitting a workload by residual spaces costs a few percent where one attribute, or a small
 # domain, is all there is; there the full problem can be solved as it is (OPT_0 of McKenna et al.).
@@ -530,25 +399,8 @@ def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
     )
 
 
-def identity(decomposition: Decomposition, settings: SolverSettings) -> WholeDomainMechanism:
-    """Noise on every cell of the table over all attributes in use."""
-    workload = decomposition.workload
-    clique = used_attributes(workload)
-    strategy = Strategy(tuple(IdentityFactor(n) for n in workload.domain.shape(clique)))
-    bound = any_mechanism_bound(decomposition, settings)
-    return WholeDomainMechanism(workload, clique, strategy, bound, Status.RESTRICTED)
-
-
-def solve_full(workload: QueryWorkload, settings: SolverSettings) -> WholeDomainMechanism:
-    """The optimum on the cells of all attributes in use, among all matrix mechanisms.
-
-    Args:
-        workload: one that :func:`may_be_solved`.
-        settings: gap and iterations.
-
-    Raises:
-        ResourceExceeded: its eigenproblems are too large to be solved beside the split one.
-    """
+def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:
+    """The optimum on the cells of all attributes in use; refused where it is too much to try."""
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
@@ -557,12 +409,12 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> WholeDomain
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)
-        if optimal.eigen_work(blocks) > optimal.TRIED_WORK:
+        if blocks.work > optimal.TRIED_WORK:
             raise ResourceExceeded(
                 f"the table has {len(gram):,} cells: that is too many to be solved as a whole"
             )
         solution = solve_dense(gram, shape, settings)
-    return WholeDomainMechanism(
+    return TableMechanism.single(
         workload, clique, solution.strategy, solution.lower_bound, solution.status
     )
 
@@ -574,13 +426,10 @@ def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
 
 def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
     """All queries on the cells over ``clique`` times the roots of their weights, shape (m, N)."""
-    rows = []
-    for weight, queries, inner in _sets_on_cells(workload, clique):
-        matrix: Array = np.full((1, 1), math.sqrt(weight))
-        for factor in queries:
-            matrix = np.kron(matrix, factor.matrix()).astype(np.float64, copy=False)
-        rows.append(matrix[:, inner])
-    return np.concatenate(rows)
+    return np.concatenate([
+        kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
+        for weight, queries, inner in _sets_on_cells(workload, clique)
+    ])  # fmt: skip
 
 
 # HDMM's strategies as mechanisms that can be measured and answered from.
@@ -589,81 +438,43 @@ def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
 def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
     """OPT_HDMM: the best of a product, a union of products and weighted marginals.
 
-    Raises:
-        WorkloadError: queries on several attributes that are no products.
+    Measuring marginals with weights is measuring residuals with some shares, of which the best are
+    those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
+    Queries that are no products are refused (WorkloadError).
     """
     workload = decomposition.workload
-    selection = select(product_workload(workload, settings), settings=settings)
-    strategy = selection.strategy
-    bound = max(selection.lower_bound, any_mechanism_bound(decomposition, settings))
-    if isinstance(strategy, MarginalStrategy):
-        return _of_marginals(decomposition, strategy, bound)
-    if isinstance(strategy, UnionStrategy):
-        return of_union(workload, strategy, bound)
-    return _of_product(workload, strategy, range(workload.num_sets), bound, settings.gap)
-
-
-def _of_marginals(
-    decomposition: Decomposition, strategy: MarginalStrategy, bound: float
-) -> ResidualMechanism:
-    """Weighted marginals are residuals of certain precisions, at the same cost.
-
-    Those of residuals that no query needs are left out, which only saves budget.
-    """
-    domain = decomposition.workload.domain
-    solutions = solve_all(decomposition.subworkloads, solve_residual_planner)
-    shares = np.array([
-        privacy_cost(domain, residual)
-        * float(strategy.precisions[tuple(int(i in residual) for i in range(len(domain)))])
-        for residual in decomposition.residuals
-    ])  # fmt: skip
-    return ResidualMechanism(decomposition, solutions, shares / shares.sum(), bound)
-
-
-def of_union(workload: QueryWorkload, strategy: UnionStrategy, bound: float) -> GroupedMechanism:
-    """OPT_+: one product strategy for each group of sets; ``bound`` is for all of them."""
-    make = partial(_of_product, workload, bound=bound)
-    groups = tuple(make(part, group) for part, group in zip(strategy.parts, strategy.groups))
-    number = np.empty(workload.num_sets, dtype=np.int64)
-    for position, group in enumerate(strategy.groups):
-        number[list(group)] = position
-    ends = np.cumsum([len(part) for part in workload.parts])
-    shares = np.asarray(strategy.scales, dtype=np.float64) ** 2
-    return GroupedMechanism(
-        groups, shares / shares.sum(), tuple(np.split(number, ends[:-1])), bound
-    )
-
-
-def _of_product(
-    workload: QueryWorkload,
-    strategy: ProductStrategy,
-    sets: Sequence[int],
-    bound: float,
-    gap: float | None = None,
-) -> WholeDomainMechanism:
-    """A product strategy on the attributes that some of the sets use.
-
-    Args:
-        workload: what is answered.
-        strategy: over all attributes of the domain.
-        sets: what the strategy answers; all of them where a gap is given.
-        bound: on the total error of the whole workload.
-        gap: within which of the bound the strategy counts as optimal; None for never.
-    """
-    clique = _used(workload, sets)
-    factors = tuple(strategy.strategy.factors[i] for i in clique)
-    made = WholeDomainMechanism(workload, clique, Strategy(factors), bound, Status.RESTRICTED)
-    if gap is not None and made.total_error <= bound * (1 + gap):
+    products = product_workload(workload, settings)
+    bound = max(lower_bound(products, settings), any_mechanism_bound(decomposition, settings))
+    split = replace(smash(decomposition, solve_residual_planner), any_bound=bound)
+    if split.total_error <= bound * (1 + settings.gap):
+        return split
+    operators = Operators(settings, np.random.default_rng(0))
+    found = (operators.product(products), operators.union(products))
+    best = min(found, key=lambda strategy: strategy.total_error)
+    if split.total_error <= best.total_error:
+        return split
+    made = of_products(workload, range(len(workload.domain)), best, bound)
+    if made.num_measurements == 1 and made.total_error <= bound * (1 + settings.gap):
         return replace(made, status=Status.OPTIMAL)
     return made
 
 
-def _used(workload: QueryWorkload, sets: Sequence[int]) -> Clique:
-    used: set[int] = set()
-    start = 0
-    wanted = np.asarray(list(sets))
-    for part in workload.parts:
-        inside = wanted[(wanted >= start) & (wanted < start + len(part))] - start
-        used.update(np.unique(part.cliques[inside]).tolist())
-        start += len(part)
-    return tuple(sorted(used))
+def of_products(
+    workload: QueryWorkload, attributes: Sequence[int], strategy: ProductStrategy, bound: float
+) -> TableMechanism:
+    """OPT_⊗ or OPT_+: a table over the attributes that a group of sets uses, for each group.
+
+    ``attributes`` are what the axes of the strategy stand for; it answers all sets, in order.
+    """
+    used = [set(clique) for part in workload.parts for clique in part.cliques.tolist()]
+    shares = np.asarray(strategy.scales, dtype=np.float64) ** 2
+    group_of = np.empty(len(used), dtype=np.int64)
+    measurements: list[StrategyMeasurement] = []
+    for axes, sets, share in zip(strategy.parts, strategy.groups, shares / shares.sum()):
+        group_of[list(sets)] = len(measurements)
+        clique = tuple(sorted(set[int]().union(*(used[j] for j in sets))))
+        factors = tuple(axes[attributes.index(i)] for i in clique)
+        measurements.append(StrategyMeasurement(clique, Strategy(factors), float(share)))
+    ends = np.cumsum([len(part) for part in workload.parts])
+    parts = tuple(np.split(group_of, ends[:-1]))
+    return TableMechanism(workload, tuple(measurements), parts, bound, Status.RESTRICTED)

@@ -25,7 +25,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Prefix, Range
 from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense

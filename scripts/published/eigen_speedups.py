@@ -7,13 +7,14 @@ eigenvectors, stands for its members as one design of Program 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.strategy.restricted import Weigh, best_weights, solve_eigen
+from adaptive_qs.strategy.fixed_basis import DesignWeights, best_weights, solve_eigen
 from adaptive_qs.strategy.solution import Solution, SolverSettings
 from adaptive_qs.workload.residuals import Subworkload, Term
 
@@ -41,8 +42,8 @@ class Separation:
 
     def __call__(
         self, squares: Array, importance: Array, settings: SolverSettings
-    ) -> tuple[Array, int]:
-        """The weights and the number of steps taken."""
+    ) -> DesignWeights:
+        """The weights, and how they were found."""
         starts = range(0, len(importance), self.group_size)
         groups = [slice(start, start + self.group_size) for start in starts]
         best = [best_weights(squares[group], importance[group], settings) for group in groups]
@@ -50,7 +51,8 @@ class Separation:
         errors = np.array([part.objective for part in best])
         combined = best_weights(costs, errors, settings)
         weights = [weight * part.weights for weight, part in zip(combined.weights, best)]
-        return np.concatenate(weights), combined.iterations + sum(part.iterations for part in best)
+        steps = combined.iterations + sum(part.iterations for part in best)
+        return replace(combined, weights=np.concatenate(weights), iterations=steps)
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,17 @@ class Principal:
 
     def __call__(
         self, squares: Array, importance: Array, settings: SolverSettings
-    ) -> tuple[Array, int]:
-        """The weights and the number of steps taken."""
+    ) -> DesignWeights:
+        """The weights, and how they were found."""
         count = math.ceil(self.share * squares.shape[1])
         rest = len(importance) - count
         if rest < 2:  # one common weight for one eigenvector, or for none
-            best = best_weights(squares, importance, settings)
-            return best.weights, best.iterations
+            return best_weights(squares, importance, settings)
         costs = np.concatenate([squares[:count], squares[count:].sum(axis=0)[None]])
         errors = np.append(importance[:count], importance[count:].sum())
         best = best_weights(costs, errors, settings)
         weights = np.concatenate([best.weights[:count], np.full(rest, best.weights[count])])
-        return weights, best.iterations
+        return replace(best, weights=weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,8 @@ def solve_eigen_dense(
     gram: Array,
     shape: tuple[int, ...],
     settings: SolverSettings | None = None,
-    weigh: Weigh | None = None,
+    weigh: Callable[[Array, Array, SolverSettings], DesignWeights] | None = None,
 ) -> Solution:
     """The eigen-design of any positive semidefinite Gram matrix, shape (N, N) with N = Πshape."""
-    return solve_eigen(Subworkload(shape, (Term(1.0, (_Given(shape, gram),)),)), settings, weigh)
+    subworkload = Subworkload(shape, (Term(1.0, (_Given(shape, gram),)),))
+    return solve_eigen(subworkload, settings, weigh or best_weights)

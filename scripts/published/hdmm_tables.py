@@ -17,7 +17,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,18 +29,12 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy.accounting import gaussian_mu_of
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.hdmm_products import (
-    GAUSSIAN,
-    Noise,
-    ProductWorkload,
-    product_workload,
-    with_total,
-)
-from adaptive_qs.strategy.optimal import solve_dense
+from adaptive_qs.strategy.fixed_point import solve_dense
+from adaptive_qs.strategy.hdmm import ProductWorkload, product_workload
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Marginal, Prefix, Range
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
-from scripts.published.laplace import LAPLACE, optimize_p_identity, select
+from scripts.published.laplace import GAUSSIAN, LAPLACE, Noise, optimize_p_identity, select
 from scripts.results import RESULTS, apart, here, peak_memory_mb, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-6, 0
@@ -149,9 +143,22 @@ def multi_dimensional(dataset: str, workload: str) -> ProductWorkload:
     return with_total(products) if keep(()) else products
 
 
+def with_total(workload: ProductWorkload) -> ProductWorkload:
+    """The same queries and, as one more set, the number of rows with weight 1."""
+    kinds = np.vstack([workload.kinds, np.zeros_like(workload.kinds[:1])])
+    weights, counts = np.append(workload.weights, 1.0), (*workload.num_queries, 1)
+    return replace(workload, kinds=kinds, weights=weights, num_queries=counts)
+
+
+def rmse(workload: ProductWorkload, set_errors: Array) -> float:
+    """Root of the mean squared error per query, every query counted once."""
+    return math.sqrt(math.fsum(set_errors) / sum(workload.num_queries))
+
+
 def noise_scale(noise: Noise) -> float:
-    """Standard deviation of the noise, relative to unit privacy, at the paper's parameters."""
-    return 1 / gaussian_mu_of(EPSILON, DELTA) if noise == GAUSSIAN else 1 / EPSILON
+    """Standard deviation of the noise on sensitivity 1 at the paper's parameters."""
+    factor = 1 / gaussian_mu_of(EPSILON, DELTA) if noise == GAUSSIAN else 1 / EPSILON
+    return factor * math.sqrt(noise.unit_variance)
 
 
 def solve(case: Case) -> dict[str, Any]:
@@ -167,7 +174,7 @@ def solve(case: Case) -> dict[str, Any]:
         count = sum(workload.num_queries)
         found = select(workload, case.noise, seed=SEED)
         error, bound = found.strategy.total_error, found.lower_bound
-        each = {name: scale * workload.rmse(s.set_errors) for name, s in found.candidates.items()}
+        each = {n: scale * rmse(workload, s.set_errors) for n, s in found.candidates.items()}
         note = "; ".join(f"{name} {value:.2f}" for name, value in each.items())
         domain = "x".join(map(str, workload.sizes))
     ours, lowest = (scale * math.sqrt(value / count) for value in (error, bound))
@@ -194,13 +201,13 @@ def solve_one_dimension(gram: Array, case: Case) -> tuple[float, float, str]:
         solution = solve_dense(gram, (case.cells,), settings)
         return solution.objective, solution.lower_bound, f"certified: {solution.status.value}"
     rng = np.random.default_rng(SEED)
-    unit, found = case.noise.unit_variance, []
+    found = []
     for rows, restarts, iterations in SEARCHES[case.cells]:
         covariance = optimize_p_identity(gram, rows, rng, restarts, iterations).covariance
         note = f"p = {rows}, {restarts} random starts, {iterations} iterations at most; SVD bound"
-        found.append((unit * float(np.vdot(gram, covariance)), note))
+        found.append((float(np.vdot(gram, covariance)), note))
     error, note = min(found)
-    return error, unit * gram_bound(gram), note
+    return error, gram_bound(gram), note
 
 
 def kept_rows(cases: list[Case], folder: Path) -> dict[Case, dict[str, Any]]:

@@ -28,8 +28,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, select
-from adaptive_qs.strategy.hdmm_products import product_workload
+from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import Factor
 from adaptive_qs.table.coded import CodedTable
@@ -38,6 +37,7 @@ from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
+from scripts.published.laplace import select_gaussian
 from scripts.published.querysmasher_rows import Row
 from scripts.results import peak_memory_mb
 
@@ -129,7 +129,7 @@ def one_way_optimum(size: int, family: str) -> Factor:
 
 def _hdmm(workload: QueryWorkload) -> float:
     products = product_workload(workload)
-    found = math.sqrt(select(products).strategy.total_error / workload.num_queries)
+    found = math.sqrt(select_gaussian(products).strategy.total_error / workload.num_queries)
     if len(products.sizes) > MOST_ATTRIBUTES:  # OPT_M, too, without its 2**d weights
         found = min(found, plan_batch(workload, "residualplanner").rmse)
     return found

@@ -10,9 +10,9 @@ from adaptive_qs import answer, plan
 from adaptive_qs.errors import InputError
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import MechanismChoice, PlanRequest
-from adaptive_qs.strategy.solution import DenseFactor, Status, Strategy
+from adaptive_qs.strategy.solution import DenseFactor, Strategy
 from adaptive_qs.strategy.table_mechanism import (
-    WholeDomainMechanism,
+    TableMechanism,
     any_mechanism_bound,
     used_attributes,
 )
@@ -28,9 +28,7 @@ def plan_halves(request: PlanRequest) -> MechanismChoice:
         DenseFactor(np.vstack([np.eye(n)] * 2), (n,)) for n in request.workload.domain.shape(clique)
     )
     bound = any_mechanism_bound(request.decomposition, request.settings)
-    found = WholeDomainMechanism(
-        request.workload, clique, Strategy(tuple(factors)), bound, Status.RESTRICTED
-    )
+    found = TableMechanism.single(request.workload, clique, Strategy(tuple(factors)), bound)
     return MechanismChoice("halves", found, 1, 0)
 
 

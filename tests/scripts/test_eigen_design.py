@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from adaptive_qs.errors import InputError
+from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Range
 from scripts.published.eigen_design import (
     COLUMNS,
@@ -15,6 +17,7 @@ from scripts.published.eigen_design import (
     range_marginals,
     shuffled,
 )
+from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
 
 MARGINALS = [
     *(lambda x, v=v: x[0] == v for v in range(3)),
@@ -98,3 +101,46 @@ def test_speedups_lose_little_against_all_eigenvectors(rows):
         exact = notes["every eigenvector"]
         assert exact * (1 + 1e-4) > notes["Separation(group_size=8)"] > 0.95 * exact
         assert exact * (1 + 1e-4) > notes["Principal(share=0.25)"] > 0.95 * exact
+
+
+# Speed-ups of the eigen-design.
+
+FINE = SolverSettings(gap=1e-6, max_iterations=20_000)
+
+
+def random_gram(rows, cells):
+    matrix = np.random.default_rng(0).normal(size=(rows, cells))
+    return matrix.T @ matrix
+
+
+@pytest.mark.parametrize(
+    "speedup", [Separation(100), Separation(1), Principal(1.0), Principal(0.97)], ids=str
+)
+def test_speedups_that_leave_nothing_out_are_exact(speedup):
+    gram = random_gram(30, 20)
+    exact = solve_eigen_dense(gram, (20,), FINE).objective
+    fast = solve_eigen_dense(gram, (20,), FINE, speedup).objective
+    assert fast == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("speedup", [Separation(4), Separation(16), Principal(0.2)], ids=str)
+def test_speedups_cost_a_little(speedup):
+    gram = Range(64).gram()
+    exact = solve_eigen_dense(gram, (64,), FINE).objective
+    fast = solve_eigen_dense(gram, (64,), FINE, speedup).objective
+    assert exact < fast < 1.2 * exact
+
+
+@pytest.mark.parametrize(
+    ("make", "value"), [(Separation, 0), (Principal, 0.0), (Principal, 1.5), (Principal, np.nan)]
+)
+def test_speedups_out_of_range_are_refused(make, value):
+    with pytest.raises(InputError, match="was asked for"):
+        make(value)
+
+
+def test_principal_vectors_of_a_low_rank_are_all_of_it():
+    gram = random_gram(3, 20)
+    exact = solve_eigen_dense(gram, (20,), FINE).objective
+    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.15)).objective == exact
+    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.05)).objective > exact

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_qs.strategy.hdmm_products import GAUSSIAN, ProductStrategy, identity_strategy
+from adaptive_qs.strategy.hdmm import ProductStrategy
+from adaptive_qs.strategy.solution import IdentityFactor
 from scripts.published.hdmm_tables import (
     Case,
     all_cases,
@@ -14,8 +15,9 @@ from scripts.published.hdmm_tables import (
     multi_dimensional,
     noise_scale,
     one_dimensional,
+    rmse,
 )
-from scripts.published.laplace import LAPLACE
+from scripts.published.laplace import GAUSSIAN, LAPLACE
 
 IDENTITY = {  # dataset or cells, workload: the error of Identity (tables 4 and 5, 6 and 7)
     (256, "all-range"): (13.11, 39.18),
@@ -36,14 +38,14 @@ IDENTITY = {  # dataset or cells, workload: the error of Identity (tables 4 and 
 def test_identity_has_the_published_error(on, workload, noise):
     if isinstance(on, int):
         gram, count = one_dimensional(workload, on)
-        rmse = math.sqrt(noise.unit_variance * np.trace(gram) / count)
+        error = math.sqrt(np.trace(gram) / count)
     else:
         products = multi_dimensional(on, workload)
-        identity = ProductStrategy(products, tuple(map(identity_strategy, products.sizes)), noise)
-        rmse = products.rmse(identity.set_errors)
+        identity = ProductStrategy.single(products, list(map(IdentityFactor, products.sizes)))
+        error = rmse(products, identity.set_errors)
     published = IDENTITY[on, workload][noise == GAUSSIAN]
     relative = 0 if isinstance(on, int) else 1e-8
-    assert noise_scale(noise) * rmse == pytest.approx(published, rel=relative, abs=0.006)
+    assert noise_scale(noise) * error == pytest.approx(published, rel=relative, abs=0.006)
 
 
 def test_width_32_is_every_range_of_that_width():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from itertools import combinations
 
 import numpy as np
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.strategy.hdmm_products import product_workload
+from adaptive_qs.strategy.hdmm import product_workload
 from adaptive_qs.workload.axes import Marginal, Prefix, Range
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
@@ -57,7 +56,3 @@ def marginal_matrix(sizes, subset):
     """The queries of one marginal over all cells, shape (n_b, n)."""
     blocks = [np.eye(n) if bit else np.ones((1, n)) for n, bit in zip(sizes, subset)]
     return reduce(np.kron, blocks)
-
-
-def cells(sizes):
-    return math.prod(sizes)

@@ -33,22 +33,17 @@ def centered_rows(*shape):
     return rows.reshape(len(rows), -1)
 
 
+def dense(*shape):
+    return DenseFactor(centered_rows(*shape), shape)
+
+
 STRATEGIES = {
     "total": (Strategy(()), True),
     "centering": (Strategy((CenteringFactor(5), CenteringFactor(3))), True),
     "identity": (Strategy((IdentityFactor(4), IdentityFactor(3))), False),
-    "dense": (Strategy((DenseFactor(centered_rows(6), (6,)),)), True),
-    "dense pair": (Strategy((DenseFactor(centered_rows(4, 3), (4, 3)),)), True),
-    "mixed": (
-        Strategy(
-            (
-                DenseFactor(centered_rows(4), (4,)),
-                CenteringFactor(3),
-                DenseFactor(centered_rows(2, 3), (2, 3)),
-            )
-        ),
-        True,
-    ),
+    "dense": (Strategy((dense(6),)), True),
+    "dense pair": (Strategy((dense(4, 3),)), True),
+    "mixed": (Strategy((dense(4), CenteringFactor(3), dense(2, 3))), True),
     "few rows": (Strategy((DenseFactor(centered_rows(6)[:2], (6,)), CenteringFactor(3))), True),
     "unbalanced": (
         Strategy((DenseFactor(np.tril(np.ones((5, 5))), (5,)), IdentityFactor(3))),
@@ -89,26 +84,18 @@ def test_answers_are_exact_at_every_size(name, rows):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_sensitivity_is_the_largest_column(name):
+def test_sensitivity_is_the_largest_column_and_estimates_are_least_squares(name):
     strategy, of_residual = STRATEGIES[name]
     factors = on_grid(strategy, 30, of_residual).factors
-    matrix = integer_matrix(factors)
-    assert squared_sensitivity(factors) == (matrix * matrix).sum(axis=0).max()
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_estimates_are_least_squares(name):
-    strategy, of_residual = STRATEGIES[name]
-    factors = on_grid(strategy, 30, of_residual).factors
-    matrix = integer_matrix(factors).astype(float)
+    exact = integer_matrix(factors)
+    assert squared_sensitivity(factors) == (exact * exact).sum(axis=0).max()
     shape = integer_answers(factors, np.zeros(strategy.shape, dtype=np.int64)).shape
     answers = RNG.normal(size=shape) * 1e6
     # Completed rows are smaller than the others by 2⁻¹²: their Gram matrix has a condition of 2²⁴.
-    expected = np.linalg.pinv(matrix, rcond=1e-9) @ answers.ravel()
+    expected = np.linalg.pinv(exact.astype(float), rcond=1e-9) @ answers.ravel()
     found = table_estimate(factors, answers)
     assert found.shape == strategy.shape
-    scale = abs(expected).max()
-    np.testing.assert_allclose(np.ravel(found), expected, rtol=0, atol=1e-7 * scale)
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=0, atol=1e-7 * abs(expected).max())
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+
 import numpy as np
 import pytest
 
@@ -9,10 +12,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Strategy
 from adaptive_qs.strategy.table_mechanism import (
-    GroupedMechanism,
-    WholeDomainMechanism,
+    TableMechanism,
     any_mechanism_bound,
     full_gram,
     may_be_solved,
@@ -50,9 +52,7 @@ STRATEGIES = {
 
 
 def mechanism_of(asked, strategy):
-    return WholeDomainMechanism(
-        WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0, Status.RESTRICTED
-    )
+    return TableMechanism.single(WORKLOADS[asked], (0, 1, 2), STRATEGIES[strategy], 0.0)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -62,17 +62,10 @@ def test_variances_are_those_of_the_whole_matrices(asked, strategy):
     b, w = strategy_matrix(mechanism), query_matrix(WORKLOADS[asked])
     covariance = np.linalg.inv(b.T @ b)
     exact = np.einsum("qi,ij,qj->q", w, covariance, w)
-    parts = WORKLOADS[asked].parts
-    found = [
-        weight * mechanism.variances(p, i)
-        for p, part in enumerate(parts)
-        for i, weight in enumerate(part.weights)
-    ]
-    np.testing.assert_allclose(np.concatenate(found), exact, rtol=1e-8)
+    variances = [(w, mechanism.variances(p, i)) for p, i, w in WORKLOADS[asked].sets()]
+    np.testing.assert_allclose(np.concatenate([w * of for w, of in variances]), exact, rtol=1e-8)
     assert mechanism.total_error == pytest.approx(exact.sum(), rel=1e-9)
-    top = max(
-        mechanism.variances(p, i).max() for p, part in enumerate(parts) for i in range(len(part))
-    )
+    top = max(of.max() for _, of in variances)
     assert mechanism.largest_variance() == (pytest.approx(top, rel=1e-12), True)
 
 
@@ -80,12 +73,10 @@ def test_variances_are_those_of_the_whole_matrices(asked, strategy):
 def test_answers_are_those_of_the_estimated_table(asked):
     mechanism = mechanism_of(asked, "product")
     table = RNG.normal(size=SIZES)
-    parts = WORKLOADS[asked].parts
-    found = np.concatenate([
-        np.sqrt(weight) * mechanism.answers(p, i, {0: table})
-        for p, part in enumerate(parts)
-        for i, weight in enumerate(part.weights)
-    ])  # fmt: skip
+    answers = [
+        np.sqrt(w) * mechanism.answers(p, i, {0: table}) for p, i, w in WORKLOADS[asked].sets()
+    ]
+    found = np.concatenate(answers)
     np.testing.assert_allclose(found, query_matrix(WORKLOADS[asked]) @ table.ravel(), atol=1e-10)
 
 
@@ -94,17 +85,16 @@ def test_groups_answer_their_own_sets(asked):
     shares = np.array([0.3, 0.7])
     one, other = mechanism_of(asked, "product"), mechanism_of(asked, "whole")
     group_of = tuple(np.arange(len(part)) % 2 for part in WORKLOADS[asked].parts)
-    mechanism = GroupedMechanism((one, other), shares, group_of, 0.0)
+    measured = [replace(m.measurement(0), share=s) for m, s in zip((one, other), shares)]
+    mechanism = replace(one, measurements=tuple(measured), group_of=group_of)
     assert [mechanism.measurement(k).share for k in (0, 1)] == [0.3, 0.7]
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
     top = []
-    for p, part in enumerate(WORKLOADS[asked].parts):
-        for i in range(len(part)):
-            group = (one, other)[i % 2]
-            assert mechanism.needed(p, i) == [i % 2]
-            expected = group.variances(p, i) / shares[i % 2]
-            np.testing.assert_allclose(mechanism.variances(p, i), expected, rtol=1e-14)
-            top.append(expected.max())
+    for p, i, _ in WORKLOADS[asked].sets():
+        assert mechanism.needed(p, i) == [i % 2]
+        expected = (one, other)[i % 2].variances(p, i) / shares[i % 2]
+        np.testing.assert_allclose(mechanism.variances(p, i), expected, rtol=1e-14)
+        top.append(expected.max())
     assert mechanism.largest_variance() == (pytest.approx(max(top), rel=1e-14), True)
     assert mechanism.on_grid(30).total_error == pytest.approx(mechanism.total_error, rel=1e-4)
 
@@ -159,22 +149,18 @@ def test_measured_queries_have_equal_noise(asked):
     total = sum(mechanism.measurement(k).share for k in range(mechanism.num_measurements))
     assert total == pytest.approx(1, rel=1e-12)
     assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
-    sensitivity, start = 0.0, 0
-    for p, part in enumerate(WORKLOADS[asked].parts):
-        for i in range(len(part)):
-            matrix = np.ones((1, 1))
-            for q in part.queries(i):
-                matrix = np.kron(matrix, q.matrix())
-            measurement = mechanism.measurement(start)
-            assert mechanism.needed(p, i) == [start]
-            norm = (matrix * matrix).sum(axis=0).max()
-            assert measurement.squared_sensitivity == pytest.approx(norm, rel=1e-12)
-            assert measurement.clique == tuple(part.cliques[i].tolist())
-            sensitivity += norm
-            start += 1
+    sensitivity = 0.0
+    for number, (p, i, _) in enumerate(WORKLOADS[asked].sets()):
+        part, measurement = WORKLOADS[asked].parts[p], mechanism.measurement(number)
+        matrix = reduce(np.kron, [q.matrix() for q in part.queries(i)])
+        norm = (matrix * matrix).sum(axis=0).max()
+        assert mechanism.needed(p, i) == [number]
+        assert measurement.squared_sensitivity == pytest.approx(norm, rel=1e-12)
+        assert measurement.clique == tuple(part.cliques[i].tolist())
+        sensitivity += norm
     assert mechanism.noise_variance == pytest.approx(sensitivity, rel=1e-12)
     with pytest.raises(IndexError):
-        mechanism.measurement(start)
+        mechanism.measurement(number + 1)
 
 
 def test_queries_that_are_all_zero_cannot_be_measured():
@@ -188,9 +174,8 @@ def test_queries_that_are_all_zero_cannot_be_measured():
 
 
 def test_rounded_queries_report_the_noise_of_what_is_measured():
-    part = QueryPart(
-        np.array([[0]], np.int32), {0: CustomAxis([[1e-7, 3e-7, 0]])}, None, np.ones(1)
-    )
+    axis = {0: CustomAxis([[1e-7, 3e-7, 0]])}
+    part = QueryPart(np.array([[0]], np.int32), axis, None, np.ones(1))
     found = choose_mechanism(QueryWorkload(DOMAIN, (part,)), "gaussian").mechanism
     assert found.noise_variance == pytest.approx(9e-14, rel=1e-8)
 
@@ -207,10 +192,8 @@ def test_choices_say_what_they_are(name):
 def test_auto_takes_the_better_of_the_split_and_the_full_problem():
     full = choose_mechanism(WORKLOADS["range"], "auto")
     assert full.name == "hdmm"
-    assert (
-        full.mechanism.total_error
-        < choose_mechanism(WORKLOADS["range"], "querysmasher").mechanism.total_error
-    )
+    apart = choose_mechanism(WORKLOADS["range"], "querysmasher")
+    assert full.mechanism.total_error < apart.mechanism.total_error
     split = choose_mechanism(WORKLOADS["marginal"], "auto")
     assert split.name == "querysmasher"
     assert split.subworkloads == 7

@@ -50,10 +50,10 @@ def spread(clique):
 def query_matrix(workload):
     """All queries over the whole domain, times the roots of their weights."""
     rows = []
-    for part in workload.parts:
-        for index, clique in enumerate(part.cliques.tolist()):
-            matrix = reduce(np.kron, [q.matrix() for q in part.queries(index)])
-            rows.append(np.sqrt(part.weights[index]) * matrix @ spread(clique))
+    for number, index, weight in workload.sets():
+        part = workload.parts[number]
+        matrix = reduce(np.kron, [q.matrix() for q in part.queries(index)])
+        rows.append(np.sqrt(weight) * matrix @ spread(part.cliques[index].tolist()))
     return np.concatenate(rows)
 
 
@@ -77,7 +77,6 @@ def dense_error(mechanism):
 def summed_variances(mechanism):
     """Σ weight · variance over every query."""
     return sum(
-        float(weight) * float(mechanism.variances(number, index).sum())
-        for number, part in enumerate(mechanism.workload.parts)
-        for index, weight in enumerate(part.weights)
+        weight * float(mechanism.variances(part, index).sum())
+        for part, index, weight in mechanism.workload.sets()
     )
