@@ -21,8 +21,8 @@ from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.sidecar import of_interrupted_run
 from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.run.request import RunOptions
-from adaptive_qs.run.session import Session
+from adaptive_qs.run import RunOptions
+from adaptive_qs.run.budget import Session
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
@@ -294,7 +294,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        options = RunOptions.among(self.get_params())
+        options = RunOptions.among(self.get_params(), "workload", "reference", "progress")
         job = tables_job(described, self.workload, self.reference, options)
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:

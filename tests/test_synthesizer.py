@@ -27,7 +27,7 @@ from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
 from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, check_sample_rows, measure, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read

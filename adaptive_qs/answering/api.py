@@ -20,12 +20,15 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.learn.schema import DEFAULT_SHARE, discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
+from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job
-from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
+
+_OTHERS = ("schema", "workload", "mechanism", "gap", "bases", "progress")
+"""Parameters that are no options of a run."""
 
 
 def plan(
@@ -77,7 +80,7 @@ def plan(
         GuardRailWarning: the budget promises or buys less than may have been meant, and whether
             it would be refused.
     """
-    options = RunOptions.among(locals() | {"workers": jobs})
+    options = RunOptions.among(locals(), *_OTHERS)
     return plan_answers(schema, workload, options, mechanism, gap, bases, progress, stacklevel=2)
 
 
@@ -166,7 +169,7 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    options = RunOptions.among(locals() | {"workers": jobs})
+    options = RunOptions.among(locals(), "data", *_OTHERS)
     described = resolve_schema(schema, data, max_memory)
     clock = PhaseClock(progress)
     job = answers_job(described, workload, options, mechanism, gap, bases, clock)

@@ -1,4 +1,4 @@
-"""What a batch would look like: expected errors, certificates, time and memory; no data."""
+"""What a batch would look like: expected errors, bounds, time and memory; no data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
@@ -127,8 +127,6 @@ def _entries(factor: Factor) -> int:
         return max(len(factor.matrix), 0 if factor.gram_inverse is None else cells) * cells
     return cells**2
 
-
-# What a batch release would look like: expected errors, certificates, time and memory; no data.
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Privacy losses for which a plan tells the expected error."""

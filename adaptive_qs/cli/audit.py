@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, fail, progress_bars
+from adaptive_qs.cli.io import emit_columns, emit_json, emit_rows, fail, progress_bars
+from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.audit import AuditReport
 
-
-OWN_FAULT = 1
 SHOWN = 20
 """Findings listed; the others are counted."""
 APART = 100
@@ -24,34 +23,34 @@ APART = 100
 MOST_RHO = 1e5
 """Above it `answer` has no noise to add."""
 
-Pairs = Annotated[
-    int,
-    typer.Option("--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."),
-]
-Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="Decides the generated rows.")
-]
-MaxMemory = Annotated[
-    str,
-    typer.Option(
-        "--max-memory", metavar="SIZE", help="Most memory that a run may plan for.",
-        rich_help_panel="Machine",
-    ),
-]  # fmt: skip
-
 
 def audit(
-    schema: options.NeededSchemaPath = None,
-    workload: options.QueryFile = None,
-    ways: options.QueryWays = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    pairs: Pairs = 20,
-    seed: Seed = 0,
-    as_json: options.Json = False,
-    max_memory: MaxMemory = "2GB",
-) -> None:
+    schema: Path | None = None,
+    workload: Path | None = None,
+    ways: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            "--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."
+        ),
+    ] = 20,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Decides the generated rows.")
+    ] = 0,
+    as_json: bool = False,
+    max_memory: Annotated[
+        str,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="Most memory that a run may plan for.",
+            rich_help_panel="Machine",
+        ),
+    ] = "2GB",
+) -> int:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
     Runs synthesize and answer on generated rows of your schema, at the budget given and at 100
@@ -59,7 +58,7 @@ def audit(
     """
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
-    spec = options.workload_spec(workload, ways)
+    spec = workload_spec(workload, ways)
 
     from adaptive_qs.audit.audit import RHOS
     from adaptive_qs.audit.audit import audit as run_audit
@@ -85,12 +84,13 @@ def audit(
         emit_json(_json(report))
     else:
         _show(report)
-    if not report.clean:
-        fail(
-            f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
-            "do not publish, and report this with the schema and the seed"
-        )
-        raise typer.Exit(OWN_FAULT)
+    if report.clean:
+        return 0
+    fail(
+        f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
+        "do not publish, and report this with the schema and the seed"
+    )
+    return 1
 
 
 def _show(report: AuditReport) -> None:

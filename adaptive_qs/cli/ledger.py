@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.files import check_distinct, check_file, companions
-from adaptive_qs.cli.options import number_option, option
-from adaptive_qs.cli.output import Row, emit, emit_columns, emit_json, emit_rows, warn
+from adaptive_qs.cli.io import (
+    Row,
+    check_distinct,
+    check_file,
+    companions,
+    emit,
+    emit_columns,
+    emit_json,
+    emit_rows,
+    rho_words,
+    warn,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
@@ -18,27 +26,8 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook, RunState
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.privacy.events import Cost
-    from adaptive_qs.run.session import Closing
 
-
-def closing_lines(closed: Closing | None) -> list[Row]:
-    """Which run of which ledger it was, and what is left there."""
-    if closed is None:
-        return []
-    left = f"{_rho_words(closed.left, left=True)} left"
-    return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
-
-
-def closing_json(closed: Closing | None) -> dict[str, Any] | None:
-    """The same for scripts; None without a ledger."""
-    if closed is None:
-        return None
-    return {
-        "path": str(closed.path),
-        "run": closed.run,
-        "rho_left": float(closed.left.rho),
-        "head": closed.head,
-    }
+HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
 def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
@@ -70,7 +59,7 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
         return "a copy was put back; nobody had said what was released since"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
-        found.append(f"{_rho_words(entry.stated)} as stated")
+        found.append(f"{rho_words(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
     return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
@@ -94,20 +83,12 @@ def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
         cost: of runs, or that of which runs may still spend.
         left: whether it is the latter, which is rounded down: a run may spend what is shown.
     """
-    words, epsilon = _rho_words(cost, left), book.epsilon_of(cost)
+    words, epsilon = rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
-
-
-def _rho_words(cost: Cost, left: bool = False) -> str:
-    from adaptive_qs.ledger.book import digits_below
-    from adaptive_qs.privacy.events import zcdp_name
-
-    rho = digits_below(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
-    return f"rho {rho} ({zcdp_name(float(cost.delta))})"
 
 
 def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
@@ -157,92 +138,6 @@ def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
     }
 
 
-ledger_app = typer.Typer(
-    help="Count the budget of a data set over all runs: set its total, show, verify, export, "
-    "restore.",
-    no_args_is_help=True,
-)
-
-LedgerFile = Annotated[
-    Path | None, option("--ledger", "FILE", "The data set's ledger; needed.", None)
-]
-DiscoveryDelta = Annotated[
-    float,
-    number_option(
-        "--discovery-delta",
-        "D",
-        "Part of delta set aside for runs that discover the values of columns.",
-        None,
-        "0",
-    ),
-]
-TotalEpsilon = Annotated[
-    float | None,
-    number_option("--epsilon", "E", "Privacy loss of all runs together; give it or --rho.", None),
-]
-TotalRho = Annotated[
-    float | None, number_option("--rho", "R", "The total in zCDP, instead of --epsilon.", None)
-]
-Lost = Annotated[
-    list[Path] | None,
-    option(
-        "--release",
-        "FILE",
-        "A bundle, answers or a table with its .manifest.json, released since the copy was made; "
-        "repeat it for more.",
-        None,
-    ),
-]
-LostRho = Annotated[
-    float | None,
-    option("--rho", "R", "What else was spent since (zCDP), of which there is no file.", None),
-]
-LostDelta = Annotated[
-    float,
-    option("--discovery-delta", "D", "Part of delta that was spent since on discovery.", None, "0"),
-]
-Nothing = Annotated[
-    bool, typer.Option("--none", help="Nothing was released since the copy was made.")
-]
-Missing = Annotated[
-    int,
-    typer.Option(
-        "--missing",
-        metavar="N",
-        min=0,
-        help="With --none, where the copy is known to lack N entries: they released nothing.",
-        show_default=False,
-    ),
-]
-RunNumber = Annotated[
-    int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
-]
-Bundle = Annotated[
-    Path | None,
-    option(
-        "--release",
-        "FILE",
-        "A release bundle, answers or a table with the .manifest.json beside it: check also that "
-        "it is what a run of this ledger handed over.",
-        None,
-    ),
-]
-Anchor = Annotated[
-    str | None,
-    option(
-        "--anchor",
-        "FILE",
-        "How far the ledger must have come: a file on another volume, or its newest entry as "
-        "ledger show prints it.",
-        None,
-    ),
-]
-AnchorFile = Annotated[
-    str | None, option("--anchor", "FILE", "Anchor to make, on another volume.", None)
-]
-OutFile = Annotated[Path | None, option("--out", "FILE", "Where to write, as JSON.", None)]
-
-
 def _named(ledger: Path | None) -> Path:
     if ledger is None:
         raise InputError("no --ledger was given: name the file of the ledger")
@@ -255,16 +150,15 @@ def _opened(ledger: Path | None, anchor: str | None = None, restoring: bool = Fa
     return LedgerBook(_named(ledger), anchor, restoring)
 
 
-@ledger_app.command("create")
 def create(
-    ledger: LedgerFile = None,
-    epsilon: TotalEpsilon = None,
-    delta: options.Delta = None,
-    rho: TotalRho = None,
-    discovery_delta: DiscoveryDelta = 0.0,
-    anchor: AnchorFile = None,
-    public_rows: options.PublicRows = None,
-    beyond_limits: options.BeyondLimits = False,
+    ledger: Path | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    discovery_delta: float = 0.0,
+    anchor: str | None = None,
+    public_rows: int | None = None,
+    beyond_limits: bool = False,
 ) -> None:
     """Make a ledger with the total that all runs on a data set may spend together.
 
@@ -285,8 +179,7 @@ def create(
     emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 
-@ledger_app.command("show")
-def show(ledger: LedgerFile = None, anchor: Anchor = None, as_json: options.Json = False) -> None:
+def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = False) -> None:
     """Show the total, what is left, what each run spent, and the newest entry (head)."""
     book = _opened(ledger, anchor)
     runs = book.runs()
@@ -301,13 +194,12 @@ def show(ledger: LedgerFile = None, anchor: Anchor = None, as_json: options.Json
         )
 
 
-@ledger_app.command("verify")
 def verify(
-    ledger: LedgerFile = None,
-    release: Bundle = None,
-    anchor: Anchor = None,
-    as_json: options.Json = False,
-    max_memory: options.ReadMemory = None,
+    ledger: Path | None = None,
+    release: Path | None = None,
+    anchor: str | None = None,
+    as_json: bool = False,
+    max_memory: str | None = None,
 ) -> None:
     """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
 
@@ -334,12 +226,11 @@ def verify(
     emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
-@ledger_app.command("export")
 def export(
-    ledger: LedgerFile = None,
-    out: OutFile = None,
-    force: options.Force = False,
-    anchor: Anchor = None,
+    ledger: Path | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    anchor: str | None = None,
 ) -> None:
     """Write all entries as JSON, for auditors: without the key and the noisy answers."""
     from adaptive_qs.ledger.book import exported
@@ -358,8 +249,13 @@ def export(
     emit(f"{out}: written")
 
 
-@ledger_app.command("close")
-def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = None) -> None:
+def close(
+    ledger: Path | None = None,
+    run: Annotated[
+        int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
+    ] = None,
+    anchor: str | None = None,
+) -> None:
     """Give up an interrupted run: what it has not spent may be spent by others.
 
     Its noisy answers are forgotten, and it cannot be resumed.
@@ -372,8 +268,7 @@ def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = Non
     emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
 
 
-@ledger_app.command("anchor")
-def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
+def anchor(ledger: Path | None = None, anchor: str | None = None) -> None:
     """Make an anchor of a ledger that has none.
 
     Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
@@ -387,16 +282,26 @@ def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
     emit(f"{anchor}: written; give it to every run with --anchor")
 
 
-@ledger_app.command("restore")
 def restore(
-    ledger: LedgerFile = None,
-    release: Lost = None,
-    rho: LostRho = None,
-    discovery_delta: LostDelta = 0.0,
-    nothing: Nothing = False,
-    missing: Missing = 0,
-    anchor: Anchor = None,
-    max_memory: options.ReadMemory = None,
+    ledger: Path | None = None,
+    release: list[Path] | None = None,
+    rho: float | None = None,
+    discovery_delta: float = 0.0,
+    nothing: Annotated[
+        bool, typer.Option("--none", help="Nothing was released since the copy was made.")
+    ] = False,
+    missing: Annotated[
+        int,
+        typer.Option(
+            "--missing",
+            metavar="N",
+            min=0,
+            help="With --none, where the copy is known to lack N entries: they released nothing.",
+            show_default=False,
+        ),
+    ] = 0,
+    anchor: str | None = None,
+    max_memory: str | None = None,
 ) -> None:
     """After putting back a copy of a ledger: count what was released since the copy was made.
 
@@ -436,3 +341,6 @@ def restore(
         return
     left = _cost_words(book, book.left, left=True)
     emit(f"{path}: {_restored_words(book, entry)}; {left} left")
+
+
+COMMANDS = (create, show, verify, export, close, anchor, restore)

@@ -9,31 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli.files import check_distinct, check_file, readable, shown
-from adaptive_qs.cli.options import TABLE_HELP, Force
-from adaptive_qs.cli.output import Row, emit, emit_columns, emit_rows, note, warn
+from adaptive_qs.cli.io import (
+    PROGRAM,
+    Row,
+    check_distinct,
+    check_file,
+    emit,
+    emit_columns,
+    emit_rows,
+    note,
+    readable,
+    shown,
+    warn,
+)
+from adaptive_qs.cli.options import TABLE_HELP
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import ColumnBase
     from adaptive_qs.table.schema import Schema
 
-
-schema_app = typer.Typer(
-    help="Describe a table in public: propose, check and convert schemas.", no_args_is_help=True
-)
-
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Where to write.  [default: print]"),
-]
+HELP = "Describe a table in public: propose, check and convert schemas."
 
 
-@schema_app.command("init")
 def init(
     data: Annotated[Path, typer.Argument(metavar="DATA", help=TABLE_HELP)],
-    out: Out = None,
-    force: Force = False,
+    out: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Propose a schema from the data: review it, it is not private.
 
@@ -54,7 +56,6 @@ def init(
         emit_checklist(proposal.schema.columns, str(out))
 
 
-@schema_app.command("check")
 def check(
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="Schema or mbi domain file.")],
     data: Annotated[
@@ -70,7 +71,7 @@ def check(
 
     if is_table_file(schema):
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
-        mend = shlex.join(["adaptive-qs", "schema", *names])
+        mend = shlex.join([PROGRAM, "schema", *names])
         proposes = " proposes one" if data is None else ""
         raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
     loaded = Schema.load(schema)
@@ -88,14 +89,13 @@ def check(
         emit(f"{shown(data)}: fits the schema")
 
 
-@schema_app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
     kind: Annotated[
         str, typer.Option("--from", metavar="KIND", help="auto, mbi, sdv, dpmm or dpsynth.")
     ] = "auto",
-    out: Out = None,
-    force: Force = False,
+    out: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
     from typing import get_args
@@ -108,7 +108,6 @@ def import_(
     _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
 
 
-@schema_app.command("json-schema")
 def json_schema(
     kind: Annotated[
         str, typer.Argument(metavar="[schema|workload]", help="Which kind of file.")
@@ -135,7 +134,7 @@ def _deliver(schema: Schema, out: Path | None) -> None:
         emit(schema.to_json())
         return
     schema.dump(out, force=True)  # checked by _check_out
-    check = shlex.join(["adaptive-qs", "schema", "check", str(out)])
+    check = shlex.join([PROGRAM, "schema", "check", str(out)])
     note(f"{out}: {len(schema.columns)} columns; next: {check}")
 
 
@@ -179,7 +178,7 @@ def _end(path: str) -> list[Row]:
     return [
         ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
         ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-        ("what is left", shlex.join(["adaptive-qs", "schema", "check", path])),
+        ("what is left", shlex.join([PROGRAM, "schema", "check", path])),
     ]
 
 
@@ -194,3 +193,6 @@ def _taken(column: ColumnBase) -> str:
     """The values or the range, the bins, and the missing markers of a column."""
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
     return f"{column.summary}; missing: {markers}" if markers else column.summary
+
+
+COMMANDS = (init, check, import_, json_schema)

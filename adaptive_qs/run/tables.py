@@ -29,10 +29,9 @@ from adaptive_qs.machine import (
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
+from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job
-from adaptive_qs.run.limits import Limits
-from adaptive_qs.run.request import RunOptions
+from adaptive_qs.run.job import Job, Limits
 from adaptive_qs.table.coded import CODE_BYTES, CodedTable
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.schema import Schema

@@ -126,10 +126,10 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     content = json.loads(outcome.out)
     assert content["statuses"]["restricted"] == 3
     assert content["gap"] > 0.01
-    assert outcome.err.startswith("warning: the certified solver could not take on 3 of 4 subwork")
+    assert outcome.err.startswith("warning: the optimal solver could not take on 3 of 4 subwork")
     assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
     assert "raise --max-memory, declare coarser bins" in outcome.err
-    assert "querysmasher: not certified in 3 of 4 subworkloads" in done(run(*arguments)).out
+    assert "querysmasher: not proven optimal in 3 of 4 subworkloads" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""
     assert done(run(*arguments, "--mechanism", "wff")).err == ""
 
@@ -285,9 +285,7 @@ def test_existing_answers_are_replaced_only_by_force(run):
 
 
 def test_the_demos_need_nothing(run, monkeypatch):
-    monkeypatch.setattr(
-        "adaptive_qs.cli.synthesize.demo_files", lambda: (Path("t.csv"), Path("s.json"))
-    )
+    monkeypatch.setattr("adaptive_qs.cli.io.demo_files", lambda: (Path("t.csv"), Path("s.json")))
     for _ in range(2):  # its own output is replaced
         assert "epsilon 1, delta 1e-09" in done(run("answer", "--demo")).out
     assert len(pd.read_parquet("adult_answers.parquet")) == PAIRS

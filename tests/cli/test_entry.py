@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.cli.output import fail, note, percent, warn
+from adaptive_qs.cli.io import fail, note, percent, warn
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.release.sidecar import manifest_path
 from adaptive_qs.table.encode import read_table
@@ -348,19 +348,19 @@ def test_terminals_that_know_ascii_only(tmp_path):
 def test_a_stop_whose_exception_got_lost_is_raised_again_by_progress():
     code = (
         "import os, signal, weakref\n"
-        "from adaptive_qs.cli import entry, output\n"
+        "from adaptive_qs.cli import entry, io\n"
         "class Lost:\n"
         "    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"  # what it raises here is dropped
         "        for _ in range(1000): pass\n"
         "def command(*_, **__):\n"
-        "    with output.progress_bars() as report:\n"
+        "    with io.progress_bars() as report:\n"
         "        thing = Lost()\n"
         "        del thing\n"
         "        print('went on', flush=True)\n"
         "        report('fit', 1, 2)\n"
         "        print('too far')\n"
-        "entry.app = command\n"
+        "entry.parse = command\n"
         "raise SystemExit(entry.main([]))\n"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT)

@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.cli.files import readable
+from adaptive_qs.cli.io import readable
 from adaptive_qs.errors import DataError
 from adaptive_qs.machine import on_reach
 from adaptive_qs.synthesizer import Synthesizer
@@ -349,7 +349,7 @@ def test_a_terminal_and_a_full_disk_are_refused(run, pipe, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("adaptive_qs.cli.files._blocks", full)
+    monkeypatch.setattr("adaptive_qs.cli.io._blocks", full)
     said = run("schema", "init", "-")
     assert said.code == 2
     assert "no space left on device): free some space" in said.err

@@ -187,7 +187,7 @@ def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger
 def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledger, monkeypatch):
     command = [*TABLE, "--rho", "0.01", "--out", "o.csv", "--release", "r.zip", "--seed", 3]
     with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.run.session.Session.finish", lambda *_: 1 / 0)
+        context.setattr("adaptive_qs.run.budget.Session.finish", lambda *_: 1 / 0)
         assert run(*command).code == 1
     bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
     Path("precious.csv").write_text("not to be lost")

@@ -6,7 +6,6 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
-synthesize_module = import_module("adaptive_qs.cli.synthesize")
 CANARY = "c4n4ry"
 BASE = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5"]
 
@@ -137,7 +135,7 @@ def test_existing_files_are_replaced_only_by_force(run):
 
 def test_a_release_can_be_made_without_a_table(run):
     outcome = done(run(*BASE, "--release", "r.zip"))
-    assert "python -m adaptive_qs sample r.zip" in outcome.out
+    assert "adaptive-qs sample r.zip" in outcome.out
     assert not Path("o.csv").exists()
 
 
@@ -188,7 +186,7 @@ def test_init_says_which_columns_are_left_out(run):
 
 
 def test_the_demo_needs_nothing(run, monkeypatch):
-    monkeypatch.setattr(synthesize_module, "demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    monkeypatch.setattr("adaptive_qs.cli.io.demo_files", lambda: (Path("t.csv"), Path("s.json")))
     for _ in range(2):  # its own output is replaced
         outcome = done(run("synthesize", "--demo"))
         assert "epsilon 1, delta 1e-09" in outcome.out
@@ -335,15 +333,17 @@ def test_they_are_counted_in_a_warning_and_listed_for_scripts(
 ):
     found = outcome(wide, *measured)
     assert dict(found.lines())["unconnected"].startswith(row)
-    assert found.warning.startswith(warning)
-    assert "independent of all others at this budget: use coarser bins" in found.warning
+    *doubts, independent = found.warnings
+    assert tuple(doubts) == found.release.doubts
+    assert independent.startswith(warning)
+    assert "independent of all others at this budget: use coarser bins" in independent
     assert found.json()["unconnected"] == unconnected
 
 
 def test_nothing_is_said_where_all_are_combined(wide):
     found = outcome(wide, tuple(NAMES))
     assert "unconnected" not in dict(found.lines())
-    assert (found.warning, found.json()["unconnected"]) == (None, [])
+    assert (found.warnings, found.json()["unconnected"]) == (found.release.doubts, [])
 
 
 @pytest.mark.usefixtures("wide")

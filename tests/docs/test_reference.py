@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from adaptive_qs.cli.app import commands
+from adaptive_qs.cli.entry import commands
 from scripts import make_reference
 
 from .snippets import PAGES, ROOT, Reader

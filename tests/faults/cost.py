@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.run.session import Session
+from adaptive_qs.run.budget import Session
 from adaptive_qs.table.files import sample_dataset
 
 LEDGER_STEPS = ("__init__", "recognise", "begin", "finish")

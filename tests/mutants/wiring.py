@@ -23,8 +23,8 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
 from adaptive_qs.run import job as runs
 from adaptive_qs.run import tables
+from adaptive_qs.run.budget import Session
 from adaptive_qs.run.job import Job
-from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
@@ -354,10 +354,10 @@ def plain_hash():
 def read_again():
     original = Answers.batches
 
-    def batches_of(self, confidence=0.95):
+    def batches_of(self, *given):
         counter = self._counter or self._kept
         self._kept = self._counter = counter
-        return original(self, confidence)
+        return original(self, *given)
 
     with mock.patch.object(Answers, "batches", batches_of):
         yield
