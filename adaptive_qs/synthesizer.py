@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from adaptive_qs.learn.schema import DEFAULT_SHARE
+from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.release import Release, check_rows

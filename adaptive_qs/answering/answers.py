@@ -24,7 +24,6 @@ from adaptive_qs.errors import InputError, SpentNote
 from adaptive_qs.machine import MEASURED, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Record, Transcript
-from adaptive_qs.release.bundle import MANIFEST
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.sidecar import (
     ANSWERS_MEMBER,
@@ -34,7 +33,7 @@ from adaptive_qs.release.sidecar import (
     with_manifest,
     write_manifest,
 )
-from adaptive_qs.release.statement import Loss, Statement, stated
+from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
 from adaptive_qs.run.budget import Closing, PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
 from adaptive_qs.table.count import TableCounter

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,13 @@ from adaptive_qs.answering.plan import (
     answers_limits,
     check_learnable,
 )
+from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
-from adaptive_qs.learn.schema import DEFAULT_SHARE, discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job
+from adaptive_qs.run.job import Job, budget_of
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
@@ -97,8 +99,8 @@ def plan_answers(
     """:func:`plan`, with options; ``stacklevel`` says where it warns, 1 is the caller."""
     rows = checked_public_rows(options.public_rows)
     described = resolve_schema(schema, max_memory=options.max_memory)
-    target = _target(described, options if options.budgeted else replace(options, cost=1.0))
-    learning = preprocessing_cost(described, target.budget, options.learning_share)
+    asked = options if options.budgeted else replace(options, cost=1.0)
+    target, learning = budget_of(described, asked, _budget(asked))
     left = target.left_of(target.budget - learning)
     planner = _planner(workload, options, mechanism, gap, bases, progress)
     batch = planner(described.widest_domain(), left)
@@ -192,7 +194,7 @@ def answers_job(
         InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
     """
     planner = _planner(workload, options, mechanism, gap, bases, progress)
-    return Job.of(schema, options, _target(schema, options), planner)
+    return Job.of(schema, options, _budget(options), planner)
 
 
 def _planner(
@@ -236,9 +238,7 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     return Answers(job, planned, schema, counter_of(table), begin, clock)
 
 
-def _target(schema: Schema, options: RunOptions) -> PrivacyTarget:
-    """The budget; that of zCDP where bins or values are to be learnt as well."""
-    share = discovery_share(schema) if schema.private_columns else None
-    return PrivacyTarget.of_answers(
-        options.epsilon, options.delta, options.rho, options.cost, share
-    )
+def _budget(options: RunOptions) -> Callable[[Fraction | None], PrivacyTarget]:
+    """See :func:`budget_of`; it is that of zCDP where bins or values are to be learnt as well."""
+    given = options.epsilon, options.delta, options.rho, options.cost
+    return partial(PrivacyTarget.of_answers, *given)

@@ -26,7 +26,7 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Cost, Event, Transcript
-from adaptive_qs.release.bundle import CHARGES, MANIFEST, MEMBERS, Bundle, charges_text
+from adaptive_qs.release.bundle import CHARGES, MEMBERS, Bundle, charges_text
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.sidecar import (
@@ -36,7 +36,7 @@ from adaptive_qs.release.sidecar import (
     read_sidecar,
     table_path,
 )
-from adaptive_qs.release.statement import Manifest, Statement, versions
+from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
 from adaptive_qs.table.archive import open_archive, sha256_of
 from adaptive_qs.table.text import Formulas
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -302,15 +303,15 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
         InputError: the budget is none that it takes.
     """
     from adaptive_qs.audit.audit import marginals_of
-    from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
     from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
     from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.run.job import budget_of
     from adaptive_qs.table.schema import Schema
 
     described, rows = Schema.load(schema), asked.public_rows
     rho = asked.rho if asked.cost is None else asked.cost / 2
-    target = PrivacyTarget.of(asked.epsilon, asked.delta, rho, discovery_share(described))
-    learning = preprocessing_cost(described, target.budget, asked.learning_share)
+    budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
+    target, learning = budget_of(described, asked, budget)
     workload = marginals_of(plan.workload)
     forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
     combined = any(len(clique) > 1 for clique in workload.cliques)

@@ -16,7 +16,6 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.machine import MemoryAllowance
 from adaptive_qs.privacy.budget import Place
-from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.statement import Statement, check_version
 from adaptive_qs.table.archive import sha256_of
 from adaptive_qs.table.files import atomic_writer
@@ -104,6 +103,8 @@ def read_place(path: str | Path, max_memory: int | str | None = None) -> Place |
         ResourceExceeded: reading it would take more memory.
     """
     if is_zipfile(path):
+        from adaptive_qs.release.bundle import Bundle  # a run that starts reads none
+
         return Bundle.load(path, max_memory).manifest.ledger
     found = read_sidecar(path, max_memory).get("ledger")
     try:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, shown
 from adaptive_qs.errors import InputError
-
-DEFAULT_SHARE = 0.1
-"""Part of a run's ρ for learning bins and values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +19,7 @@ class RunOptions:
     :func:`~adaptive_qs.answering.api.answer`, whose ``jobs`` are the ``workers`` here.
 
     Raises:
-        InputError: a consent is neither True nor False.
+        InputError: a consent is neither True nor False, or the learning share is out of range.
     """
 
     epsilon: float | None = None
@@ -44,6 +41,7 @@ class RunOptions:
         for name in ("resume", "unreviewed_schema", "beyond_limits"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"{name} is {shown(value)}: give True or False")
+        learning_share(self.learning_share)
 
     @classmethod
     def among(cls, parameters: Mapping[str, Any], *others: str) -> Self:

@@ -90,7 +90,7 @@ class PrivacyTarget:
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
-        discovery_share: Fraction | int = 0,
+        discovery_share: Fraction | None = None,
     ) -> Self:
         """The budget of tables, given either as (epsilon, delta) or as rho.
 
@@ -108,7 +108,7 @@ class PrivacyTarget:
         if (epsilon is None) == (rho is None):
             came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
             raise InputError(f"{came} given: give one of them")
-        target = cls._of(epsilon, delta, rho, Fraction(discovery_share), gaussian=False)
+        target = cls._of(epsilon, delta, rho, discovery_share or Fraction(0), gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
                 f"the budget is rho {target.rho:.3g} (zCDP): give one from {MIN_RHO:g}, below "

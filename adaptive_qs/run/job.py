@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.learn.schema import gather_private, learn_schema, preprocessing_cost
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
 from adaptive_qs.privacy.events import Cost
@@ -165,7 +165,7 @@ class Job(Generic[W]):
         cls,
         schema: Schema,
         options: RunOptions,
-        target: PrivacyTarget,
+        budget: Callable[[Fraction | None], PrivacyTarget],
         plan: Callable[[Domain, PrivacyTarget], W],
     ) -> Self:
         """Check the parameters.
@@ -173,7 +173,7 @@ class Job(Generic[W]):
         Args:
             schema: the public description of the columns.
             options: of the run.
-            target: the budget.
+            budget: as for :func:`budget_of`.
             plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
@@ -186,7 +186,7 @@ class Job(Generic[W]):
         check_reviewed(schema, options.unreviewed_schema)
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
-        learning = preprocessing_cost(schema, target.budget, options.learning_share)
+        target, learning = budget_of(schema, options, budget)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
@@ -228,6 +228,8 @@ class Job(Generic[W]):
         with unchanged(source):
             self.session.recognise(table_bytes(source))
             if schema.private_columns:
+                from adaptive_qs.learn.schema import gather_private, learn_schema
+
                 gathered = gather_private(
                     source,
                     schema,
@@ -266,6 +268,27 @@ class Job(Generic[W]):
         if self.before is not None:
             self.before()
         return mechanisms
+
+
+def budget_of(
+    schema: Schema, options: RunOptions, budget: Callable[[Fraction | None], PrivacyTarget]
+) -> tuple[PrivacyTarget, Cost]:
+    """The budget of a run, and what of it goes to the bins and values that its schema leaves open.
+
+    Args:
+        schema: the public description of the columns.
+        options: of the run.
+        budget: with the part of δ for discovering values; None where nothing is to be learnt.
+
+    Raises:
+        InputError: the budget is out of range, or too small to learn from.
+    """
+    if not schema.private_columns:
+        return budget(None), Cost()
+    from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
+
+    target = budget(discovery_share(schema))
+    return target, preprocessing_cost(schema, target.budget, options.learning_share)
 
 
 def _begun(mechanisms: Mechanisms) -> Begin:

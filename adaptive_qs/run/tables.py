@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast, get_args
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.learn.schema import discovery_share
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
     UnconnectedForecast,
@@ -106,7 +105,7 @@ def tables_job(
     Raises:
         InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
     """
-    target = PrivacyTarget.of(options.epsilon, options.delta, options.rho, discovery_share(schema))
+    budget = partial(PrivacyTarget.of, options.epsilon, options.delta, options.rho)
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
     fill = cast(Reference, reference)
@@ -116,7 +115,7 @@ def tables_job(
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
         return Tables(workload, marginals, fill, limits, left.rho)
 
-    return Job.of(schema, options, target, plan)
+    return Job.of(schema, options, budget, plan)
 
 
 def tables_limits(

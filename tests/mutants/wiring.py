@@ -15,6 +15,7 @@ from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import ranges
+from adaptive_qs.learn import schema as learning
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy.budget import Budget
@@ -250,7 +251,7 @@ def learning_aside():
 
         return learn
 
-    with wrapped(runs, "learn_schema", make):
+    with wrapped(learning, "learn_schema", make):
         yield
 
 

@@ -6,9 +6,9 @@ from inspect import signature
 import pytest
 
 from adaptive_qs.answering.api import answer
+from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.cli.entry import commands
 from adaptive_qs.cli.options import OF_ANSWERS, OF_PLAN, OF_TABLES
-from adaptive_qs.learn.schema import DEFAULT_SHARE
 from adaptive_qs.run import RunOptions
 from adaptive_qs.synthesizer import Synthesizer
 
