@@ -308,11 +308,10 @@ def statement_of_answers(
     Args:
         plan: what was measured.
         target: the budget of the whole run, of which the plan's is what learning left.
-        schema: as used, with whatever was learnt.
-        events: every charge.
+        schema: with whatever was learnt.
+        events: every charge, which ``ledger`` keeps, if there is one.
         stamp: whether the answers are private.
         confidence: of the intervals.
-        ledger: where a durable ledger keeps the charges.
 
     Raises:
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
@@ -381,7 +380,6 @@ class Answers:
         begin: Begin,
         clock: PhaseClock,
     ) -> None:
-        """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
         self.target = job.target
         self.insecure = job.options.insecure
@@ -485,8 +483,7 @@ class Answers:
             confidence: as for :meth:`batches`.
             formulas: which values that a spreadsheet program would run as formulas are escaped in
                 CSV: "escape-learnt" those that were learnt, "escape" all, "keep" none.
-            force: replace files that exist, at the path or beside it; a resumed run replaces
-                what it had written itself.
+            force: replace files that exist; a resumed run replaces what it had written itself.
 
         Returns:
             Number of answers.
@@ -529,9 +526,6 @@ class Answers:
         """Say that the answers are safe: a ledger no longer keeps them.
 
         ``write``, ``to_arrow`` and ``to_pandas`` do so themselves; whoever iterates does it here.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
         """
         self._session.finish()
 

@@ -83,7 +83,9 @@ def plan(
             it would be refused.
     """
     options = RunOptions.among(locals(), *_OTHERS)
-    return plan_answers(schema, workload, options, mechanism, gap, bases, progress, stacklevel=2)
+    planned, doubts = plan_answers(schema, workload, options, mechanism, gap, bases, progress)
+    warn_all(doubts, stacklevel=2)
+    return planned
 
 
 def plan_answers(
@@ -94,9 +96,8 @@ def plan_answers(
     gap: float = DEFAULT_GAP,
     bases: Mapping[str, Any] | None = None,
     progress: PhaseProgress | None = None,
-    stacklevel: int = 1,
-) -> BatchPlan:
-    """:func:`plan`, with options; ``stacklevel`` says where it warns, 1 is the caller."""
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """What :func:`plan` gives, and what it warns of."""
     rows = checked_public_rows(options.public_rows)
     described = resolve_schema(schema, max_memory=options.max_memory)
     asked = options if options.budgeted else replace(options, cost=1.0)
@@ -104,9 +105,8 @@ def plan_answers(
     left = target.left_of(target.budget - learning)
     planner = _planner(workload, options, mechanism, gap, bases, progress)
     batch = planner(described.widest_domain(), left)
-    if options.budgeted:
-        warn_all(refusable(batch.rails(target, rows)), stacklevel + 1)
-    return batch.plan()
+    doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
+    return batch.plan(), doubts
 
 
 def answer(
@@ -145,20 +145,11 @@ def answer(
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
-        learning_share: part of the budget for bins and values that the schema leaves to be learnt
-            (``private_bins``, ``private_values``), which this call then spends.
+        learning_share, ledger, resume, anchor, unreviewed_schema, public_rows, beyond_limits: as
+            for :class:`~adaptive_qs.Synthesizer`; what is learnt is spent by this call, and answers
+            are kept in the ledger until they are written.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
-        ledger: path of the data set's ledger, which counts the budget over all runs; without one
-            it is counted in memory. Answers are kept in the ledger until they are written.
-        resume: go on with the interrupted run in the ledger that was asked for the same.
-        anchor: how far the ledger must have come: a file on another volume, which is brought
-            forward with it, or its newest entry as ``ledger show`` prints it.
-        unreviewed_schema: take a schema that still says that it was taken from the data; the
-            promise does not cover what it tells, and the privacy statement says so.
-        public_rows: as for :func:`plan`. The true number of rows is not looked at for that.
-        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
-            :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
 
     Raises:
         InputError: a parameter, the schema, the workload or the table is wrong, the schema is

@@ -134,9 +134,9 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """A mechanism chosen for a workload, and what it promises at a privacy cost.
+    """A mechanism chosen for a workload, without data, and what it promises at a privacy cost.
 
-    Every error is at the target's cost β and scales with 1/√β; nothing depends on data.
+    Every error is at the target's cost β and scales with 1/√β.
 
     Attributes:
         workload: what is to be answered.
@@ -208,11 +208,7 @@ class BatchPlan:
 def answers_limits(
     domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
 ) -> Limits:
-    """The limits of a batch by a ceiling such as "3GB" and the threads that solve.
-
-    Raises:
-        InputError: a ceiling or a number of threads that is not positive.
-    """
+    """The limits of a batch by a ceiling such as "3GB" and the threads that solve."""
     return Limits.of(domain, max_memory, plan_workers(jobs, "jobs"), CODE_BYTES, MAX_ROWS)
 
 

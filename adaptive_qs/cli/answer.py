@@ -9,29 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from adaptive_qs.cli.io import (
-    Row,
-    check_distinct,
-    check_table,
-    closed_json,
-    closed_rows,
-    companions,
-    emit_columns,
-    emit_json,
-    emit_rows,
-    excess,
-    figure,
-    note,
-    percent,
-    private_inputs,
-    progress_bars,
-    readable,
-    taken_json,
-    taken_rows,
-    warn,
-    warn_of,
-    with_sidecar,
-)
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     OF_ANSWERS,
     OF_PLAN,
@@ -93,7 +71,7 @@ def plan_json(plan: BatchPlan) -> dict[str, Any]:
     }
 
 
-def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[Row, Row, Row]:
+def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row, io.Row]:
     """The mechanism and how good it is, what the whole run costs, and the error to expect."""
     from adaptive_qs.privacy.events import zcdp_name
     from adaptive_qs.strategy.solution import Status
@@ -117,28 +95,29 @@ def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[Row, Row, Row]
             f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost "
             f"{target.cost:.6g}, rho {target.rho:.6g} ({zcdp_name(float(target.budget.delta))})",
         ),
-        ("error", f"{rmse_words(plan)} {figure(plan.rmse)}{unit}"),
+        ("error", f"{rmse_words(plan)} {io.figure(plan.rmse)}{unit}"),
     )
 
 
-def plan_lines(plan: BatchPlan, cells: Row) -> list[Row]:
+def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     """What a plan says to people, with a line on its cells."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 
     forecast, (variance, exact) = plan.forecast, plan.max_variance
+    gap = io.excess(gap_of(plan))
     split = isinstance(plan.mechanism, ResidualMechanism)
     kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
-    bound = f"{rmse_words(plan).removeprefix('expected ')} {figure(plan.lower_bound_rmse)}"
+    bound = f"{rmse_words(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
     solves = counted(plan.choice.distinct_solves, "distinct problem")
     return [
         *shared_lines(plan, plan.target),
         (
             "at best",
-            f"no {kind} is below {bound}; the gap is {excess(gap_of(plan))} of the squared error",
+            f"no {kind} is below {bound}; the gap is {gap} of the squared error",
         ),
         (
             "largest",
-            f"standard error {'' if exact else 'at most '}{figure(math.sqrt(variance))} rows",
+            f"standard error {'' if exact else 'at most '}{io.figure(math.sqrt(variance))} rows",
         ),
         cells,
         ("solved", f"{counted(plan.choice.subworkloads, 'subworkload')}, {solves}"),
@@ -180,9 +159,9 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
     if plan.forecast.noise_draws > MOST_MEASURED:
         _tell_size(plan)
     gap, statuses = gap_of(plan), plan.mechanism.statuses
-    share = excess(abs(gap))
+    share = io.excess(abs(gap))
     if gap < 0:
-        warn(
+        io.warn(
             f"the error is {share} below the bound that holds for it, which cannot be: "
             "do not trust either, and report the workload"
         )
@@ -192,23 +171,23 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
         return
     proven = f"the squared error is proven to be within {share} of the least"
     if not isinstance(plan.mechanism, ResidualMechanism):
-        note(
+        io.note(
             "a strategy for the whole table has less error than residual spaces measured "
             f"separately; its {proven.removeprefix('the ')} of all matrix mechanisms, no closer"
         )
     elif statuses[Status.STOPPED]:
-        warn(
+        io.warn(
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
         )
     elif statuses[Status.RESTRICTED]:
-        warn(
+        io.warn(
             f"the optimal solver could not take on {_unproven(plan)}, which got cheaper "
             f"strategies: {proven}, no closer: raise --max-memory, declare coarser bins or ask for "
             "fewer ways"
         )
     else:
-        warn(
+        io.warn(
             f"strategies in integers leave the squared error within {share} of the least, no "
             "closer: declare coarser bins or ask for fewer ways"
         )
@@ -220,7 +199,7 @@ def _tell_size(plan: BatchPlan) -> None:
     largest = max(math.prod(plan.workload.domain.shape(m.clique)) for m in measurements)
     if largest > MOST_MEASURED:
         cells = f"{largest:,}" if largest < 10**15 else f"1e{len(str(largest)) - 1}"
-        warn(
+        io.warn(
             f"this plan cannot be answered: {plan.choice.name} measures a table of {cells} cells, "
             f"and {MOST_MEASURED:,} is the most: use --mechanism auto, fewer ways or coarser bins"
         )
@@ -278,15 +257,15 @@ def cells_of(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
     }
 
 
-def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> Row:
+def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     """The same for people."""
-    mean, largest = (figure(found["cells"][name]) for name in ("mean", "largest"))
+    mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} in a set of attributes on average, {largest} at most"
     if found["rows"] is None:
         return ("cells", f"{text} (--rows N tells the rows in each)")
-    text += f"; {found['rows']:,} rows are {figure(found['rows_per_cell'])} for each"
+    text += f"; {found['rows']:,} rows are {io.figure(found['rows_per_cell'])} for each"
     if found["relative_rmse"] is not None:
-        text += f", and the {rmse_words(plan)} is {percent(found['relative_rmse'])} of that"
+        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of that"
     return ("cells", text)
 
 
@@ -298,9 +277,6 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
         less; ``unconnected``, columns that it will likely leave independent of all others (None
         without rows, or where no combination is asked for, or too many); ``least_rows``, about how
         many rows each column takes not to be (None likewise).
-
-    Raises:
-        InputError: the budget is none that it takes.
     """
     from adaptive_qs.audit.audit import marginals_of
     from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
@@ -322,11 +298,11 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
     }
 
 
-def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> Row:
+def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     """The same for people."""
     from adaptive_qs.loop.forecast import MEND
 
-    known, unconnected = f"to about +/- {figure(found['total_std'])}", found["unconnected"]
+    known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
     text = f"with synthesize the number of rows would be known {known}"
     if found["least_rows"] is None:
         return ("tables", text)
@@ -366,7 +342,7 @@ def answer(
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    data, schema = private_inputs(data, schema, demo)
+    data, schema = io.private_inputs(data, schema, demo)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -375,11 +351,13 @@ def answer(
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = workload_spec(workload, ways, queries)
     check_formulas(formulas)
-    check_distinct(with_sidecar(out), [data, schema, workload, *companions(run.ledger, run.anchor)])
+    io.check_distinct(
+        io.with_sidecar(out), [data, schema, workload, *io.companions(run.ledger, run.anchor)]
+    )
     from adaptive_qs.release.sidecar import of_interrupted_run
 
     mine = run.resume and of_interrupted_run(out, run.ledger, run.max_memory)
-    check_table(out, replacing or mine)
+    io.check_table(out, replacing or mine)
 
     from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, answers_of
@@ -390,17 +368,17 @@ def answer(
     interval_factor(confidence)
     described = Schema.load(schema, run.max_memory)
     wanted = DEFAULT_GAP if gap is None else gap
-    with naming_queries(queries), readable(data) as table, progress_bars() as bars:
+    with naming_queries(queries), io.readable(data) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         job = answers_job(described, spec, run, mechanism, wanted, progress=clock)
-        warn_of(job, schema)
+        io.warn_of(job, schema)
         answers = answers_of(job, table, clock)
         tell_limits(answers.plan, mechanism, wanted)
         rows = answers.write(out, confidence, formulas, force=True)
     if as_json:
-        emit_json(_json(answers, out, rows, confidence))
+        io.emit_json(_json(answers, out, rows, confidence))
     else:
-        emit_rows("Done.", _lines(answers, out, rows, confidence))
+        io.emit_rows("Done.", _lines(answers, out, rows, confidence))
 
 
 def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[str, Any]:
@@ -418,13 +396,13 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
         "epsilon": target.epsilon,
         "delta": target.delta,
         "confidence": confidence,
-        **taken_json(answers.seconds),
+        **io.taken_json(answers.seconds),
         "seed_insecure": answers.insecure,
-        "ledger": closed_json(answers.closed),
+        "ledger": io.closed_json(answers.closed),
     }
 
 
-def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Row]:
+def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
     from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
 
     mechanism, privacy, error = shared_lines(answers.plan, answers.target)
@@ -434,10 +412,10 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[Ro
         ("answers", f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"),
         mechanism,
         privacy,
-        *closed_rows(answers.closed),
+        *io.closed_rows(answers.closed),
         ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
         error,
-        *taken_rows(answers.seconds),
+        *io.taken_rows(answers.seconds),
     ]
 
 
@@ -478,22 +456,26 @@ def plan(
     rows = checked_public_rows(rows, "--rows")
     wanted = DEFAULT_GAP if gap is None else gap
     asked = replace(run, public_rows=rows)
-    with naming_queries(queries), progress_bars() as bars:
-        planned = plan_answers(schema, spec, asked, mechanism, wanted, progress=bars)
+    with naming_queries(queries), io.progress_bars() as bars:
+        planned, doubts = plan_answers(schema, spec, asked, mechanism, wanted, progress=bars)
+    for doubt in doubts:
+        io.warn(doubt)
     tell_limits(planned, mechanism, wanted)
     if not planned.max_variance[1]:
-        note("the largest standard error is an upper bound: no query has a larger one")
+        io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
     tables = tables_of(schema, planned, asked) if run.budgeted else None
     if as_json:
-        emit_json({**plan_json(planned), **cells, "tables": tables})
+        io.emit_json({**plan_json(planned), **cells, "tables": tables})
         return
     about = counted(planned.workload.num_sets, "set")
     lines = plan_lines(planned, cells_line(planned, cells))
     if tables is not None:
         lines.append(tables_line(planned, tables))
-    emit_rows(f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines)
-    emit_columns(
+    io.emit_rows(
+        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines
+    )
+    io.emit_columns(
         ["epsilon", "privacy cost", rmse_words(planned)],
-        [(f"{e:.4g}", f"{cost:.4g}", figure(rmse)) for e, cost, rmse in planned.by_epsilon()],
+        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in planned.by_epsilon()],
     )

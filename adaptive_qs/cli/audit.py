@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli.io import emit_columns, emit_json, emit_rows, fail, progress_bars
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
@@ -70,7 +70,7 @@ def audit(
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
     described = Schema.load(schema, max_memory)
-    with progress_bars() as bars:
+    with io.progress_bars() as bars:
         report = run_audit(
             described,
             spec,
@@ -81,12 +81,12 @@ def audit(
             max_memory=max_memory,
         )
     if as_json:
-        emit_json(_json(report))
+        io.emit_json(_json(report))
     else:
         _show(report)
     if report.clean:
         return 0
-    fail(
+    io.fail(
         f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
         "do not publish, and report this with the schema and the seed"
     )
@@ -94,7 +94,7 @@ def audit(
 
 
 def _show(report: AuditReport) -> None:
-    emit_rows(
+    io.emit_rows(
         "Nothing found." if report.clean else "Found something.",
         [
             ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
@@ -103,12 +103,12 @@ def _show(report: AuditReport) -> None:
         ],
     )
     failed = Counter(finding.check for finding in report.findings)
-    emit_columns(
+    io.emit_columns(
         ["check", "failed", "made"],
         [(check, str(failed[check]), f"{made:,}") for check, made in report.made.items()],
     )
     if report.findings:
-        emit_columns(
+        io.emit_columns(
             ["failed check", "run", "draw or output"],
             [(f.check, f.where, f.label) for f in report.findings[:SHOWN]],
         )

@@ -19,11 +19,10 @@ import typer
 
 import adaptive_qs
 from adaptive_qs.cli import io
-from adaptive_qs.cli.io import PipeClosed, Stopped, emit, fail, spent, warn
+from adaptive_qs.cli.io import PipeClosed, Stopped, emit, fail, spent
 from adaptive_qs.cli.options import parsed
 from adaptive_qs.errors import (
     AdaptiveQsError,
-    GuardRailWarning,
     InputError,
     ResourceExceeded,
     reason,
@@ -59,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _signals(), warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
-        _tell_guard_rails()
         try:
             command = parse(sys.argv[1:] if arguments is None else arguments)
             code = command() if callable(command) else command
@@ -184,20 +182,6 @@ def _signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _tell_guard_rails() -> None:
-    """Warnings about a budget are lines like those that commands write themselves."""
-    shown = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, GuardRailWarning):
-            warn(str(message))
-        else:
-            shown(message, category, *place, **more)
-
-    warnings.showwarning = show  # type: ignore[assignment]
-    warnings.simplefilter("always", GuardRailWarning)
 
 
 def _usage_line(error: Any) -> str:

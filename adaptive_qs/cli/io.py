@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -309,11 +308,7 @@ def with_sidecar(table: Path | None) -> list[Path]:
 
 
 def check_table(path: Path, force: bool) -> None:
-    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written.
-
-    Raises:
-        InputError: its format is unknown, or as for :func:`check_file`.
-    """
+    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)
@@ -322,11 +317,7 @@ def check_table(path: Path, force: bool) -> None:
 
 
 def check_file(path: Path, force: bool) -> None:
-    """Refuse a path at which no file can or may be written.
-
-    Raises:
-        InputError: it cannot be written, or it exists and ``force`` is not set.
-    """
+    """Refuse a path at which no file can or may be written."""
     from adaptive_qs.table.files import check_new, check_writable
 
     check_writable(path)
@@ -343,11 +334,7 @@ def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> l
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
-    """Refuse an output that is also an input or another output.
-
-    Raises:
-        InputError: two of them are the same file.
-    """
+    """Refuse an output that is also an input or another output."""
     seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
         if os.path.realpath(path) in seen:
@@ -356,11 +343,7 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
 
 
 def private_inputs(data: Path | None, schema: Path | None, demo: bool) -> tuple[Path, Path]:
-    """The private table and its schema, as given or as shipped.
-
-    Raises:
-        InputError: one of them is missing, or given beside ``--demo``.
-    """
+    """The private table and its schema, as given or as shipped."""
     if demo:
         if data is not None or schema is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
@@ -413,11 +396,7 @@ def shown(table: Path) -> str:
 
 
 def check_read_once(tables: Sequence[Path | None]) -> None:
-    """Refuse several tables from standard input.
-
-    Raises:
-        InputError: more than one is "-".
-    """
+    """Refuse several tables from standard input."""
     if sum(table == STANDARD_INPUT for table in tables) > 1:
         raise InputError("- is given twice, but standard input holds one table: name files")
 
@@ -429,9 +408,6 @@ def readable(table: Path) -> Iterator[Path]:
     The latter lies in a temporary file that only this user can read, removed at the end; where the
     system gives open files a path of their own, it has no name meanwhile, so that nothing is left
     even if the process is killed. Errors raised in the block say "standard input" instead.
-
-    Raises:
-        InputError: standard input is a terminal, or what it holds cannot be read or kept.
     """
     if table != STANDARD_INPUT:
         yield table
@@ -499,40 +475,24 @@ def _unkept(error: OSError) -> InputError:
 # What the budget bought, for whoever reads why a command failed after it was spent.
 
 
-@dataclass
-class Receipt:
-    """The files that hold what was paid for; None until they are written.
-
-    Attributes:
-        kept: gives the note that a ledger holds it, while one does.
-        release, table: the files.
-    """
-
-    kept: Callable[[], SpentNote | None] = lambda: None
-    release: Path | None = None
-    table: Path | None = None
-
-    def note(self) -> SpentNote:
-        """That the budget is spent, and what there is to show for it."""
-        kept = self.kept()
-        if self.release is not None:
-            more = f"; {kept}" if kept else ""
-            what = f"the release is in {self.release}: sample a table from it free of charge{more}"
-        else:
-            lost = "no release was kept (--release FILE keeps one before the table is fitted)"
-            what = kept or lost
-        table = "" if self.table is None else f"the table is in {self.table}; "
-        return SpentNote(f"the budget is spent; {table}{what}")
-
-
 @contextmanager
-def paid(kept: Callable[[], SpentNote | None] = lambda: None) -> Iterator[Receipt]:
-    """Add the receipt, which the block fills in, to whatever is raised there."""
-    receipt = Receipt(kept)
+def receipt(kept: Callable[[], SpentNote | None]) -> Iterator[dict[str, Path]]:
+    """Add to any error what the budget bought: the block notes its "release" and its "table" here.
+
+    Args:
+        kept: gives the note that a ledger holds what was paid for, while one does.
+    """
+    files: dict[str, Path] = {}
     try:
-        yield receipt
+        yield files
     except BaseException as error:
-        error.add_note(receipt.note())
+        held = kept()
+        what = held or "no release was kept (--release FILE keeps one before the table is fitted)"
+        if "release" in files:
+            what = f"the release is in {files['release']}: sample a table from it free of charge"
+            what += f"; {held}" if held else ""
+        table = f"the table is in {files['table']}; " if "table" in files else ""
+        error.add_note(SpentNote(f"the budget is spent; {table}{what}"))
         raise
 
 

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli.io import (
-    Row,
-    check_distinct,
-    check_file,
-    companions,
-    emit,
-    emit_columns,
-    emit_json,
-    emit_rows,
-    rho_words,
-    warn,
-)
+from adaptive_qs.cli import io
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
-def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
+def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     """Total, what is counted against it and what is left."""
     from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
 
@@ -59,7 +48,7 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
         return "a copy was put back; nobody had said what was released since"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
-        found.append(f"{rho_words(entry.stated)} as stated")
+        found.append(f"{io.rho_words(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
     return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
@@ -83,7 +72,7 @@ def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
         cost: of runs, or that of which runs may still spend.
         left: whether it is the latter, which is rounded down: a run may spend what is shown.
     """
-    words, epsilon = rho_words(cost, left), book.epsilon_of(cost)
+    words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
@@ -172,11 +161,11 @@ def create(
 
     public_rows = checked_public_rows(public_rows, "--public-rows")
     total = Total.of(epsilon, delta, rho, discovery_delta)
-    check_distinct([None if anchor is None else Path(anchor)], companions(path))
+    io.check_distinct([None if anchor is None else Path(anchor)], io.companions(path))
     for doubt in check_rails(total.rails(public_rows), beyond_limits):
-        warn(doubt)
+        io.warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor)
-    emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
+    io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 
 def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = False) -> None:
@@ -184,11 +173,11 @@ def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = 
     book = _opened(ledger, anchor)
     runs = book.runs()
     if as_json:
-        emit_json(_ledger_json(book, runs))
+        io.emit_json(_ledger_json(book, runs))
         return
-    emit_rows(str(book.path), _ledger_lines(book, runs))
+    io.emit_rows(str(book.path), _ledger_lines(book, runs))
     if runs:
-        emit_columns(
+        io.emit_columns(
             ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
             [_run_columns(run) for run in runs],
         )
@@ -219,11 +208,11 @@ def verify(
         content = {"ledger": book.identity, "entries": entries, "sound": True}
         if release is not None:
             content |= {"release": str(release), "unchecked": list(unchecked)}
-        emit_json(content)
+        io.emit_json(content)
         return
     placed = "" if release is None else f"; {release} stands in it"
     left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-    emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
+    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
 def export(
@@ -238,15 +227,15 @@ def export(
 
     path = _named(ledger)
     if out is not None:
-        check_distinct([out], companions(path, anchor))
-        check_file(out, force)
+        io.check_distinct([out], io.companions(path, anchor))
+        io.check_file(out, force)
     text = exported(_opened(path, anchor))
     if out is None:
-        emit(text)
+        io.emit(text)
         return
     with atomic_writer(out) as file:
         file.write(text.encode())
-    emit(f"{out}: written")
+    io.emit(f"{out}: written")
 
 
 def close(
@@ -265,7 +254,7 @@ def close(
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
     book = _opened(path, anchor)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
+    io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
 
 
 def anchor(ledger: Path | None = None, anchor: str | None = None) -> None:
@@ -277,9 +266,9 @@ def anchor(ledger: Path | None = None, anchor: str | None = None) -> None:
     path = _named(ledger)
     if anchor is None:
         raise InputError("no --anchor was given: name a file on another volume")
-    check_distinct([Path(anchor)], companions(path))
+    io.check_distinct([Path(anchor)], io.companions(path))
     _opened(path).anchor(anchor)
-    emit(f"{anchor}: written; give it to every run with --anchor")
+    io.emit(f"{anchor}: written; give it to every run with --anchor")
 
 
 def restore(
@@ -334,13 +323,13 @@ def restore(
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
-        emit(
+        io.emit(
             f"{path}: locked: say what was released since this copy was made, by --release for "
             "each file, --rho for what else was spent, or --none"
         )
         return
     left = _cost_words(book, book.left, left=True)
-    emit(f"{path}: {_restored_words(book, entry)}; {left} left")
+    io.emit(f"{path}: {_restored_words(book, entry)}; {left} left")
 
 
 COMMANDS = (create, show, verify, export, close, anchor, restore)

@@ -198,11 +198,7 @@ def option(
 
 
 def double(text: Any) -> float:
-    """A number as it was written, or a default.
-
-    Raises:
-        typer.BadParameter: it is no number, or no double is near it: what it became is said.
-    """
+    """A number as it was written, or a default."""
     try:
         number = float(text)
     except ValueError:
@@ -264,12 +260,7 @@ def _annotated(kind: Any, *keys: str) -> Any:
 def workload_spec(
     workload: Path | None, ways: str | None, family: str | None = None
 ) -> Path | Sequence[int] | dict[str, Any] | None:
-    """The workload that the options stand for; None is the default.
-
-    Raises:
-        InputError: the file and another one were given, ways are not positive integers, or the
-            family of queries is unknown.
-    """
+    """The workload that the options stand for; None is the default."""
     if family is not None and workload is not None:
         raise InputError("both --workload and --queries were given: the file names its families")
     if family is not None and family not in FAMILIES:

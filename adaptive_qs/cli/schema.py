@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli.io import (
-    PROGRAM,
-    Row,
-    check_distinct,
-    check_file,
-    emit,
-    emit_columns,
-    emit_rows,
-    note,
-    readable,
-    shown,
-    warn,
-)
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import TABLE_HELP
 from adaptive_qs.errors import InputError
 
@@ -44,13 +32,13 @@ def init(
     from adaptive_qs.table.propose import propose
 
     _check_out(out, force, data)
-    with readable(data) as table:
+    with io.readable(data) as table:
         proposal = propose(table)
     for reason in proposal.reasons:
-        warn(f"left out: {reason}")
+        io.warn(f"left out: {reason}")
     for remark in proposal.remarks:
-        warn(f"check: {remark}")
-    warn("taken from the data, not private: replace values and ranges by public knowledge")
+        io.warn(f"check: {remark}")
+    io.warn("taken from the data, not private: replace values and ranges by public knowledge")
     _deliver(proposal.schema, out)
     if out is not None:
         emit_checklist(proposal.schema.columns, str(out))
@@ -71,22 +59,22 @@ def check(
 
     if is_table_file(schema):
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
-        mend = shlex.join([PROGRAM, "schema", *names])
+        mend = shlex.join([io.PROGRAM, "schema", *names])
         proposes = " proposes one" if data is None else ""
         raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
     loaded = Schema.load(schema)
     for advice in check_schema(loaded):
-        warn(advice)
+        io.warn(advice)
     codes = sum(column.size for column in loaded.columns)
-    emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
+    io.emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
     if left := left_as_proposed(loaded):
         emit_checklist(left, str(schema))
     if data is not None:
         from adaptive_qs.table.encode import read_table
 
-        with readable(data) as table:
+        with io.readable(data) as table:
             read_table(table, loaded)
-        emit(f"{shown(data)}: fits the schema")
+        io.emit(f"{io.shown(data)}: fits the schema")
 
 
 def import_(
@@ -120,22 +108,22 @@ def json_schema(
     renderers = {"schema": of_schema.render, "workload": of_workload.render}
     if kind not in renderers:
         raise InputError(f"{kind!r} is no kind of file: give schema or workload")
-    emit(renderers[kind]())
+    io.emit(renderers[kind]())
 
 
 def _check_out(out: Path | None, force: bool, source: Path) -> None:
     if out is not None:
-        check_distinct([out], [source])
-        check_file(out, force)
+        io.check_distinct([out], [source])
+        io.check_file(out, force)
 
 
 def _deliver(schema: Schema, out: Path | None) -> None:
     if out is None:
-        emit(schema.to_json())
+        io.emit(schema.to_json())
         return
     schema.dump(out, force=True)  # checked by _check_out
-    check = shlex.join([PROGRAM, "schema", "check", str(out)])
-    note(f"{out}: {len(schema.columns)} columns; next: {check}")
+    check = shlex.join([io.PROGRAM, "schema", "check", str(out)])
+    io.note(f"{out}: {len(schema.columns)} columns; next: {check}")
 
 
 # What there is to review in a proposed schema, column by column: for the owner, not private.
@@ -152,14 +140,14 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
         columns: those that are left as proposed, at least one.
         path: of the schema file.
     """
-    emit(NOT_PRIVATE)
-    emit_columns(_HEADINGS, [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns])
-    emit_rows(
+    io.emit(NOT_PRIVATE)
+    io.emit_columns(_HEADINGS, [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns])
+    io.emit_rows(
         "To review, with what is known without the rows:", [*_questions(columns), *_end(path)]
     )
 
 
-def _questions(columns: Sequence[ColumnBase]) -> list[Row]:
+def _questions(columns: Sequence[ColumnBase]) -> list[io.Row]:
     from adaptive_qs.table.columns import COLUMN_TYPES
 
     kinds = {column.type for column in columns}
@@ -172,13 +160,13 @@ def _questions(columns: Sequence[ColumnBase]) -> list[Row]:
     ]
 
 
-def _end(path: str) -> list[Row]:
+def _end(path: str) -> list[io.Row]:
     from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
 
     return [
         ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
         ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-        ("what is left", shlex.join([PROGRAM, "schema", "check", path])),
+        ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
     ]
 
 

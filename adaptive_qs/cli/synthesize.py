@@ -11,28 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli.io import (
-    PROGRAM,
-    Row,
-    check_distinct,
-    check_file,
-    check_table,
-    closed_json,
-    closed_rows,
-    companions,
-    emit_json,
-    emit_rows,
-    note,
-    paid,
-    private_inputs,
-    progress_bars,
-    readable,
-    taken_json,
-    taken_rows,
-    warn,
-    warn_of,
-    with_sidecar,
-)
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import OF_TABLES, PrivateTable, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted, first_of
@@ -80,11 +59,11 @@ class Outcome:
             "unit": manifest.unit,
             "neighbours": manifest.neighbours,
             "rounds": len(self.release.rounds),
-            **taken_json(self.seconds),
+            **io.taken_json(self.seconds),
             "seed_insecure": self.release.insecure,
             "out": None if self.out is None else str(self.out),
             "release": None if self.bundle is None else str(self.bundle),
-            "ledger": closed_json(self.closed),
+            "ledger": io.closed_json(self.closed),
             "unconnected": list(self.unconnected),
         }
 
@@ -104,10 +83,10 @@ class Outcome:
         independent = f"{verb} independent of all others at this budget"
         return (*self.release.doubts, f"{self._share_of_columns()} {independent}: {MEND}")
 
-    def lines(self) -> list[Row]:
+    def lines(self) -> list[io.Row]:
         """The same for a data steward, with the next command to try."""
         manifest = self.release.manifest
-        rows: list[Row] = []
+        rows: list[io.Row] = []
         if self.release.insecure:
             rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
         if self.out is not None:
@@ -120,7 +99,7 @@ class Outcome:
             ("release", str(self.bundle or "not kept (--release FILE would)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {spent} spent"),
-            *closed_rows(self.closed),
+            *io.closed_rows(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", self._measured()),
         ]
@@ -128,8 +107,8 @@ class Outcome:
             shown = f"{first_of(self.unconnected, 6)}: no combination measured"
             rows.append(("unconnected", f"{self._share_of_columns()}: {shown}"))
         piped = " < DATA" if "-" in self._next() else ""
-        words = shlex.join([PROGRAM, *self._next()])
-        return [*rows, *taken_rows(self.seconds), ("next", words + piped)]
+        words = shlex.join([io.PROGRAM, *self._next()])
+        return [*rows, *io.taken_rows(self.seconds), ("next", words + piped)]
 
     def _measured(self) -> str:
         """How much of the workload was measured as a whole, by the rule of the release's page."""
@@ -180,7 +159,7 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    data, schema = private_inputs(data, schema, demo)
+    data, schema = io.private_inputs(data, schema, demo)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -189,8 +168,9 @@ def synthesize(
         raise InputError("nothing would be written: give --out, --release or both")
     spec = workload_spec(workload, ways)
     kind = check_formulas(formulas)
-    check_distinct(
-        [*with_sidecar(out), release], [data, schema, workload, *companions(run.ledger, run.anchor)]
+    io.check_distinct(
+        [*io.with_sidecar(out), release],
+        [data, schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.sidecar import of_interrupted_run
 
@@ -198,9 +178,9 @@ def synthesize(
         return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
 
     if out is not None:
-        check_table(out, replacing or mine(out))
+        io.check_table(out, replacing or mine(out))
     if release is not None:
-        check_file(release, force or mine(release))
+        io.check_file(release, force or mine(release))
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
@@ -214,22 +194,22 @@ def synthesize(
     if rows is not None:
         check_rows(rows)
         limits.check_rows(rows, "the synthetic table (--rows)")
-    warn_of(job, schema)
+    io.warn_of(job, schema)
 
     def tell() -> None:
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
-            note(told)
+            io.note(told)
 
     job = replace(job, before=tell)
-    with readable(data) as table, progress_bars() as bars:
+    with io.readable(data) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
             released = spend(job, table, clock)
-            with paid(lambda: job.session.note) as receipt:
+            with io.receipt(lambda: job.session.note) as written:
                 if release is not None:
                     clock.start("write")
                     released.save(release, force=True)  # checked before anything was spent
-                    receipt.release = release
+                    written["release"] = release
                 made = released.num_rows
                 if out is not None:
                     clock.start("fit")
@@ -237,15 +217,15 @@ def synthesize(
                     made = synthetic.num_rows
                     clock.start("write")
                     write_stamped(synthetic, out, released, sampling_seed, kind)
-                    receipt.table = out
+                    written["table"] = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
     for warning in outcome.warnings:
-        warn(warning)
+        io.warn(warning)
     if as_json:
-        emit_json(outcome.json())
+        io.emit_json(outcome.json())
     else:
-        emit_rows("Done.", outcome.lines())
+        io.emit_rows("Done.", outcome.lines())
 
 
 def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas: Formulas) -> None:
@@ -253,9 +233,6 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas:
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
     CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
-
-    Raises:
-        InputError: a file cannot be written or removed.
     """
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.sidecar import with_manifest, write_manifest
@@ -290,8 +267,8 @@ def sample(
     The noise was drawn when the release was made: sampling spends no budget.
     """
     kind = check_formulas(formulas)
-    check_distinct(with_sidecar(out), [release])
-    check_table(out, force)
+    io.check_distinct(io.with_sidecar(out), [release])
+    io.check_table(out, force)
 
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import Release, check_rows, chosen_seed
@@ -306,13 +283,13 @@ def sample(
     count = loaded.num_rows if rows is None else rows
     check_sample_rows(count, len(loaded.schema.columns), max_memory)
     if loaded.insecure:
-        warn(f"{release}: {loaded.manifest.stamp}")
+        io.warn(f"{release}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
-        warn(f"{release}: {UNREVIEWED}")
+        io.warn(f"{release}: {UNREVIEWED}")
     if rows is None and not loaded.counted:
         for doubt in loaded.doubts:
-            warn(doubt)
-    with progress_bars() as bars:
+            io.warn(doubt)
+    with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         table = loaded.sample_table(rows, seed, threads, clock)
@@ -320,11 +297,11 @@ def sample(
         write_stamped(table, out, loaded, seed, kind)
     seconds = clock.stop()
     if as_json:
-        emit_json({"rows": count, **taken_json(seconds), "seed_insecure": loaded.insecure})
+        io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
         return
     lines = [
         ("table", f"{out} ({count:,} rows, {table.num_columns} columns)"),
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    emit_rows("Done.", lines)
+    io.emit_rows("Done.", lines)

@@ -94,13 +94,11 @@ class PrivacyTarget:
     ) -> Self:
         """The budget of tables, given either as (epsilon, delta) or as rho.
 
-        With rho, delta only says at which δ the implied ε is reported.
-
         Args:
             epsilon: ε of the whole run.
-            delta: δ of the whole run, by default 1e-9.
+            delta: δ, by default 1e-9; with rho it only says where the implied ε is reported.
             rho: the budget ρ instead of ``epsilon``.
-            discovery_share: part of δ set aside for discovering values.
+            discovery_share: part of δ set aside for discovering values; None for none.
 
         Raises:
             InputError: both or neither of epsilon and rho, or a value out of range.
@@ -301,10 +299,7 @@ class Session:
                 raise
 
     def recognise(self, table: Iterable[bytes]) -> None:
-        """Look at the private table, so that a resumed run can tell whether it is the same.
-
-        Args:
-            table: its bytes; not looked at without a ledger.
+        """Look at the bytes of the private table, by which a resumed run knows that it is the same.
 
         Raises:
             LedgerError: the ledger's key cannot be used.
@@ -335,10 +330,7 @@ class Session:
         return self._run
 
     def publish(self, digests: Mapping[str, str]) -> None:
-        """Record in the ledger what is about to be handed over; nothing without one.
-
-        Args:
-            digests: SHA-256 of each part, by name.
+        """Record in a ledger the SHA-256 of each part that is about to be handed over, by name.
 
         Raises:
             LedgerError: the ledger cannot be written.
@@ -367,11 +359,7 @@ class Session:
 
     @contextmanager
     def working(self, lost: SpentNote) -> Iterator[None]:
-        """Add to any error what became of the budget, and leave the run as it is.
-
-        Args:
-            lost: what is true without a ledger once something was released.
-        """
+        """Add to any error what became of the budget (``lost`` without a ledger); leave the run."""
         try:
             yield
         except GeneratorExit:

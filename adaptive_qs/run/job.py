@@ -58,15 +58,7 @@ class Limits:
         value_bytes: int,
         countable_rows: int = MAX_ROWS,
     ) -> Self:
-        """Divide the memory between rows and the rest.
-
-        Args:
-            domain: the attributes.
-            max_memory: the ceiling in bytes or as text such as "3GB"; None takes three quarters of
-                the machine's memory.
-            workers: threads.
-            value_bytes: memory of one value of a row.
-            countable_rows: most rows whatever the memory.
+        """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
         Raises:
             InputError: a ceiling that is not positive.
@@ -86,14 +78,10 @@ class Limits:
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
 
     def check_rows(self, num_rows: int, what: str = "the table") -> None:
-        """Refuse a table that does not fit the memory set aside for rows.
-
-        Args:
-            num_rows: rows of the table, private.
-            what: the table, in public words.
+        """Refuse a table whose rows, a private number, do not fit; ``what`` it is in public words.
 
         Raises:
-            ResourceExceeded: it does not; the message does not tell how many rows came.
+            ResourceExceeded: they do not; the message does not tell how many came.
         """
         if num_rows > self.countable_rows:
             raise ResourceExceeded(
@@ -171,9 +159,7 @@ class Job(Generic[W]):
         """Check the parameters.
 
         Args:
-            schema: the public description of the columns.
-            options: of the run.
-            budget: as for :func:`budget_of`.
+            schema, options, budget: as for :func:`budget_of`.
             plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
@@ -276,8 +262,7 @@ def budget_of(
     """The budget of a run, and what of it goes to the bins and values that its schema leaves open.
 
     Args:
-        schema: the public description of the columns.
-        options: of the run.
+        schema, options: of the run.
         budget: with the part of δ for discovering values; None where nothing is to be learnt.
 
     Raises:

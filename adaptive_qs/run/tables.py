@@ -121,13 +121,7 @@ def tables_job(
 def tables_limits(
     domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
 ) -> Limits:
-    """The limits of a run of the loop, or a refusal.
-
-    Args:
-        domain: the attributes.
-        workload: the marginals wanted.
-        max_memory: as for :meth:`Limits.of`.
-        workers: threads; None takes one for every core.
+    """The limits of a run of the loop, or a refusal; by default a thread for every core.
 
     Raises:
         InputError: a ceiling or a number of workers that is not positive.
@@ -140,12 +134,7 @@ def tables_limits(
 
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
-    """Spend the budget on a table; inside ``session.working``.
-
-    Args:
-        job: the run.
-        source: the private table.
-        clock: told about the phases.
+    """Spend the budget on a private table; inside ``session.working``.
 
     Raises:
         InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
@@ -205,10 +194,7 @@ def measure(
 
 
 def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | None) -> None:
-    """Refuse a synthetic table that does not fit the memory.
-
-    Besides the table itself there is the process, and the model is fitted with a certain number of
-    rows however few are wanted.
+    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
 
     Raises:
         InputError: the ceiling is not a positive size.
