@@ -39,6 +39,19 @@ def rows(count=300):
     ]
 
 
+def done(outcome):
+    """A command that did what it was asked for."""
+    assert outcome.code == 0, outcome
+    return outcome
+
+
+def refused(outcome, code=2):
+    """The one line in which a command says why it did nothing."""
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1), outcome
+    assert outcome.err.startswith("error: ")
+    return outcome.err
+
+
 @contextmanager
 def working_in(folder):
     """A module's folder with t.csv and s.json as the working directory, where tables are small."""
@@ -74,6 +87,16 @@ def run(folder, capsys):
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def unspent(monkeypatch):
+    """No mechanism may even be built."""
+
+    def spend(*_):
+        raise AssertionError("budget would have been spent")
+
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
 
 
 @pytest.fixture(autouse=True)
