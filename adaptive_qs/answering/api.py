@@ -24,7 +24,7 @@ from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, budget_of
+from adaptive_qs.run.job import Job, Limits, budget_of
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
@@ -83,28 +83,26 @@ def plan(
             it would be refused.
     """
     options = RunOptions.among(locals(), *_OTHERS)
-    planned, doubts = plan_answers(schema, workload, options, mechanism, gap, bases, progress)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=progress)
+    planned, doubts = plan_answers(schema, asked, options)
     warn_all(doubts, stacklevel=2)
     return planned
 
 
+Asked = Callable[[Domain, PrivacyTarget, Limits], Batch]
+"""What is asked for, on any domain, budget and limits: all else of a :class:`Batch`."""
+
+
 def plan_answers(
-    schema: Any,
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    bases: Mapping[str, Any] | None = None,
-    progress: PhaseProgress | None = None,
+    schema: Any, asked: Asked, options: RunOptions
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """What :func:`plan` gives, and what it warns of."""
     rows = checked_public_rows(options.public_rows)
     described = resolve_schema(schema, max_memory=options.max_memory)
-    asked = options if options.budgeted else replace(options, cost=1.0)
-    target, learning = budget_of(described, asked, _budget(asked))
+    given = options if options.budgeted else replace(options, cost=1.0)
+    target, learning = budget_of(described, given, _budget(given))
     left = target.left_of(target.budget - learning)
-    planner = _planner(workload, options, mechanism, gap, bases, progress)
-    batch = planner(described.widest_domain(), left)
+    batch = _batch(asked, options, described.widest_domain(), left)
     doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
     return batch.plan(), doubts
 
@@ -165,44 +163,23 @@ def answer(
     options = RunOptions.among(locals(), "data", *_OTHERS)
     described = resolve_schema(schema, data, max_memory)
     clock = PhaseClock(progress)
-    job = answers_job(described, workload, options, mechanism, gap, bases, clock)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=clock)
+    job = answers_job(described, asked, options)
     job.warn("the answers are", stacklevel=2)
     return answers_of(job, data, clock)
 
 
-def answers_job(
-    schema: Schema,
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    bases: Mapping[str, Any] | None = None,
-    progress: PhaseProgress | None = None,
-) -> Job[Batch]:
-    """A run that answers queries, with the arguments of :func:`answer`.
+def answers_job(schema: Schema, asked: Asked, options: RunOptions) -> Job[Batch]:
+    """A run that answers queries.
 
     Raises:
         InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
     """
-    planner = _planner(workload, options, mechanism, gap, bases, progress)
-    return Job.of(schema, options, _budget(options), planner)
+    return Job.of(schema, options, _budget(options), partial(_batch, asked, options))
 
 
-def _planner(
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str,
-    gap: float,
-    bases: Mapping[str, Any] | None,
-    progress: PhaseProgress | None,
-) -> Callable[[Domain, PrivacyTarget], Batch]:
-    """The batch on any domain, with what learning leaves of the budget."""
-
-    def plan(domain: Domain, left: PrivacyTarget) -> Batch:
-        limits = answers_limits(domain, options.max_memory, options.workers)
-        return Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
-
-    return plan
+def _batch(asked: Asked, options: RunOptions, domain: Domain, left: PrivacyTarget) -> Batch:
+    return asked(domain, left, answers_limits(domain, options.max_memory, options.workers))
 
 
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,13 +104,9 @@ def measure(
     Returns:
         Noisy answers to each integer strategy or its queries, one axis for each of their factors.
     """
-    requests, shifts = [], []
-    for measurement, cost in zip(measurements, units):
-        request, shift = _request(counter, measurement, cost)
-        requests.append(request)
-        shifts.append(shift)
-    released = mechanisms.release_together(requests)
-    return [noisy / 2.0**shift for noisy, shift in zip(released, shifts)]
+    made = list(map(partial(_request, counter), measurements, units))
+    released = mechanisms.release_together([request for request, _ in made])
+    return [noisy / 2.0**shift for noisy, (_, shift) in zip(released, made)]
 
 
 def estimate(measurement: Measurement, noisy: Array) -> Array:
@@ -216,9 +213,6 @@ def answer_sets(
     Raises:
         InputError: the budget is too small for so many measurements; nothing is spent.
         ResourceExceeded: the noise on some queries is too large; nothing is spent.
-
-    Yields:
-        The answers of one attribute set.
     """
     costs = divide_units(mechanism, units)
     check_noise(mechanism, units)
@@ -243,10 +237,7 @@ def answer_sets(
 def _groups(
     mechanism: Mechanism, sets: Iterable[tuple[int, int]]
 ) -> Iterator[list[tuple[tuple[int, int], list[int]]]]:
-    """Attribute sets in order, each with the measurements that no earlier one needed.
-
-    The measurements of a group are released together; together they stay small.
-    """
+    """Groups of attribute sets in order, each with the measurements that no earlier one needed."""
     shape = mechanism.workload.domain.shape
     measured: set[int] = set()
     group: list[tuple[tuple[int, int], list[int]]] = []

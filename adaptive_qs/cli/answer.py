@@ -361,7 +361,7 @@ def answer(
 
     from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, answers_of
-    from adaptive_qs.answering.plan import DEFAULT_GAP
+    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 
@@ -370,7 +370,8 @@ def answer(
     wanted = DEFAULT_GAP if gap is None else gap
     with naming_queries(queries), io.readable(data) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        job = answers_job(described, spec, run, mechanism, wanted, progress=clock)
+        asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=clock)
+        job = answers_job(described, asked, run)
         io.warn_of(job, schema)
         answers = answers_of(job, table, clock)
         tell_limits(answers.plan, mechanism, wanted)
@@ -450,21 +451,22 @@ def plan(
     spec = workload_spec(workload, ways, queries)
 
     from adaptive_qs.answering.api import plan_answers
-    from adaptive_qs.answering.plan import DEFAULT_GAP
+    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
     from adaptive_qs.privacy.budget import checked_public_rows
 
     rows = checked_public_rows(rows, "--rows")
     wanted = DEFAULT_GAP if gap is None else gap
-    asked = replace(run, public_rows=rows)
+    run = replace(run, public_rows=rows)
     with naming_queries(queries), io.progress_bars() as bars:
-        planned, doubts = plan_answers(schema, spec, asked, mechanism, wanted, progress=bars)
+        asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
+        planned, doubts = plan_answers(schema, asked, run)
     for doubt in doubts:
         io.warn(doubt)
     tell_limits(planned, mechanism, wanted)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
-    tables = tables_of(schema, planned, asked) if run.budgeted else None
+    tables = tables_of(schema, planned, run) if run.budgeted else None
     if as_json:
         io.emit_json({**plan_json(planned), **cells, "tables": tables})
         return
