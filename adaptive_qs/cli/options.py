@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -26,138 +27,93 @@ _SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
 _DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless --out"
 _LEFT = "How far the ledger must have come: a file on another volume,"
 _PRINTED = "or its newest entry as ledger show prints it."
-_LOST = "A bundle, answers or a table with its .manifest.json, released since the copy was made;"
 _QUARTERS = "three quarters of the machine's"
 
-_TABLE: Mapping[str | None, Mapping[str, tuple[str, ...]]] = {
+_TABLE: Mapping[str | None, Mapping[str, str]] = {
     None: {
-        "schema": ("FILE", f"{_SCHEMA} without --demo."),
-        "audit schema, evaluate schema": ("FILE", f"{_SCHEMA}."),
-        "workload": ("FILE", "Workload file: the queries to answer."),
-        "synthesize workload": ("FILE", "Workload file: the marginals that matter."),
-        "ways": ("K", "Queries on all sets of K attributes; several as 1,2.", "2"),
-        "synthesize ways, evaluate ways": ("K", "All K-way marginals; several as 1,2.", "2"),
-        "queries": ("FAMILY", f"With --ways: {FAMILIES.listed(but='custom')}.", "marginal"),
-        "mechanism": ("NAME", f"{MECHANISMS.listed()}.", "auto"),
-        "gap": (
-            "G",
-            "Stop solving where the squared error is proven to be within this part of the least.",
-            "0.0001",
-        ),
-        "reference": (
-            "KIND",
-            "How unmeasured interactions are filled: product (independence) or uniform (AIM+GReM "
-            "as published).",
-            "product",
-        ),
-        "synthesize demo": ("", f"{_DEMO.format('./adult_synthetic.csv')} is given."),
-        "answer demo": ("", f"{_DEMO.format('./adult_answers.parquet')} is given."),
-        "plan demo": ("", "Plan for the schema of the shipped sample (UCI Adult)."),
-        "plan rows": (
-            "N",
-            "About how many rows the table will have, as far as is public: tells the rows of a "
-            "cell beside the error, and which columns a synthetic table would leave independent.",
-        ),
-        "ledger": ("FILE", "The data set's ledger; needed."),
-        "create epsilon": ("E", "Privacy loss of all runs together; give it or --rho."),
-        "create rho": ("R", "The total in zCDP, instead of --epsilon."),
-        "create discovery_delta": (
-            "D",
-            "Part of delta set aside for runs that discover the values of columns.",
-            "0",
-        ),
-        "restore discovery_delta": ("D", "Part of delta that was spent since on discovery.", "0"),
-        "restore rho": ("R", "What else was spent since (zCDP), of which there is no file."),
-        "restore release": ("FILE", f"{_LOST} repeat it for more."),
-        "verify release": (
-            "FILE",
-            "A release bundle, answers or a table with the .manifest.json beside it: check also "
-            "that it is what a run of this ledger handed over.",
-        ),
-        "anchor": ("FILE", f"{_LEFT} {_PRINTED}"),
-        "create anchor, anchor anchor": ("FILE", "Anchor to make, on another volume."),
-        "export out": ("FILE", "Where to write, as JSON."),
-        "init out, import out": ("FILE", "Where to write.  [default: print]"),
+        "schema": f"FILE: {_SCHEMA} without --demo.",
+        "audit schema, evaluate schema": f"FILE: {_SCHEMA}.",
+        "workload": "FILE: Workload file: the queries to answer.",
+        "synthesize workload": "FILE: Workload file: the marginals that matter.",
+        "ways": "K: Queries on all sets of K attributes; several as 1,2. (Default: 2.)",
+        "synthesize ways, evaluate ways": "K: All K-way marginals; several as 1,2. (Default: 2.)",
+        "queries": f"FAMILY: With --ways: {FAMILIES.listed(but='custom')}. (Default: marginal.)",
+        "mechanism": f"NAME: {MECHANISMS.listed()}. (Default: auto.)",
+        "gap": "G: Stop solving where the squared error is proven to be within this part of the "
+        "least. (Default: 0.0001.)",
+        "reference": "KIND: How unmeasured interactions are filled: product (independence) or "
+        "uniform (AIM+GReM as published). (Default: product.)",
+        "synthesize demo": f"{_DEMO.format('./adult_synthetic.csv')} is given.",
+        "answer demo": f"{_DEMO.format('./adult_answers.parquet')} is given.",
+        "plan demo": "Plan for the schema of the shipped sample (UCI Adult).",
+        "plan rows": "N: About how many rows the table will have, as far as is public: tells the "
+        "rows of a cell beside the error, and which columns a synthetic table would leave "
+        "independent.",
+        "ledger": "FILE: The data set's ledger; needed.",
+        "create epsilon": "E: Privacy loss of all runs together; give it or --rho.",
+        "create rho": "R: The total in zCDP, instead of --epsilon.",
+        "create discovery_delta": "D: Part of delta set aside for runs that discover the values "
+        "of columns. (Default: 0.)",
+        "restore discovery_delta": "D: Part of delta that was spent since on discovery. (Default: "
+        "0.)",
+        "restore rho": "R: What else was spent since (zCDP), of which there is no file.",
+        "restore release": "FILE: A bundle, answers or a table with its .manifest.json, released "
+        "since the copy was made; repeat it for more.",
+        "verify release": "FILE: A release bundle, answers or a table with the .manifest.json "
+        "beside it: check also that it is what a run of this ledger handed over.",
+        "anchor": f"FILE: {_LEFT} {_PRINTED}",
+        "create anchor, anchor anchor": "FILE: Anchor to make, on another volume.",
+        "export out": "FILE: Where to write, as JSON.",
+        "init out, import out": "FILE: Where to write.  [default: print]",
     },
     "Privacy budget": {
-        "epsilon": ("E", "Privacy loss of the whole run; give it or --rho."),
-        "delta": ("D", "Far below 1 / number of rows.", "1e-9"),
-        "rho": ("R", "The budget in zCDP, instead of --epsilon."),
-        "cost": ("B", "The privacy cost 2 rho, instead of --epsilon."),
-        "learning_share": (
-            "P",
-            "Part of the budget for the bins and values that the schema leaves to be learnt.",
-            "0.1",
-        ),
-        "insecure_seed": (
-            "N",
-            "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
-        ),
-        "run ledger": (
-            "FILE",
-            "The data set's ledger: counts its budget over all runs, and keeps what an interrupted "
-            "run has paid for. adaptive-qs ledger create makes one.",
-        ),
-        "resume": (
-            "",
-            "Go on with the interrupted run of this command in the ledger: nothing is paid twice.",
-        ),
-        "run anchor": ("FILE", f"{_LEFT} which is brought forward with it, {_PRINTED}"),
-        "unreviewed_schema": (
-            "",
-            "Take a schema that still says that it was taken from the data, which is refused "
-            "otherwise: the privacy promise does not cover what it tells.",
-        ),
-        "public_rows": (
-            "N",
-            "About how many rows the private table has, as far as is public: the budget is "
-            "compared with it before any is spent. The true number is never looked at for that.",
-        ),
-        "beyond_limits": (
-            "",
-            "Go on with an epsilon, a delta or a noise beyond the limits, which are refused "
-            "otherwise.",
-        ),
+        "epsilon": "E: Privacy loss of the whole run; give it or --rho.",
+        "delta": "D: Far below 1 / number of rows. (Default: 1e-9.)",
+        "rho": "R: The budget in zCDP, instead of --epsilon.",
+        "cost": "B: The privacy cost 2 rho, instead of --epsilon.",
+        "learning_share": "P: Part of the budget for the bins and values that the schema leaves "
+        "to be learnt. (Default: 0.1.)",
+        "insecure_seed": "N: Reproducible noise, for tests: the outputs are NOT PRIVATE and say "
+        "so.",
+        "run ledger": "FILE: The data set's ledger: counts its budget over all runs, and keeps "
+        "what an interrupted run has paid for. adaptive-qs ledger create makes one.",
+        "resume": "Go on with the interrupted run of this command in the ledger: nothing is paid "
+        "twice.",
+        "run anchor": f"FILE: {_LEFT} which is brought forward with it, {_PRINTED}",
+        "unreviewed_schema": "Take a schema that still says that it was taken from the data, "
+        "which is refused otherwise: the privacy promise does not cover what it tells.",
+        "public_rows": "N: About how many rows the private table has, as far as is public: the "
+        "budget is compared with it before any is spent. The true number is never looked at for "
+        "that.",
+        "beyond_limits": "Go on with an epsilon, a delta or a noise beyond the limits, which are "
+        "refused otherwise.",
     },
     "Output": {
-        "out": ("FILE", "Synthetic table: .csv, .csv.gz or .parquet."),
-        "answer out": ("FILE", "Answers: .parquet, .csv or .csv.gz."),
-        "release": ("FILE", "Release bundle (.zip): sample more tables from it, free of charge."),
-        "confidence": ("P", "Probability with which an interval holds the true answer.", "0.95"),
-        "rows": ("N", "Rows of the synthetic table.", "the noisy number of private rows"),
-        "seed": (
-            "N",
-            "Seed of the sampling: the same release and seed give the same table on the same kind "
-            "of machine with the same versions.",
-            "from the operating system",
-        ),
-        "formulas": (
-            "KIND",
-            "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: "
-            "those that were learnt (escape-learnt), declared ones as well (escape), or none "
-            "(keep).",
-            "escape-learnt",
-        ),
-        "force": ("", "Replace existing files, which are refused otherwise."),
-        "as_json": ("", "Print one JSON object instead of a summary."),
+        "out": "FILE: Synthetic table: .csv, .csv.gz or .parquet.",
+        "answer out": "FILE: Answers: .parquet, .csv or .csv.gz.",
+        "release": "FILE: Release bundle (.zip): sample more tables from it, free of charge.",
+        "confidence": "P: Probability with which an interval holds the true answer. (Default: "
+        "0.95.)",
+        "rows": "N: Rows of the synthetic table. (Default: the noisy number of private rows.)",
+        "seed": "N: Seed of the sampling: the same release and seed give the same table on the "
+        "same kind of machine with the same versions. (Default: from the operating system.)",
+        "formulas": "KIND: Values in CSV that a spreadsheet program would run as formulas get an "
+        "apostrophe: those that were learnt (escape-learnt), declared ones as well (escape), or "
+        "none (keep). (Default: escape-learnt.)",
+        "force": "Replace existing files, which are refused otherwise.",
+        "as_json": "Print one JSON object instead of a summary.",
     },
     "Machine": {
-        "max_memory": (
-            "SIZE",
-            "Such as 3GB: a release that needs more to be read is refused.",
-            _QUARTERS,
-        ),
-        "run max_memory, sample max_memory": (
-            "SIZE",
-            "Such as 3GB: a run that needs more is refused before any budget is spent.",
-            _QUARTERS,
-        ),
-        "workers": ("N", "Threads; results do not depend on it.", "all cores"),
-        "jobs": ("N", "Threads that solve; they share the memory.", "all cores"),
+        "max_memory": "SIZE: Such as 3GB: a release that needs more to be read is refused. "
+        f"(Default: {_QUARTERS}.)",
+        "run max_memory, sample max_memory": "SIZE: Such as 3GB: a run that needs more is "
+        f"refused before any budget is spent. (Default: {_QUARTERS}.)",
+        "workers": "N: Threads; results do not depend on it. (Default: all cores.)",
+        "jobs": "N: Threads that solve; they share the memory. (Default: all cores.)",
     },
 }
-"""By panel of the help and parameter: what the value is called (nothing for flags), what it means,
-its default in words. A word before the parameter narrows it to a command or to runs."""
+"""By panel of the help and parameter: what the value is called (nothing for flags), and what it
+means. A word before the parameter narrows it to a command or to runs."""
 _OPTIONS = {
     key: (panel, entry)
     for panel, entries in _TABLE.items()
@@ -251,10 +207,11 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
 
 def _annotated(kind: Any, *keys: str) -> Any:
     """A type with the first of these options that there is."""
-    panel, (metavar, text, *default) = next(_OPTIONS[key] for key in keys if key in _OPTIONS)
+    panel, entry = next(_OPTIONS[key] for key in keys if key in _OPTIONS)
+    metavar, text = re.fullmatch("(?:([A-Z]+): )?(.*)", entry).groups()  # type: ignore[union-attr]
     flag = "--json" if keys[-1] == "as_json" else f"--{keys[-1].replace('_', '-')}"
     parser = double if float in (kind, *get_args(kind)) else None
-    return Annotated[kind, option(flag, metavar, text, panel, "".join(default), parser)]
+    return Annotated[kind, option(flag, metavar, text, panel, parser=parser)]
 
 
 def workload_spec(
