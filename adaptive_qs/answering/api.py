@@ -170,11 +170,7 @@ def answer(
 
 
 def answers_job(schema: Schema, asked: Asked, options: RunOptions) -> Job[Batch]:
-    """A run that answers queries.
-
-    Raises:
-        InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
-    """
+    """A run that answers queries; raises as :meth:`Job.of` does."""
     return Job.of(schema, options, _budget(options), partial(_batch, asked, options))
 
 
@@ -183,13 +179,7 @@ def _batch(asked: Asked, options: RunOptions, domain: Domain, left: PrivacyTarge
 
 
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
-    """Plan, and read the table; see :func:`answer`.
-
-    Raises:
-        InputError, ResourceExceeded: the plan is impossible or too large; or as for
-            :meth:`Job.read`.
-        LedgerError, BudgetExceeded: as for :meth:`Job.read`.
-    """
+    """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
     work = job.work
     planned = work.measurable

@@ -182,19 +182,11 @@ class Job(Generic[W]):
         return cls(schema, options, target, learning, work, doubts, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
-        """Warn of the doubts, of a noise seed and of an unreviewed schema.
-
-        Args:
-            insecure: what a seed makes not private, with its verb.
-            stacklevel: where; 1 is the caller.
-        """
+        """Warn of the doubts, a noise seed (``insecure``: what is not private) and the schema."""
         warn_all(self.doubts, stacklevel + 1)
         if self.options.insecure:
-            warnings.warn(
-                "insecure_seed: whoever knows the seed can remove the noise: "
-                f"{insecure} NOT PRIVATE",
-                stacklevel=stacklevel + 1,
-            )
+            words = "insecure_seed: whoever knows the seed can remove the noise"
+            warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
 
@@ -216,14 +208,11 @@ class Job(Generic[W]):
             if schema.private_columns:
                 from adaptive_qs.learn.schema import gather_private, learn_schema
 
+                steps, most = clock.steps("learn"), limits.rows_bytes
                 gathered = gather_private(
-                    source,
-                    schema,
-                    self.learning,
-                    most_bytes=limits.rows_bytes,
-                    progress=clock.steps("learn"),
-                    check_rows=limits.check_rows,
-                )
+                    source, schema, self.learning,
+                    most_bytes=most, progress=steps, check_rows=limits.check_rows,
+                )  # fmt: skip
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)

@@ -100,11 +100,7 @@ class Tables:
 def tables_job(
     schema: Schema, workload: WorkloadSpec, reference: str, options: RunOptions
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; see :class:`~adaptive_qs.synthesizer.Synthesizer`.
-
-    Raises:
-        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
-    """
+    """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
     budget = partial(PrivacyTarget.of, options.epsilon, options.delta, options.rho)
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
@@ -121,10 +117,9 @@ def tables_job(
 def tables_limits(
     domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
 ) -> Limits:
-    """The limits of a run of the loop, or a refusal; by default a thread for every core.
+    """The limits of a run of the loop, by default with a thread for every core.
 
     Raises:
-        InputError: a ceiling or a number of workers that is not positive.
         ResourceExceeded: the workload does not fit.
     """
     threads = plan_workers(workers)
@@ -134,11 +129,7 @@ def tables_limits(
 
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
-    """Spend the budget on a private table; inside ``session.working``.
-
-    Raises:
-        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
-    """
+    """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
     schema, table, begin = job.read(source, clock)
     workload = resolve_workload(job.work.asked, schema.domain())
     mechanisms = begin()
@@ -163,8 +154,8 @@ def measure(
         schema: their public description.
         workload: the marginals that matter, over the codes of the table.
         target: the budget of the run.
-        work: how to spend it.
-        mechanisms: charges, then draws; what its ledger has left of the budget is spent.
+        work: how to spend what the ledger of ``mechanisms`` has left of it.
+        mechanisms: charges, then draws.
         clock: told about the phase "loop".
 
     Raises:
