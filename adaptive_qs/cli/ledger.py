@@ -65,13 +65,7 @@ def _run_columns(run: RunState) -> list[str]:
 
 
 def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
-    """A cost in zCDP, and as the ε that it implies at the ledger's δ.
-
-    Args:
-        book: the ledger.
-        cost: of runs, or that of which runs may still spend.
-        left: whether it is the latter, which is rounded down: a run may spend what is shown.
-    """
+    """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
     words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"

@@ -130,44 +130,32 @@ def _deliver(schema: Schema, out: Path | None) -> None:
 
 NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
-_HEADINGS = ("column", "type", "taken from the rows", "codes")
 
 
 def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
-    """Print one line for each column, then what to look at.
-
-    Args:
-        columns: those that are left as proposed, at least one.
-        path: of the schema file.
-    """
-    io.emit(NOT_PRIVATE)
-    io.emit_columns(_HEADINGS, [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns])
-    io.emit_rows(
-        "To review, with what is known without the rows:", [*_questions(columns), *_end(path)]
-    )
-
-
-def _questions(columns: Sequence[ColumnBase]) -> list[io.Row]:
+    """Print a line for each column that is left as proposed in a file, then what to look at."""
     from adaptive_qs.table.columns import COLUMN_TYPES
+    from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
 
     kinds = {column.type for column in columns}
     asked = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
-    return [
-        ("column", "may it be shared? If not, list its name under ignore"),
-        ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
-        *dict(row for questions in asked for row in questions.items()).items(),
-        ("missing", "may cells be empty, or say that a value is not known?"),
-    ]
-
-
-def _end(path: str) -> list[io.Row]:
-    from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
-
-    return [
-        ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
-        ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-        ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
-    ]
+    io.emit(NOT_PRIVATE)
+    io.emit_columns(
+        ("column", "type", "taken from the rows", "codes"),
+        [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
+    )
+    io.emit_rows(
+        "To review, with what is known without the rows:",
+        [
+            ("column", "may it be shared? If not, list its name under ignore"),
+            ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+            *dict(row for questions in asked for row in questions.items()).items(),
+            ("missing", "may cells be empty, or say that a value is not known?"),
+            ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
+            ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
+            ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
+        ],
+    )
 
 
 def _kind(column: ColumnBase) -> str:
