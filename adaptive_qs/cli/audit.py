@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -71,19 +72,26 @@ def audit(
         rhos = low, min(APART * low, max(MOST_RHO, low))
     described = Schema.load(schema, max_memory)
     with io.progress_bars() as bars:
-        report = run_audit(
-            described,
-            spec,
-            pairs,
-            seed,
-            rhos,
-            lambda done, total: bars("audit", done, total),
-            max_memory=max_memory,
-        )
+        steps = partial(bars, "audit")
+        report = run_audit(described, spec, pairs, seed, rhos, steps, max_memory=max_memory)
+    failed = Counter(finding.check for finding in report.findings)
+    checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if as_json:
-        io.emit_json(_json(report))
+        io.emit_json(
+            {
+                "clean": report.clean,
+                "pairs": report.pairs,
+                "runs": report.runs,
+                "draws": report.draws,
+                "moved": report.moved,
+                "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
+                "findings": [
+                    {"check": f.check, "run": f.where, "label": f.label} for f in report.findings
+                ],
+            }
+        )
     else:
-        _show(report)
+        _show(report, checks)
     if report.clean:
         return 0
     io.fail(
@@ -93,7 +101,7 @@ def audit(
     return 1
 
 
-def _show(report: AuditReport) -> None:
+def _show(report: AuditReport, checks: list[tuple[str, int, int]]) -> None:
     io.emit_rows(
         "Nothing found." if report.clean else "Found something.",
         [
@@ -102,29 +110,10 @@ def _show(report: AuditReport) -> None:
             ("draws", f"{report.draws:,}, of which {report.moved:,} saw the row that differs"),
         ],
     )
-    failed = Counter(finding.check for finding in report.findings)
-    io.emit_columns(
-        ["check", "failed", "made"],
-        [(check, str(failed[check]), f"{made:,}") for check, made in report.made.items()],
-    )
+    rows = [(check, str(failed), f"{made:,}") for check, made, failed in checks]
+    io.emit_columns(["check", "failed", "made"], rows)
     if report.findings:
         io.emit_columns(
             ["failed check", "run", "draw or output"],
             [(f.check, f.where, f.label) for f in report.findings[:SHOWN]],
         )
-
-
-def _json(report: AuditReport) -> dict[str, Any]:
-    failed = Counter(finding.check for finding in report.findings)
-    return {
-        "clean": report.clean,
-        "pairs": report.pairs,
-        "runs": report.runs,
-        "draws": report.draws,
-        "moved": report.moved,
-        "checks": [
-            {"check": check, "made": made, "failed": failed[check]}
-            for check, made in report.made.items()
-        ],
-        "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
-    }

@@ -54,16 +54,6 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
     return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
-def _run_columns(run: RunState) -> list[str]:
-    """One run: number, command, state, releases, start, ρ spent and reserved."""
-    state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
-    reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
-    return [
-        str(run.number), run.request.get("command", "?"), state, f"{run.releases:,}",
-        run.started[:16].replace("T", " "), f"{float(run.spent.rho):.6g}", reserved,
-    ]  # fmt: skip
-
-
 def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
     """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
     words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost)
@@ -170,11 +160,21 @@ def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = 
         io.emit_json(_ledger_json(book, runs))
         return
     io.emit_rows(str(book.path), _ledger_lines(book, runs))
-    if runs:
-        io.emit_columns(
-            ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
-            [_run_columns(run) for run in runs],
+    rows = [
+        (
+            str(run.number),
+            run.request.get("command", "?"),
+            f"{run.state}, NOT PRIVATE" if run.insecure else run.state,
+            f"{run.releases:,}",
+            run.started[:16].replace("T", " "),
+            f"{float(run.spent.rho):.6g}",
+            f"{float(run.reserved.rho):.6g}" if run.state == "open" else "",
         )
+        for run in runs
+    ]
+    if rows:
+        names = ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"]
+        io.emit_columns(names, rows)
 
 
 def verify(

@@ -61,17 +61,20 @@ def working_in(folder):
             "adaptive_qs.release.release.SynthesisSettings",
             partial(SynthesisSettings, fewest_rows=500),
         )
-        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-        Path("s.json").write_text(json.dumps(SCHEMA))
+        write_inputs()
         yield folder
+
+
+def write_inputs():
+    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
+    Path("s.json").write_text(json.dumps(SCHEMA))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working directory with t.csv, s.json and w.json."""
     monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-    Path("s.json").write_text(json.dumps(SCHEMA))
+    write_inputs()
     Path("w.json").write_text(json.dumps({"version": 1, "parts": [{"ways": [1]}]}))
     return tmp_path
 
