@@ -8,7 +8,7 @@ import select
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -414,38 +414,33 @@ def readable(table: Path) -> Iterator[Path]:
         return
     if sys.stdin is not None and sys.stdin.isatty():
         raise InputError("- reads standard input, which is a terminal: pipe a table into it")
-    try:
-        file = tempfile.NamedTemporaryFile(prefix="adaptive-qs-", delete=False)  # noqa: SIM115
-    except OSError as error:
-        raise _unkept(error) from None
-    path = named = Path(file.name)
-    try:
-        with file:
-            by_number = Path(f"/proc/self/fd/{file.fileno()}")
-            if by_number.exists():
-                named.unlink()
-                path = by_number
-            _copy(file)
+    with ExitStack() as cleanup:
+        try:
+            file: Any
+            if Path("/proc/self/fd").exists():
+                file = cleanup.enter_context(tempfile.TemporaryFile())
+                path = Path(f"/proc/self/fd/{file.fileno()}")
+            else:
+                file = tempfile.NamedTemporaryFile(delete=False)  # noqa: SIM115
+                path = Path(file.name)
+                cleanup.callback(path.unlink)
+                cleanup.enter_context(file)
+            if sys.stdin is not None:
+                file.writelines(_blocks(sys.stdin.buffer))
+            file.flush()
+        except OSError as error:
+            raise InputError(
+                f"{NAME}: cannot be kept in the folder for temporary files ({reason(error)}): free "
+                "some space, or set TMPDIR to another one"
+            ) from None
+        try:
             yield path
-    except AdaptiveQsError as error:
-        # The path of the temporary file means nothing to a reader.
-        first, found, rest = str(error).partition(str(path))
-        name = f"{'FILE' if first else NAME}{rest.replace(str(path), 'FILE')}" if found else ""
-        error.args = (first + name,)
-        raise
-    finally:
-        if path == named:
-            named.unlink(missing_ok=True)
-
-
-def _copy(file: IO[bytes]) -> None:
-    """Fill a file with what standard input holds."""
-    try:
-        if sys.stdin is not None:
-            file.writelines(_blocks(sys.stdin.buffer))
-        file.flush()
-    except OSError as error:
-        raise _unkept(error) from None
+        except AdaptiveQsError as error:
+            # The path of the temporary file means nothing to a reader.
+            first, found, rest = str(error).partition(str(path))
+            name = f"{'FILE' if first else NAME}{rest.replace(str(path), 'FILE')}" if found else ""
+            error.args = (first + name,)
+            raise
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
@@ -463,13 +458,6 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
         if select.select([number], [], [], _PATIENCE)[0]:
             block = os.read(number, _BLOCK)
             yield block
-
-
-def _unkept(error: OSError) -> InputError:
-    return InputError(
-        f"{NAME}: cannot be kept in the folder for temporary files ({reason(error)}): free some "
-        "space, or set TMPDIR to another one"
-    )
 
 
 # What the budget bought, for whoever reads why a command failed after it was spent.
