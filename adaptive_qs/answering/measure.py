@@ -216,18 +216,35 @@ def answer_sets(
     """
     costs = divide_units(mechanism, units)
     check_noise(mechanism, units)
-    answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
+    parts = mechanism.workload.parts
+    sets = [(part, index) for part, some in enumerate(parts) for index in range(len(some))]
+    uses = Counter(k for part, index in sets for k in mechanism.needed(part, index))
+    kept: dict[int, Array] = {}
+
+    def answered(part: int, index: int, fresh: dict[int, Array]) -> SetAnswers:
+        """The answers of one set, given the releases that no earlier set needed."""
+        for number, noisy in fresh.items():
+            kept[number] = estimate(mechanism.measurement(number), noisy)
+        estimates = mechanism.answers(part, index, kept)
+        variances = mechanism.variances(part, index) / (2 * units / UNITS_PER_RHO)
+        for number in mechanism.needed(part, index):
+            uses[number] -= 1
+            if not uses[number]:
+                del kept[number]
+        clique = tuple(parts[part].cliques[index].tolist())
+        return SetAnswers(part, index, clique, parts[part].queries(index), estimates, variances)
+
     pending: deque[Future[SetAnswers]] = deque()
     # Products are small: several threads of the linear algebra would be in each other's way.
     with linear_algebra().limit(limits=1), ThreadPoolExecutor(1) as pool:
-        for group in _groups(mechanism, answerer.sets):
+        for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]
             noisy = measure(counter, mechanisms, measurements, [costs[k] for k in numbers])
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}
-                pending.append(pool.submit(answerer.answer, part, index, needed))
+                pending.append(pool.submit(answered, part, index, needed))
                 if len(pending) > SETS_AHEAD:
                     yield pending.popleft().result()
         while pending:
@@ -254,33 +271,6 @@ def _groups(
         count, cells = count + len(fresh), cells + size
     if group:
         yield group
-
-
-class _Answerer:
-    """Turns releases into answers, one attribute set after the other."""
-
-    def __init__(self, mechanism: Mechanism, cost: float) -> None:
-        self._mechanism = mechanism
-        self._cost = cost
-        self._parts = mechanism.workload.parts
-        self.sets = [(p, i) for p, part in enumerate(self._parts) for i in range(len(part))]
-        self._uses = Counter(k for part, index in self.sets for k in mechanism.needed(part, index))
-        self._kept: dict[int, Array] = {}
-
-    def answer(self, part: int, index: int, released: dict[int, Array]) -> SetAnswers:
-        """The answers of one set, given the releases that no earlier set needed."""
-        for number, noisy in released.items():
-            self._kept[number] = estimate(self._mechanism.measurement(number), noisy)
-        estimates = self._mechanism.answers(part, index, self._kept)
-        variances = self._mechanism.variances(part, index) / self._cost
-        for number in self._mechanism.needed(part, index):
-            self._uses[number] -= 1
-            if not self._uses[number]:
-                del self._kept[number]
-        clique = tuple(self._parts[part].cliques[index].tolist())
-        return SetAnswers(
-            part, index, clique, self._parts[part].queries(index), estimates, variances
-        )
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:
