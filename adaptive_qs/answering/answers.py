@@ -429,9 +429,7 @@ class Answers:
         """Batches with intervals of 95 % confidence."""
         return self.batches()
 
-    def batches(
-        self, confidence: float = 0.95, formulas: Formulas = "keep"
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, confidence: float = 0.95, formulas: str = "keep") -> Iterator[pa.RecordBatch]:
         """Arrow record batches of a size that does not grow with the workload, each stamped.
 
         Args:
@@ -439,16 +437,17 @@ class Answers:
             formulas: which values in the words of queries are escaped, for spreadsheet programs.
 
         Raises:
-            InputError: the confidence is not between 0 and 1, or the answers were read before.
+            InputError: a parameter is out of range, or the answers were read before.
         """
         interval_factor(confidence)
+        kind = check_formulas(formulas)
         if self._counter is None:
             raise InputError(
                 "the answers were read before and reading them spends the budget: keep the file "
                 "or table that they went to"
             )
         counter, self._counter = self._counter, None
-        return self._stream(counter, confidence, formulas)
+        return self._stream(counter, confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
