@@ -9,6 +9,8 @@ from adaptive_qs.errors import InputError
 
 LONGEST_SHOWN = 60
 """Characters of a value in a message."""
+DEFAULT_SHARE = 0.1
+"""Part of a run's ρ for learning bins and values."""
 
 
 def as_integer(value: Any) -> int | None:
@@ -66,6 +68,20 @@ def natural_number(name: str, value: Any) -> int:
     if number is None or number < 0:
         raise InputError(f"{name} is {shown(value)}: give a non-negative integer")
     return number
+
+
+def learning_share(value: Any) -> float:
+    """The part of a budget for learning bins and values.
+
+    Raises:
+        InputError: it is no number above 0 and below 1.
+    """
+    part = as_number(value)
+    if part is None or not 0 < part < 1:
+        raise InputError(
+            f"learning share is {shown(value)}: give a part of the budget above 0 and below 1"
+        )
+    return part
 
 
 def plain_json(value: Any) -> int | float:

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from adaptive_qs.learn.schema import DEFAULT_SHARE
+from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.run.request import RunOptions
-from adaptive_qs.run.session import Session
+from adaptive_qs.run import RunOptions
+from adaptive_qs.run.budget import Session
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
@@ -128,7 +128,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     frame = table.to_pandas(date_as_object=False)
     for name, column in zip(table.column_names, table.columns):
         if name in categories:
-            frame[name] = _categorical(column, categories[name])
+            frame[name] = _dictionary(column, categories[name]).to_pandas()
         elif dtype := _dtype(kind.containers.get(name), column, schema.column(name)):
             frame[name] = _filled(column, dtype)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
@@ -169,28 +169,19 @@ def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
     return array
 
 
-def _codes(column: pa.ChunkedArray, listed: ColumnBase) -> pa.ChunkedArray:
-    """Positions of the values among those that the schema lists; null where missing."""
-    return pc.index_in(column, value_set=pa.array(listed.listed))
-
-
-def _categorical(column: pa.ChunkedArray, listed: ColumnBase) -> Any:
-    codes = _codes(column, listed).fill_null(-1).to_numpy()
-    categories: Any = pd.Index(list(listed.listed or ()))
-    return pd.Categorical.from_codes(codes, categories, ordered=listed.has_order)
-
-
 def _dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
-    codes = _codes(column, listed).combine_chunks()
-    return pa.DictionaryArray.from_arrays(codes, pa.array(listed.listed), ordered=listed.has_order)
+    """Values as positions among those that the schema lists; null where missing."""
+    values = pa.array(listed.listed)
+    codes = pc.index_in(column, value_set=values).combine_chunks()
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)
 
 
 class Synthesizer(BaseEstimator):  # type: ignore[misc]
     """Differentially private synthetic tables by adaptive residual measurement.
 
-    Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them, and
-    fitted attributes end in ``_``. The whole budget is spent by :meth:`fit`; tables sampled
-    afterwards cost nothing. The unit of privacy is one row, neighbours add or remove one row.
+    Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them and spends
+    the whole budget, and fitted attributes end in ``_``. Tables sampled afterwards cost nothing.
+    The unit of privacy is one row, neighbours add or remove one row.
 
     Args:
         epsilon: ε of the (ε, δ) that the whole run implies; give it or ``rho``.
@@ -294,7 +285,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        options = RunOptions.among(self.get_params())
+        options = RunOptions.among(self.get_params(), "workload", "reference", "progress")
         job = tables_job(described, self.workload, self.reference, options)
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:
@@ -312,13 +303,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
     def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
         """A synthetic table of the kind that was fitted (pandas for files and after `load`).
 
-        Columns that came as categories come back as categories: the values that the schema lists,
-        in its order, ordered where it says so. Columns that came in a nullable type of pandas
-        (Int64, boolean, string, ...) or in Arrow's come back in that of their declared type.
-        Nothing else is taken from the private table: the categories of its own may be values of
-        rows, and whether a plain column is int64, float64 or object is what pandas made of all its
-        cells. What pandas or the caller inferred before the program saw the table, such as the
-        nullable types that ``convert_dtypes`` gives, lies outside the promise.
+        Columns that came as categories, or in a nullable type of pandas or Arrow's, come back so,
+        with the values, order and type that the schema declares; see :func:`to_kind`. Nothing else
+        is taken from the private table. What pandas or the caller inferred before the program saw
+        it, such as the nullable types that ``convert_dtypes`` gives, lies outside the promise.
 
         Args:
             num_rows: rows wanted; None takes the noisy number of rows.

@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from adaptive_qs.cli.app import commands
+from adaptive_qs.cli.entry import commands
 from adaptive_qs.table import schema as of_schema
 from adaptive_qs.workload import file as of_workload
 

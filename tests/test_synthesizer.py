@@ -27,7 +27,7 @@ from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
 from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, check_sample_rows, measure, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read
@@ -109,7 +109,13 @@ def test_coded_tables_bring_their_own_schema():
         Synthesizer(rho=5).fit(CodedTable.from_codes(domain, [np.arange(0), np.arange(0)]))
 
 
-def test_fitted_attributes(fitted):
+def test_fitted_attributes_and_bundles(fitted, tmp_path):
+    fitted.save(tmp_path / "r.zip")
+    loaded = Synthesizer.load(tmp_path / "r.zip")
+    pd.testing.assert_frame_equal(loaded.sample(seed=4), fitted.sample(seed=4))
+    assert loaded.rho_spent_ == fitted.rho_spent_
+    assert loaded.get_params()["rho"] == 10
+    assert not hasattr(clone(loaded), "release_")
     assert fitted.rho_ == 10
     assert 0 < fitted.rho_spent_ <= 10
     assert fitted.delta_ == 1e-9
@@ -124,9 +130,6 @@ def test_constructor_stores_and_fit_checks():
     assert bad.get_params()["epsilon"] == -1
     with pytest.raises(InputError, match="epsilon"):
         bad.fit(FRAME, schema=SCHEMA)
-
-
-def test_clone_and_set_params():
     workload = Workload.all_ways(Schema.parse(SCHEMA).domain(), 1)
     one = Synthesizer(epsilon=1, workload=workload, insecure_seed=3)
     two = clone(one).set_params(epsilon=2)
@@ -134,21 +137,9 @@ def test_clone_and_set_params():
     assert two.workload == workload
     assert not hasattr(clone(two.fit(FRAME, schema=SCHEMA)), "release_")
 
-
-def test_unfitted_has_nothing_to_give(tmp_path):
-    with pytest.raises(NotFittedError):
-        Synthesizer(epsilon=1).sample()
-    with pytest.raises(NotFittedError):
-        Synthesizer(epsilon=1).save(tmp_path / "r.zip")
-
-
-def test_save_and_load(fitted, tmp_path):
-    fitted.save(tmp_path / "r.zip")
-    loaded = Synthesizer.load(tmp_path / "r.zip")
-    pd.testing.assert_frame_equal(loaded.sample(seed=4), fitted.sample(seed=4))
-    assert loaded.rho_spent_ == fitted.rho_spent_
-    assert loaded.get_params()["rho"] == 10
-    assert not hasattr(clone(loaded), "release_")
+    for call in (one.sample, lambda: one.save("r.zip")):
+        with pytest.raises(NotFittedError):
+            call()
 
 
 def test_the_insecure_seed_repeats_the_noise_and_the_workers_do_not_matter():
@@ -162,21 +153,17 @@ def test_the_insecure_seed_repeats_the_noise_and_the_workers_do_not_matter():
     assert not tables[0].equals(tables[2])
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-def test_data_frames_of_insecure_noise_carry_the_stamp(seed):
-    for kind in ("pandas", "pyarrow"):
-        synthesizer = Synthesizer(rho=1, workers=1, insecure_seed=seed)
-        made = synthesizer.fit(KINDS[kind][0], schema=SCHEMA).sample(20, seed=1)
-        attached = made.attrs if kind == "pandas" else made.schema.metadata
-        assert ("NOT PRIVATE" in str(attached)) == (seed is not None)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_fitting_with_an_insecure_seed_warns(kind, recwarn):
+def test_insecure_noise_warns_and_its_data_frames_carry_the_stamp(kind, recwarn):
+    fit = partial(Synthesizer.fit, table=KINDS[kind][0], schema=SCHEMA)
     with pytest.warns(UserWarning, match="insecure_seed: .* NOT PRIVATE"):
-        Synthesizer(rho=1, workers=1, insecure_seed=1).fit(KINDS[kind][0], schema=SCHEMA)
-    Synthesizer(rho=1, workers=1).fit(KINDS[kind][0], schema=SCHEMA)
+        insecure = fit(Synthesizer(rho=1, workers=1, insecure_seed=1))
+    private = fit(Synthesizer(rho=1, workers=1))
     assert not [warning for warning in recwarn if "insecure_seed" in str(warning.message)]
+    for model in (insecure, private) if kind != "polars" else ():
+        made = model.sample(20, seed=1)
+        attached = made.attrs if kind == "pandas" else made.schema.metadata
+        assert ("NOT PRIVATE" in str(attached)) == (model is insecure)
 
 
 BAD = {
@@ -215,25 +202,18 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     assert hint in str(caught.value)
 
 
-def test_a_schema_is_needed():
+def test_a_schema_is_needed_and_a_workload_over_it():
     with pytest.raises(SchemaError, match="no schema"):
         Synthesizer(rho=1).fit(FRAME)
-
-
-def test_a_workload_over_other_attributes_is_refused():
     workload = Workload.all_ways(Domain.from_sizes({"a": 2}), 1)
     with pytest.raises(WorkloadError, match="other attributes"):
         Synthesizer(rho=1, workload=workload).fit(FRAME, schema=SCHEMA)
 
 
-def test_memory_is_refused_before_anything_is_drawn(monkeypatch):
+def test_memory_is_refused_before_anything_is_drawn_without_telling_how_many_rows(monkeypatch):
     monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     with pytest.raises(ResourceExceeded):
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
-
-
-def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
     plan = tables_limits(domain, workload, "600MB", 1)
@@ -245,6 +225,7 @@ def test_a_table_with_too_many_rows_is_refused_without_telling_how_many(monkeypa
     with pytest.raises(ResourceExceeded) as caught:
         measure(table, schema, workload, target, work, None, PhaseClock())
     assert f"{rows:,}" not in str(caught.value)
+    assert tables_limits(domain, workload, 2**60, 1).most_rows == MAX_ROWS
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", *KINDS])
@@ -271,12 +252,6 @@ def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tm
         read_table(tables[kind], schema, None, replace(plan, most_rows=rows).check_rows)
 
 
-def test_the_plan_never_exceeds_the_public_bound_on_rows():
-    domain = Domain.from_sizes({"a": 2})
-    plan = tables_limits(domain, Workload.all_ways(domain, 1), 2**60, 1)
-    assert plan.most_rows == MAX_ROWS
-
-
 def test_the_plan_does_not_depend_on_the_private_rows():
     """One more row changes no parameter of the loop, only whether the run is refused."""
     settings = [
@@ -288,12 +263,9 @@ def test_the_plan_does_not_depend_on_the_private_rows():
     assert settings[0] == settings[1]
 
 
-def test_a_huge_sample_is_refused(fitted):
+def test_a_huge_sample_is_refused_and_a_small_one_takes_the_process_and_the_fit(fitted):
     with pytest.raises(ResourceExceeded, match="fewer rows"):
         fitted.sample(10**13)
-
-
-def test_a_sample_takes_the_process_and_the_fit_into_account():
     fit = SynthesisSettings().fewest_rows * 10 * SYNTHETIC_CODE_BYTES
     check_sample_rows(1, 10, PROCESS_BYTES + fit)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
@@ -321,15 +293,6 @@ def test_extreme_tables_work(case, reference):
     assert synthesizer.rho_spent_ <= synthesizer.rho_
 
 
-def test_import_is_light():
-    code = (
-        "import sys, adaptive_qs\n"
-        "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy', 'pydantic'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_public_names():
     for name in adaptive_qs.__all__:
         assert getattr(adaptive_qs, name).__doc__
@@ -338,11 +301,12 @@ def test_public_names():
     assert adaptive_qs.__version__.count(".") == 2
 
 
-def test_dir_shows_the_public_names_alone_before_and_after_their_use():
+def test_import_is_light_and_dir_shows_the_public_names_alone_before_and_after_their_use():
     code = (
         "import sys, rlcompleter, typing, adaptive_qs\n"
         "assert dir(adaptive_qs) == sorted(adaptive_qs.__all__)\n"
-        "assert 'pandas' not in sys.modules\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'sklearn', 'numba', 'scipy', 'pydantic'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "from adaptive_qs import *\n"
         "assert evaluate is adaptive_qs.evaluate and callable(plan)\n"
         "import adaptive_qs.cli\n"

@@ -26,7 +26,6 @@ from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
-    MANIFEST,
     digest_of_statement,
     manifest_path,
     of_interrupted_run,
@@ -34,10 +33,9 @@ from adaptive_qs.release.bundle import (
     write_manifest,
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
-from adaptive_qs.release.statement import Loss, Statement, stated
-from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
+from adaptive_qs.run.budget import Closing, PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
-from adaptive_qs.run.session import Closing
 from adaptive_qs.table.count import TableCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
@@ -79,7 +77,7 @@ class QueryTexts:
 
     def attributes(self, clique: Clique) -> str:
         """The set of attributes, such as "age x sex"."""
-        return " x ".join(self._names(clique))
+        return " x ".join(self._schema.names[attribute] for attribute in clique)
 
     def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
         """The queries on a set of attributes, such as "age <= 39 and sex = Female".
@@ -90,31 +88,24 @@ class QueryTexts:
         """
         joint = len(queries) != len(clique)
         if joint or (len(queries) == 1 and queries[0].num_queries > KEPT_TEXTS):
-            return self._streamed(clique, queries[0])
-        factors = [self._of_axis(attribute, family) for attribute, family in zip(clique, queries)]
-        return _joined(factors)
-
-    def _streamed(self, clique: Clique, queries: Queries) -> Texts:
-        """Texts made one by one, of one family that is not worth keeping."""
-        values = tuple(self._values(attribute) for attribute in clique)
-        texts = queries.labels(self._names(clique), values)
-
-        def text(start: int, stop: int) -> pa.Array:
-            return pa.array(islice(texts, stop - start), pa.string(), size=stop - start)
-
-        return text
+            texts = self._labels(clique, queries[0])  # not worth keeping
+            return lambda start, stop: pa.array(
+                islice(texts, stop - start), pa.string(), size=stop - start
+            )
+        return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
 
     def _of_axis(self, attribute: int, queries: Queries) -> pa.Array:
         key = (attribute, queries)
         if key not in self._kept:
             if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
                 self._kept.clear()
-            labels = queries.labels(self._names((attribute,)), (self._values(attribute),))
+            labels = self._labels((attribute,), queries)
             self._kept[key] = pa.array(labels, pa.string(), size=queries.num_queries)
         return self._kept[key]
 
-    def _names(self, clique: Clique) -> tuple[str, ...]:
-        return tuple(self._schema.names[attribute] for attribute in clique)
+    def _labels(self, clique: Clique, queries: Queries) -> Iterator[str]:
+        names = tuple(self._schema.names[attribute] for attribute in clique)
+        return queries.labels(names, tuple(map(self._values, clique)))
 
     def _values(self, attribute: int) -> tuple[str, ...]:
         if attribute not in self._codes:
@@ -127,10 +118,10 @@ class QueryTexts:
 def _joined(factors: list[pa.Array]) -> Texts:
     """Texts of a product, row-major: those of the last factor vary fastest."""
     shape = tuple(map(len, factors))
-    if len(factors) == 1:
-        return lambda start, stop: factors[0].slice(start, stop - start)
 
     def text(start: int, stop: int) -> pa.Array:
+        if len(factors) == 1:
+            return factors[0].slice(start, stop - start)
         positions = np.unravel_index(np.arange(start, stop), shape)
         parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
         return pc.binary_join_element_wise(*parts, " and ")
@@ -250,7 +241,7 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
         )
 
 
-# The privacy statement of a batch of answers, for the file beside them.
+# The privacy statement of a batch of answers, for the sidecar.
 
 _BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
 
@@ -271,11 +262,7 @@ class Charges(BaseModel):
 
 
 class AnswersManifest(Statement):
-    """What a batch of answers states.
-
-    Raises:
-        ValueError: as for :class:`Statement`, or charges that do not add up to the facts.
-    """
+    """What a batch of answers states; its charges add up to its facts."""
 
     kind: Literal["answers"] = "answers"
     mechanism: str
@@ -321,11 +308,10 @@ def statement_of_answers(
     Args:
         plan: what was measured.
         target: the budget of the whole run, of which the plan's is what learning left.
-        schema: as used, with whatever was learnt.
-        events: every charge.
+        schema: with whatever was learnt.
+        events: every charge, which ``ledger`` keeps, if there is one.
         stamp: whether the answers are private.
         confidence: of the intervals.
-        ledger: where a durable ledger keeps the charges.
 
     Raises:
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
@@ -391,7 +377,6 @@ class Answers:
         begin: Begin,
         clock: PhaseClock,
     ) -> None:
-        """Answers to come; see :func:`adaptive_qs.answering.api.answer`."""
         self.plan = plan
         self.target = job.target
         self.insecure = job.options.insecure
@@ -407,7 +392,7 @@ class Answers:
 
     @property
     def closed(self) -> Closing | None:
-        """The run in its ledger once the answers are safe; None without one."""
+        """The run in its ledger once the answers are safe; None without a ledger."""
         return self._session.closed
 
     @property
@@ -441,26 +426,25 @@ class Answers:
         """Batches with intervals of 95 % confidence."""
         return self.batches()
 
-    def batches(self, confidence: float = 0.95) -> Iterator[pa.RecordBatch]:
+    def batches(self, confidence: float = 0.95, formulas: str = "keep") -> Iterator[pa.RecordBatch]:
         """Arrow record batches of a size that does not grow with the workload, each stamped.
 
         Args:
             confidence: probability with which each interval holds the true answer by itself.
+            formulas: which values in the words of queries are escaped, for spreadsheet programs.
 
         Raises:
-            InputError: the confidence is not between 0 and 1, or the answers were read before.
+            InputError: a parameter is out of range, or the answers were read before.
         """
-        return self._batches(confidence, "keep")
-
-    def _batches(self, confidence: float, formulas: Formulas) -> Iterator[pa.RecordBatch]:
         interval_factor(confidence)
+        kind = check_formulas(formulas)
         if self._counter is None:
             raise InputError(
                 "the answers were read before and reading them spends the budget: keep the file "
                 "or table that they went to"
             )
         counter, self._counter = self._counter, None
-        return self._stream(counter, confidence, formulas)
+        return self._stream(counter, confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """All answers as a pyarrow table."""
@@ -495,8 +479,7 @@ class Answers:
             confidence: as for :meth:`batches`.
             formulas: which values that a spreadsheet program would run as formulas are escaped in
                 CSV: "escape-learnt" those that were learnt, "escape" all, "keep" none.
-            force: replace files that exist, at the path or beside it; a resumed run replaces
-                what it had written itself.
+            force: replace files that exist; a resumed run replaces what it had written itself.
 
         Returns:
             Number of answers.
@@ -514,18 +497,14 @@ class Answers:
             check_new(file, force or mine)
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
-                batches = self._batches(confidence, kind)
+                batches = self.batches(confidence, kind)
                 sealed = partial(self._state, path, confidence)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
             self.close()
         return count
 
     def statement(self, confidence: float = 0.95) -> AnswersManifest:
-        """The privacy statement that goes with the answers; after the last of them.
-
-        Raises:
-            InputError: there are answers still to come.
-        """
+        """The privacy statement of all answers, of which none may be left to read."""
         if self._ledger is None or not self.seconds:
             raise InputError("the answers were not read to their end: read them first")
         place = self._ledger.place
@@ -543,9 +522,6 @@ class Answers:
         """Say that the answers are safe: a ledger no longer keeps them.
 
         ``write``, ``to_arrow`` and ``to_pandas`` do so themselves; whoever iterates does it here.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
         """
         self._session.finish()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,20 @@ from adaptive_qs.answering.plan import (
     answers_limits,
     check_learnable,
 )
+from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
-from adaptive_qs.learn.schema import DEFAULT_SHARE, discovery_share, preprocessing_cost
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
+from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job
-from adaptive_qs.run.request import RunOptions
+from adaptive_qs.run.job import Job, Limits, budget_of
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource
+
+_OTHERS = ("schema", "workload", "mechanism", "gap", "bases", "progress")
+"""Parameters that are no options of a run."""
 
 
 def plan(
@@ -77,31 +82,29 @@ def plan(
         GuardRailWarning: the budget promises or buys less than may have been meant, and whether
             it would be refused.
     """
-    options = RunOptions.among(locals() | {"workers": jobs})
-    return plan_answers(schema, workload, options, mechanism, gap, bases, progress, stacklevel=2)
+    options = RunOptions.among(locals(), *_OTHERS)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=progress)
+    planned, doubts = plan_answers(schema, asked, options)
+    warn_all(doubts, stacklevel=2)
+    return planned
+
+
+Asked = Callable[[Domain, PrivacyTarget, Limits], Batch]
+"""What is asked for, on any domain, budget and limits: all else of a :class:`Batch`."""
 
 
 def plan_answers(
-    schema: Any,
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    bases: Mapping[str, Any] | None = None,
-    progress: PhaseProgress | None = None,
-    stacklevel: int = 1,
-) -> BatchPlan:
-    """:func:`plan`, with options; ``stacklevel`` says where it warns, 1 is the caller."""
+    schema: Any, asked: Asked, options: RunOptions
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """What :func:`plan` gives, and what it warns of."""
     rows = checked_public_rows(options.public_rows)
     described = resolve_schema(schema, max_memory=options.max_memory)
-    target = _target(described, options if options.budgeted else replace(options, cost=1.0))
-    learning = preprocessing_cost(described, target.budget, options.learning_share)
+    given = options if options.budgeted else replace(options, cost=1.0)
+    target, learning = budget_of(described, given, _budget(given))
     left = target.left_of(target.budget - learning)
-    planner = _planner(workload, options, mechanism, gap, bases, progress)
-    batch = planner(described.widest_domain(), left)
-    if options.budgeted:
-        warn_all(refusable(batch.rails(target, rows)), stacklevel + 1)
-    return batch.plan()
+    batch = _batch(asked, options, described.widest_domain(), left)
+    doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
+    return batch.plan(), doubts
 
 
 def answer(
@@ -140,20 +143,11 @@ def answer(
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
-        learning_share: part of the budget for bins and values that the schema leaves to be learnt
-            (``private_bins``, ``private_values``), which this call then spends.
+        learning_share, ledger, resume, anchor, unreviewed_schema, public_rows, beyond_limits: as
+            for :class:`~adaptive_qs.Synthesizer`; what is learnt is spent by this call, and answers
+            are kept in the ledger until they are written.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
-        ledger: path of the data set's ledger, which counts the budget over all runs; without one
-            it is counted in memory. Answers are kept in the ledger until they are written.
-        resume: go on with the interrupted run in the ledger that was asked for the same.
-        anchor: how far the ledger must have come: a file on another volume, which is brought
-            forward with it, or its newest entry as ``ledger show`` prints it.
-        unreviewed_schema: take a schema that still says that it was taken from the data; the
-            promise does not cover what it reveals, and the privacy statement says so.
-        public_rows: as for :func:`plan`. The true number of rows is not looked at for that.
-        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
-            :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
 
     Raises:
         InputError: a parameter, the schema, the workload or the table is wrong, the schema is
@@ -166,57 +160,26 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    options = RunOptions.among(locals() | {"workers": jobs})
+    options = RunOptions.among(locals(), "data", *_OTHERS)
     described = resolve_schema(schema, data, max_memory)
     clock = PhaseClock(progress)
-    job = answers_job(described, workload, options, mechanism, gap, bases, clock)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=clock)
+    job = answers_job(described, asked, options)
     job.warn("the answers are", stacklevel=2)
     return answers_of(job, data, clock)
 
 
-def answers_job(
-    schema: Schema,
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    bases: Mapping[str, Any] | None = None,
-    progress: PhaseProgress | None = None,
-) -> Job[Batch]:
-    """A run that answers queries, with the arguments of :func:`answer`.
-
-    Raises:
-        InputError, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
-    """
-    planner = _planner(workload, options, mechanism, gap, bases, progress)
-    return Job.of(schema, options, _target(schema, options), planner)
+def answers_job(schema: Schema, asked: Asked, options: RunOptions) -> Job[Batch]:
+    """A run that answers queries; raises as :meth:`Job.of` does."""
+    return Job.of(schema, options, _budget(options), partial(_batch, asked, options))
 
 
-def _planner(
-    workload: QuerySource,
-    options: RunOptions,
-    mechanism: str,
-    gap: float,
-    bases: Mapping[str, Any] | None,
-    progress: PhaseProgress | None,
-) -> Callable[[Domain, PrivacyTarget], Batch]:
-    """The batch on any domain, with what learning leaves of the budget."""
-
-    def plan(domain: Domain, left: PrivacyTarget) -> Batch:
-        limits = answers_limits(domain, options.max_memory, options.workers)
-        return Batch(workload, domain, left, limits, mechanism, gap, bases, progress)
-
-    return plan
+def _batch(asked: Asked, options: RunOptions, domain: Domain, left: PrivacyTarget) -> Batch:
+    return asked(domain, left, answers_limits(domain, options.max_memory, options.workers))
 
 
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
-    """Plan, and read the table; see :func:`answer`.
-
-    Raises:
-        InputError, ResourceExceeded: the plan is impossible or too large; or as for
-            :meth:`Job.read`.
-        LedgerError, BudgetExceeded: as for :meth:`Job.read`.
-    """
+    """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
     work = job.work
     planned = work.measurable
@@ -233,9 +196,7 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     return Answers(job, planned, schema, counter_of(table), begin, clock)
 
 
-def _target(schema: Schema, options: RunOptions) -> PrivacyTarget:
-    """The budget; that of zCDP where bins or values are to be learnt as well."""
-    share = discovery_share(schema) if schema.private_columns else None
-    return PrivacyTarget.of_answers(
-        options.epsilon, options.delta, options.rho, options.cost, share
-    )
+def _budget(options: RunOptions) -> Callable[[Fraction | None], PrivacyTarget]:
+    """See :func:`budget_of`; it is that of zCDP where bins or values are to be learnt as well."""
+    given = options.epsilon, options.delta, options.rho, options.cost
+    return partial(PrivacyTarget.of_answers, *given)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,13 +104,9 @@ def measure(
     Returns:
         Noisy answers to each integer strategy or its queries, one axis for each of their factors.
     """
-    requests, shifts = [], []
-    for measurement, cost in zip(measurements, units):
-        request, shift = _request(counter, measurement, cost)
-        requests.append(request)
-        shifts.append(shift)
-    released = mechanisms.release_together(requests)
-    return [noisy / 2.0**shift for noisy, shift in zip(released, shifts)]
+    made = list(map(partial(_request, counter), measurements, units))
+    released = mechanisms.release_together([request for request, _ in made])
+    return [noisy / 2.0**shift for noisy, (_, shift) in zip(released, made)]
 
 
 def estimate(measurement: Measurement, noisy: Array) -> Array:
@@ -216,24 +213,38 @@ def answer_sets(
     Raises:
         InputError: the budget is too small for so many measurements; nothing is spent.
         ResourceExceeded: the noise on some queries is too large; nothing is spent.
-
-    Yields:
-        The answers of one attribute set.
     """
     costs = divide_units(mechanism, units)
     check_noise(mechanism, units)
-    answerer = _Answerer(mechanism, 2 * units / UNITS_PER_RHO)
+    parts = mechanism.workload.parts
+    sets = [(part, index) for part, some in enumerate(parts) for index in range(len(some))]
+    uses = Counter(k for part, index in sets for k in mechanism.needed(part, index))
+    kept: dict[int, Array] = {}
+
+    def answered(part: int, index: int, fresh: dict[int, Array]) -> SetAnswers:
+        """The answers of one set, given the releases that no earlier set needed."""
+        for number, noisy in fresh.items():
+            kept[number] = estimate(mechanism.measurement(number), noisy)
+        estimates = mechanism.answers(part, index, kept)
+        variances = mechanism.variances(part, index) / (2 * units / UNITS_PER_RHO)
+        for number in mechanism.needed(part, index):
+            uses[number] -= 1
+            if not uses[number]:
+                del kept[number]
+        clique = tuple(parts[part].cliques[index].tolist())
+        return SetAnswers(part, index, clique, parts[part].queries(index), estimates, variances)
+
     pending: deque[Future[SetAnswers]] = deque()
     # Products are small: several threads of the linear algebra would be in each other's way.
     with linear_algebra().limit(limits=1), ThreadPoolExecutor(1) as pool:
-        for group in _groups(mechanism, answerer.sets):
+        for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]
             noisy = measure(counter, mechanisms, measurements, [costs[k] for k in numbers])
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}
-                pending.append(pool.submit(answerer.answer, part, index, needed))
+                pending.append(pool.submit(answered, part, index, needed))
                 if len(pending) > SETS_AHEAD:
                     yield pending.popleft().result()
         while pending:
@@ -243,10 +254,7 @@ def answer_sets(
 def _groups(
     mechanism: Mechanism, sets: Iterable[tuple[int, int]]
 ) -> Iterator[list[tuple[tuple[int, int], list[int]]]]:
-    """Attribute sets in order, each with the measurements that no earlier one needed.
-
-    The measurements of a group are released together; together they stay small.
-    """
+    """Groups of attribute sets in order, each with the measurements that no earlier one needed."""
     shape = mechanism.workload.domain.shape
     measured: set[int] = set()
     group: list[tuple[tuple[int, int], list[int]]] = []
@@ -263,33 +271,6 @@ def _groups(
         count, cells = count + len(fresh), cells + size
     if group:
         yield group
-
-
-class _Answerer:
-    """Turns releases into answers, one attribute set after the other."""
-
-    def __init__(self, mechanism: Mechanism, cost: float) -> None:
-        self._mechanism = mechanism
-        self._cost = cost
-        self._parts = mechanism.workload.parts
-        self.sets = [(p, i) for p, part in enumerate(self._parts) for i in range(len(part))]
-        self._uses = Counter(k for part, index in self.sets for k in mechanism.needed(part, index))
-        self._kept: dict[int, Array] = {}
-
-    def answer(self, part: int, index: int, released: dict[int, Array]) -> SetAnswers:
-        """The answers of one set, given the releases that no earlier set needed."""
-        for number, noisy in released.items():
-            self._kept[number] = estimate(self._mechanism.measurement(number), noisy)
-        estimates = self._mechanism.answers(part, index, self._kept)
-        variances = self._mechanism.variances(part, index) / self._cost
-        for number in self._mechanism.needed(part, index):
-            self._uses[number] -= 1
-            if not self._uses[number]:
-                del self._kept[number]
-        clique = tuple(self._parts[part].cliques[index].tolist())
-        return SetAnswers(
-            part, index, clique, self._parts[part].queries(index), estimates, variances
-        )
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:

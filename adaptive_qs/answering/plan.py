@@ -1,4 +1,4 @@
-"""What a batch would look like: expected errors, certificates, time and memory; no data."""
+"""What a batch would look like: expected errors, bounds, time and memory; no data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
@@ -122,17 +122,15 @@ def _entries(factor: Factor) -> int:
     return cells**2
 
 
-# What a batch release would look like: expected errors, certificates, time and memory; no data.
-
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Privacy losses for which a plan tells the expected error."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """A mechanism chosen for a workload, and what it promises at a privacy cost.
+    """A mechanism chosen for a workload, without data, and what it promises at a privacy cost.
 
-    Every error is at the target's cost β and scales with 1/√β; nothing depends on data.
+    Every error is at the target's cost β and scales with 1/√β.
 
     Attributes:
         workload: what is to be answered.
@@ -204,11 +202,7 @@ class BatchPlan:
 def answers_limits(
     domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
 ) -> Limits:
-    """The limits of a batch by a ceiling such as "3GB" and the threads that solve.
-
-    Raises:
-        InputError: a ceiling or a number of threads that is not positive.
-    """
+    """The limits of a batch by a ceiling such as "3GB" and the threads that solve."""
     return Limits.of(domain, max_memory, plan_workers(jobs, "jobs"), CODE_BYTES, MAX_ROWS)
 
 

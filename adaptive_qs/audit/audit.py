@@ -42,7 +42,7 @@ from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, Sel
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer

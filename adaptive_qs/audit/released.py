@@ -29,7 +29,6 @@ from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     CHARGES,
-    MANIFEST,
     MEMBERS,
     Bundle,
     charges_text,
@@ -40,7 +39,7 @@ from adaptive_qs.release.bundle import (
 )
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import pages_of
-from adaptive_qs.release.statement import Manifest, Statement, versions
+from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
 from adaptive_qs.table.archive import open_archive, sha256_of
 from adaptive_qs.table.text import Formulas
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.output import emit_columns, emit_json, emit_rows, fail, progress_bars
+from adaptive_qs.cli import io
+from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.audit import AuditReport
 
-
-OWN_FAULT = 1
 SHOWN = 20
 """Findings listed; the others are counted."""
 APART = 100
@@ -24,34 +24,34 @@ APART = 100
 MOST_RHO = 1e5
 """Above it `answer` has no noise to add."""
 
-Pairs = Annotated[
-    int,
-    typer.Option("--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."),
-]
-Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="Seed of the generated rows.")
-]
-MaxMemory = Annotated[
-    str,
-    typer.Option(
-        "--max-memory", metavar="SIZE", help="Most memory that a run may plan for.",
-        rich_help_panel="Machine",
-    ),
-]  # fmt: skip
-
 
 def audit(
-    schema: options.NeededSchemaPath = None,
-    workload: options.QueryFile = None,
-    ways: options.QueryWays = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    pairs: Pairs = 20,
-    seed: Seed = 0,
-    as_json: options.Json = False,
-    max_memory: MaxMemory = "2GB",
-) -> None:
+    schema: Path | None = None,
+    workload: Path | None = None,
+    ways: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            "--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."
+        ),
+    ] = 20,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of the generated rows.")
+    ] = 0,
+    as_json: bool = False,
+    max_memory: Annotated[
+        str,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="Most memory that a run may plan for.",
+            rich_help_panel="Machine",
+        ),
+    ] = "2GB",
+) -> int:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
     Runs synthesize and answer on generated rows of your schema, at the budget given and at 100
@@ -59,7 +59,7 @@ def audit(
     """
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
-    spec = options.workload_spec(workload, ways)
+    spec = workload_spec(workload, ways)
 
     from adaptive_qs.audit.audit import RHOS
     from adaptive_qs.audit.audit import audit as run_audit
@@ -71,30 +71,38 @@ def audit(
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
     described = Schema.load(schema, max_memory)
-    with progress_bars() as bars:
-        report = run_audit(
-            described,
-            spec,
-            pairs,
-            seed,
-            rhos,
-            lambda done, total: bars("audit", done, total),
-            max_memory=max_memory,
-        )
+    with io.progress_bars() as bars:
+        steps = partial(bars, "audit")
+        report = run_audit(described, spec, pairs, seed, rhos, steps, max_memory=max_memory)
+    failed = Counter(finding.check for finding in report.findings)
+    checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if as_json:
-        emit_json(_json(report))
-    else:
-        _show(report)
-    if not report.clean:
-        fail(
-            f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
-            "do not publish, and report this with the schema and the seed"
+        io.emit_json(
+            {
+                "clean": report.clean,
+                "pairs": report.pairs,
+                "runs": report.runs,
+                "draws": report.draws,
+                "moved": report.moved,
+                "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
+                "findings": [
+                    {"check": f.check, "run": f.where, "label": f.label} for f in report.findings
+                ],
+            }
         )
-        raise typer.Exit(OWN_FAULT)
+    else:
+        _show(report, checks)
+    if report.clean:
+        return 0
+    io.fail(
+        f"{counted(len(report.findings), 'finding')}: neighbouring tables can be told apart: "
+        "do not publish, and report this with the schema and the seed"
+    )
+    return 1
 
 
-def _show(report: AuditReport) -> None:
-    emit_rows(
+def _show(report: AuditReport, checks: list[tuple[str, int, int]]) -> None:
+    io.emit_rows(
         "Nothing found." if report.clean else "Found something.",
         [
             ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
@@ -102,29 +110,10 @@ def _show(report: AuditReport) -> None:
             ("draws", f"{report.draws:,}, of which {report.moved:,} saw the row that differs"),
         ],
     )
-    failed = Counter(finding.check for finding in report.findings)
-    emit_columns(
-        ["check", "failed", "made"],
-        [(check, str(failed[check]), f"{made:,}") for check, made in report.made.items()],
-    )
+    rows = [(check, str(failed), f"{made:,}") for check, made, failed in checks]
+    io.emit_columns(["check", "failed", "made"], rows)
     if report.findings:
-        emit_columns(
+        io.emit_columns(
             ["failed check", "run", "draw or output"],
             [(f.check, f.where, f.label) for f in report.findings[:SHOWN]],
         )
-
-
-def _json(report: AuditReport) -> dict[str, Any]:
-    failed = Counter(finding.check for finding in report.findings)
-    return {
-        "clean": report.clean,
-        "pairs": report.pairs,
-        "runs": report.runs,
-        "draws": report.draws,
-        "moved": report.moved,
-        "checks": [
-            {"check": check, "made": made, "failed": failed[check]}
-            for check, made in report.made.items()
-        ],
-        "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
-    }

@@ -8,25 +8,37 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import output
-from adaptive_qs.cli.app import app
-from adaptive_qs.cli.files import spent
-from adaptive_qs.cli.output import PipeClosed, Stopped, fail, warn
+import adaptive_qs
+from adaptive_qs.cli import io
+from adaptive_qs.cli.io import PipeClosed, Stopped, emit, fail, spent
+from adaptive_qs.cli.options import parsed
 from adaptive_qs.errors import (
     AdaptiveQsError,
-    GuardRailWarning,
     InputError,
     ResourceExceeded,
     reason,
 )
 
+COMMANDS = {
+    "synthesize": "synthesize",
+    "sample": "synthesize",
+    "plan": "answer",
+    "answer": "answer",
+    "evaluate": "evaluate",
+    "audit": "audit",
+    "ledger": "ledger",
+    "schema": "schema",
+}
+"""The module of each, which the command that runs imports; a group has its ``COMMANDS`` there."""
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
 
@@ -46,9 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _signals(), warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
-        _tell_guard_rails()
         try:
-            return _run(arguments)
+            command = parse(sys.argv[1:] if arguments is None else arguments)
+            code = command() if callable(command) else command
+            sys.stdout.flush()
+            return code if isinstance(code, int) else 0
         except AdaptiveQsError as error:
             return _failed(error, str(error), error.exit_code)
         except _USAGE_ERROR as error:
@@ -75,21 +89,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(error, _bug_line(error), 1)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    """The command's own exit code; typer reports an interrupted one as 130."""
+def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
+    """The command that a command line asks for, or an exit code where that is done (--help).
+
+    Raises:
+        InputError: shell completion cannot be installed.
+    """
+    known = words and words[0] in COMMANDS
+    program = commands(words[0] if known else None)
     try:
-        code = app(args=arguments, prog_name="adaptive-qs", standalone_mode=False)
+        asked: Callable[[], int | None] | int = program.main(
+            args=list(words), prog_name=io.PROGRAM, standalone_mode=False
+        )
     except OSError as error:
-        if _INSTALL not in (sys.argv[1:] if arguments is None else arguments):
+        if _INSTALL not in words:
             raise
         raise InputError(
             f"completion cannot be installed in the home folder ({reason(error)}): put what "
             "--show-completion prints where your shell looks for it"
         ) from None
-    sys.stdout.flush()
-    if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt
-    return code if isinstance(code, int) else 0
+    return asked
+
+
+@cache
+def commands(only: str | None = None) -> Any:
+    """The program with all commands, or with one: the modules of the others stay unread."""
+    program = typer.Typer(
+        help="Share a synthetic table, or answers with error bars, instead of a private table.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog=f"Start with: {io.PROGRAM} synthesize --demo",
+    )
+    program.callback()(_program)
+    for name in COMMANDS if only is None else [only]:
+        module = import_module(f"adaptive_qs.cli.{COMMANDS[name]}")
+        if hasattr(module, name):
+            program.command()(parsed(getattr(module, name)))
+            continue
+        group = typer.Typer(help=module.HELP, no_args_is_help=True)
+        for command in module.COMMANDS:
+            group.command(command.__name__.strip("_").replace("_", "-"))(parsed(command))
+        program.add_typer(group, name=name)
+    return typer.main.get_command(program)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        emit(f"{io.PROGRAM} {adaptive_qs.__version__}")
+        raise typer.Exit
+
+
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar="", help="Show the version.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
 
 
 def _failed(error: BaseException, message: str, code: int) -> int:
@@ -106,10 +164,10 @@ def _signals() -> Iterator[None]:
     A SIGINT or SIGHUP that is ignored, as in background jobs and under nohup, stays ignored.
     """
 
-    output.forget()
+    io.forget()
 
     def stop(number: int, _: FrameType | None) -> None:
-        output.request(number)
+        io.request(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -126,24 +184,10 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell_guard_rails() -> None:
-    """Warnings about a budget are lines like those that commands write themselves."""
-    shown = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, GuardRailWarning):
-            warn(str(message))
-        else:
-            shown(message, category, *place, **more)
-
-    warnings.showwarning = show  # type: ignore[assignment]
-    warnings.simplefilter("always", GuardRailWarning)
-
-
 def _usage_line(error: Any) -> str:
     message = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "adaptive-qs"
+    command = context.command_path if context else io.PROGRAM
     return f"{message.rstrip('.')}: see {command} --help"
 
 

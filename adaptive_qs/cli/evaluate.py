@@ -12,27 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.files import (
-    beside,
+from adaptive_qs.cli.io import (
+    Row,
     check_distinct,
     check_file,
     check_read_once,
-    readable,
-    shown,
-)
-from adaptive_qs.cli.options import option
-from adaptive_qs.cli.output import (
-    Row,
     emit,
     emit_figures,
     emit_json,
     emit_rows,
+    peak_memory_mb,
     percent,
     progress_bars,
+    readable,
+    shown,
     warn,
+    with_sidecar,
 )
-from adaptive_qs.cli.synthesize import peak_memory_mb
+from adaptive_qs.cli.options import TABLE_HELP, option, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
@@ -338,15 +335,13 @@ Release = Annotated[
 
 
 def evaluate(
-    true: Annotated[
-        Path, typer.Argument(metavar="TRUE", help=f"The private table: {options.TABLE_HELP}")
-    ],
+    true: Annotated[Path, typer.Argument(metavar="TRUE", help=f"The private table: {TABLE_HELP}")],
     synthetic: Annotated[
-        Path, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {options.TABLE_HELP}")
+        Path, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}")
     ],
-    schema: options.NeededSchemaPath = None,
+    schema: Path | None = None,
     workload: WorkloadFile = None,
-    ways: options.Ways = None,
+    ways: str | None = None,
     rule: Rules = None,
     target: Target = None,
     no_models: NoModels = False,
@@ -355,10 +350,10 @@ def evaluate(
     control: Control = None,
     release: Release = None,
     report: Report = None,
-    force: options.Force = False,
-    as_json: options.Json = False,
-    max_memory: options.ReadMemory = None,
-    workers: options.Workers = None,
+    force: bool = False,
+    as_json: bool = False,
+    max_memory: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
@@ -370,10 +365,10 @@ def evaluate(
     """
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
-    spec = options.workload_spec(workload, ways)
+    spec = workload_spec(workload, ways)
     check_read_once([true, synthetic, control])
     if report is not None:
-        inputs = [true, *beside(synthetic), schema, workload, control, release]
+        inputs = [true, *with_sidecar(synthetic), schema, workload, control, release]
         check_distinct([report], inputs)
         check_file(report, force)
     _check_control(control, true, synthetic)

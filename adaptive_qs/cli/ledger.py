@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.files import check_distinct, check_file, companions
-from adaptive_qs.cli.options import number_option, option
-from adaptive_qs.cli.output import Row, emit, emit_columns, emit_json, emit_rows, warn
+from adaptive_qs.cli import io
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 
@@ -19,30 +16,11 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.ledger.run import RunState
     from adaptive_qs.privacy.events import Cost
-    from adaptive_qs.run.session import Closing
+
+HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
-def closing_lines(closed: Closing | None) -> list[Row]:
-    """Which run of which ledger it was, and what is left there."""
-    if closed is None:
-        return []
-    left = f"{_rho_words(closed.left, left=True)} left"
-    return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
-
-
-def closing_json(closed: Closing | None) -> dict[str, Any] | None:
-    """The same for scripts; None without a ledger."""
-    if closed is None:
-        return None
-    return {
-        "path": str(closed.path),
-        "run": closed.run,
-        "rho_left": float(closed.left.rho),
-        "head": closed.head,
-    }
-
-
-def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[Row]:
+def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     """Total, what is counted against it and what is left."""
     from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
 
@@ -71,44 +49,20 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
         return "a copy was put back; nobody had said what was released since"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
-        found.append(f"{_rho_words(entry.stated)} as stated")
+        found.append(f"{io.rho_words(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
     return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
-def _run_columns(run: RunState) -> list[str]:
-    """One run: number, command, state, releases, start, ρ spent and reserved."""
-    state = f"{run.state}, NOT PRIVATE" if run.insecure else run.state
-    reserved = "" if run.state != "open" else f"{float(run.reserved.rho):.6g}"
-    return [
-        str(run.number), run.request.get("command", "?"), state, f"{run.releases:,}",
-        run.started[:16].replace("T", " "), f"{float(run.spent.rho):.6g}", reserved,
-    ]  # fmt: skip
-
-
 def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
-    """A cost in zCDP, and as the ε that it implies at the ledger's δ.
-
-    Args:
-        book: the ledger.
-        cost: of runs, or that of which runs may still spend.
-        left: whether it is the latter, which is rounded down: a run may spend what is shown.
-    """
-    words, epsilon = _rho_words(cost, left), book.epsilon_of(cost)
+    """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
+    words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
         words += f", of which {float(cost.delta):.3g} for discovery"
     return words
-
-
-def _rho_words(cost: Cost, left: bool = False) -> str:
-    from adaptive_qs.ledger.book import digits_below
-    from adaptive_qs.privacy.events import zcdp_name
-
-    rho = digits_below(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
-    return f"rho {rho} ({zcdp_name(float(cost.delta))})"
 
 
 def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
@@ -158,94 +112,6 @@ def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
     }
 
 
-ledger_app = typer.Typer(
-    help="Count the budget of a data set over all runs: set its total, show, verify, export, "
-    "restore.",
-    no_args_is_help=True,
-)
-
-LedgerFile = Annotated[
-    Path | None, option("--ledger", "FILE", "The data set's ledger; needed.", None)
-]
-DiscoveryDelta = Annotated[
-    float,
-    number_option(
-        "--discovery-delta",
-        "D",
-        "Part of delta set aside for runs that discover the values of columns.",
-        None,
-        "0",
-    ),
-]
-TotalEpsilon = Annotated[
-    float | None,
-    number_option("--epsilon", "E", "Privacy loss of all runs together; give it or --rho.", None),
-]
-TotalRho = Annotated[
-    float | None, number_option("--rho", "R", "The total in zCDP, instead of --epsilon.", None)
-]
-Lost = Annotated[
-    list[Path] | None,
-    option(
-        "--release",
-        "FILE",
-        "A bundle, answers or a table with its .manifest.json, released since the copy was made; "
-        "repeat it for more.",
-        None,
-    ),
-]
-LostRho = Annotated[
-    float | None,
-    option("--rho", "R", "What else has since been spent (zCDP), of which there is no file.", None),
-]
-LostDelta = Annotated[
-    float,
-    option(
-        "--discovery-delta", "D", "Part of delta that has since been spent on discovery.", None, "0"
-    ),
-]
-Nothing = Annotated[
-    bool, typer.Option("--none", help="Nothing was released since the copy was made.")
-]
-Missing = Annotated[
-    int,
-    typer.Option(
-        "--missing",
-        metavar="N",
-        min=0,
-        help="With --none, where the copy is known to lack N entries: they released nothing.",
-        show_default=False,
-    ),
-]
-RunNumber = Annotated[
-    int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
-]
-Bundle = Annotated[
-    Path | None,
-    option(
-        "--release",
-        "FILE",
-        "A release bundle, answers or a table with the .manifest.json beside it: check also that "
-        "it is what a run of this ledger handed over.",
-        None,
-    ),
-]
-Anchor = Annotated[
-    str | None,
-    option(
-        "--anchor",
-        "FILE",
-        "How far the ledger must have come: a file on another volume, or its newest entry as "
-        "ledger show prints it.",
-        None,
-    ),
-]
-AnchorFile = Annotated[
-    str | None, option("--anchor", "FILE", "Anchor to create, on another volume.", None)
-]
-OutFile = Annotated[Path | None, option("--out", "FILE", "Where to write, as JSON.", None)]
-
-
 def _named(ledger: Path | None) -> Path:
     if ledger is None:
         raise InputError("no --ledger was given: name the file of the ledger")
@@ -258,16 +124,15 @@ def _opened(ledger: Path | None, anchor: str | None = None, restoring: bool = Fa
     return LedgerBook(_named(ledger), anchor, restoring)
 
 
-@ledger_app.command("create")
 def create(
-    ledger: LedgerFile = None,
-    epsilon: TotalEpsilon = None,
-    delta: options.Delta = None,
-    rho: TotalRho = None,
-    discovery_delta: DiscoveryDelta = 0.0,
-    anchor: AnchorFile = None,
-    public_rows: options.PublicRows = None,
-    beyond_limits: options.BeyondLimits = False,
+    ledger: Path | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    discovery_delta: float = 0.0,
+    anchor: str | None = None,
+    public_rows: int | None = None,
+    beyond_limits: bool = False,
 ) -> None:
     """Create a ledger with the total that all runs on a data set may spend together.
 
@@ -281,36 +146,44 @@ def create(
 
     public_rows = checked_public_rows(public_rows, "--public-rows")
     total = Total.of(epsilon, delta, rho, discovery_delta)
-    check_distinct([None if anchor is None else Path(anchor)], companions(path))
+    io.check_distinct([None if anchor is None else Path(anchor)], io.companions(path))
     for doubt in check_rails(total.rails(public_rows), beyond_limits):
-        warn(doubt)
+        io.warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor)
-    emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
+    io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 
-@ledger_app.command("show")
-def show(ledger: LedgerFile = None, anchor: Anchor = None, as_json: options.Json = False) -> None:
+def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = False) -> None:
     """Show the total, what is left, what each run spent, and the newest entry (head)."""
     book = _opened(ledger, anchor)
     runs = book.runs()
     if as_json:
-        emit_json(_ledger_json(book, runs))
+        io.emit_json(_ledger_json(book, runs))
         return
-    emit_rows(str(book.path), _ledger_lines(book, runs))
-    if runs:
-        emit_columns(
-            ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"],
-            [_run_columns(run) for run in runs],
+    io.emit_rows(str(book.path), _ledger_lines(book, runs))
+    rows = [
+        (
+            str(run.number),
+            run.request.get("command", "?"),
+            f"{run.state}, NOT PRIVATE" if run.insecure else run.state,
+            f"{run.releases:,}",
+            run.started[:16].replace("T", " "),
+            f"{float(run.spent.rho):.6g}",
+            f"{float(run.reserved.rho):.6g}" if run.state == "open" else "",
         )
+        for run in runs
+    ]
+    if rows:
+        names = ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"]
+        io.emit_columns(names, rows)
 
 
-@ledger_app.command("verify")
 def verify(
-    ledger: LedgerFile = None,
-    release: Bundle = None,
-    anchor: Anchor = None,
-    as_json: options.Json = False,
-    max_memory: options.ReadMemory = None,
+    ledger: Path | None = None,
+    release: Path | None = None,
+    anchor: str | None = None,
+    as_json: bool = False,
+    max_memory: str | None = None,
 ) -> None:
     """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
 
@@ -330,19 +203,18 @@ def verify(
         content = {"ledger": book.identity, "entries": entries, "sound": True}
         if release is not None:
             content |= {"release": str(release), "unchecked": list(unchecked)}
-        emit_json(content)
+        io.emit_json(content)
         return
     placed = "" if release is None else f"; {release} is recorded in it"
     left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-    emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
+    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
-@ledger_app.command("export")
 def export(
-    ledger: LedgerFile = None,
-    out: OutFile = None,
-    force: options.Force = False,
-    anchor: Anchor = None,
+    ledger: Path | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    anchor: str | None = None,
 ) -> None:
     """Write all entries as JSON, for auditors: without the key and the noisy answers."""
     from adaptive_qs.ledger.book import exported
@@ -350,19 +222,24 @@ def export(
 
     path = _named(ledger)
     if out is not None:
-        check_distinct([out], companions(path, anchor))
-        check_file(out, force)
+        io.check_distinct([out], io.companions(path, anchor))
+        io.check_file(out, force)
     text = exported(_opened(path, anchor))
     if out is None:
-        emit(text)
+        io.emit(text)
         return
     with atomic_writer(out) as file:
         file.write(text.encode())
-    emit(f"{out}: written")
+    io.emit(f"{out}: written")
 
 
-@ledger_app.command("close")
-def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = None) -> None:
+def close(
+    ledger: Path | None = None,
+    run: Annotated[
+        int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
+    ] = None,
+    anchor: str | None = None,
+) -> None:
     """Give up an interrupted run: what it has not spent may be spent by others.
 
     Its noisy answers are forgotten, and it cannot be resumed.
@@ -372,11 +249,10 @@ def close(ledger: LedgerFile = None, run: RunNumber = None, anchor: Anchor = Non
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
     book = _opened(path, anchor)
     book.close_run(run)
-    emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
+    io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
 
 
-@ledger_app.command("anchor")
-def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
+def anchor(ledger: Path | None = None, anchor: str | None = None) -> None:
     """Create an anchor for a ledger that has none.
 
     Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
@@ -385,21 +261,31 @@ def anchor(ledger: LedgerFile = None, anchor: AnchorFile = None) -> None:
     path = _named(ledger)
     if anchor is None:
         raise InputError("no --anchor was given: name a file on another volume")
-    check_distinct([Path(anchor)], companions(path))
+    io.check_distinct([Path(anchor)], io.companions(path))
     _opened(path).anchor(anchor)
-    emit(f"{anchor}: written; give it to every run with --anchor")
+    io.emit(f"{anchor}: written; give it to every run with --anchor")
 
 
-@ledger_app.command("restore")
 def restore(
-    ledger: LedgerFile = None,
-    release: Lost = None,
-    rho: LostRho = None,
-    discovery_delta: LostDelta = 0.0,
-    nothing: Nothing = False,
-    missing: Missing = 0,
-    anchor: Anchor = None,
-    max_memory: options.ReadMemory = None,
+    ledger: Path | None = None,
+    release: list[Path] | None = None,
+    rho: float | None = None,
+    discovery_delta: float = 0.0,
+    nothing: Annotated[
+        bool, typer.Option("--none", help="Nothing was released since the copy was made.")
+    ] = False,
+    missing: Annotated[
+        int,
+        typer.Option(
+            "--missing",
+            metavar="N",
+            min=0,
+            help="With --none, where the copy is known to lack N entries: they released nothing.",
+            show_default=False,
+        ),
+    ] = 0,
+    anchor: str | None = None,
+    max_memory: str | None = None,
 ) -> None:
     """After restoring a copy of a ledger, count what was released since the copy was made.
 
@@ -432,10 +318,13 @@ def restore(
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
-        emit(
+        io.emit(
             f"{path}: locked: say what was released since this copy was made, by --release for "
             "each file, --rho for what else was spent, or --none"
         )
         return
     left = _cost_words(book, book.left, left=True)
-    emit(f"{path}: {_restored_words(book, entry)}; {left} left")
+    io.emit(f"{path}: {_restored_words(book, entry)}; {left} left")
+
+
+COMMANDS = (create, show, verify, export, close, anchor, restore)

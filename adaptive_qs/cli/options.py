@@ -1,23 +1,136 @@
-"""The options of all commands, in one place so that they read alike."""
+"""The options of all commands in one table, so that they read alike."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.run.request import RunOptions
+from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.workload import FAMILIES
 
-_BUDGET, _OUTPUT, _MACHINE = "Privacy budget", "Output", "Machine"
+TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
+PrivateTable = Annotated[
+    Path | None, typer.Argument(metavar="DATA", help=f"Private table: {TABLE_HELP}")
+]
+
+_SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
+_DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless --out"
+_LEFT = "How far the ledger must have come: a file on another volume,"
+_PRINTED = "or its newest entry as ledger show prints it."
+_QUARTERS = "three quarters of the machine's"
+
+_TABLE: Mapping[str | None, Mapping[str, str]] = {
+    None: {
+        "schema": f"FILE: {_SCHEMA} without --demo.",
+        "audit schema, evaluate schema": f"FILE: {_SCHEMA}.",
+        "workload": "FILE: Workload file: the queries to answer.",
+        "synthesize workload": "FILE: Workload file: the marginals that matter.",
+        "ways": "K: Queries on all sets of K attributes; several as 1,2. (Default: 2.)",
+        "synthesize ways, evaluate ways": "K: All K-way marginals; several as 1,2. (Default: 2.)",
+        "queries": f"FAMILY: With --ways: {FAMILIES.listed(but='custom')}. (Default: marginal.)",
+        "mechanism": f"NAME: {MECHANISMS.listed()}. (Default: auto.)",
+        "gap": "G: Stop solving once the squared error is proven to be within this fraction of "
+        "the optimum. (Default: 0.0001.)",
+        "reference": "KIND: How unmeasured interactions are filled: product (independence) or "
+        "uniform (AIM+GReM as published). (Default: product.)",
+        "synthesize demo": f"{_DEMO.format('./adult_synthetic.csv')} is given.",
+        "answer demo": f"{_DEMO.format('./adult_answers.parquet')} is given.",
+        "plan demo": "Plan for the schema of the shipped sample (UCI Adult).",
+        "plan rows": "N: About how many rows the table will have, as far as is public: adds the "
+        "rows in a cell next to the error, and which columns a synthetic table would leave "
+        "independent.",
+        "ledger": "FILE: The data set's ledger; needed.",
+        "create epsilon": "E: Privacy loss of all runs together; give it or --rho.",
+        "create rho": "R: The total in zCDP, instead of --epsilon.",
+        "create discovery_delta": "D: Part of delta set aside for runs that discover the values "
+        "of columns. (Default: 0.)",
+        "restore discovery_delta": "D: Part of delta that has since been spent on discovery. "
+        "(Default: 0.)",
+        "restore rho": "R: What else has since been spent (zCDP), of which there is no file.",
+        "restore release": "FILE: A bundle, answers or a table with its .manifest.json, released "
+        "since the copy was made; repeat it for more.",
+        "verify release": "FILE: A release bundle, answers or a table with the .manifest.json "
+        "beside it: check also that it is what a run of this ledger handed over.",
+        "anchor": f"FILE: {_LEFT} {_PRINTED}",
+        "create anchor, anchor anchor": "FILE: Anchor to create, on another volume.",
+        "export out": "FILE: Where to write, as JSON.",
+        "init out, import out": "FILE: Where to write.  [default: print]",
+    },
+    "Privacy budget": {
+        "epsilon": "E: Privacy loss of the whole run; give it or --rho.",
+        "delta": "D: Far below 1 / number of rows. (Default: 1e-9.)",
+        "rho": "R: The budget in zCDP, instead of --epsilon.",
+        "cost": "B: The privacy cost 2 rho, instead of --epsilon.",
+        "learning_share": "P: Part of the budget for the bins and values that the schema leaves "
+        "to be learnt. (Default: 0.1.)",
+        "insecure_seed": "N: Reproducible noise, for tests: the outputs are NOT PRIVATE and say "
+        "so.",
+        "run ledger": "FILE: The data set's ledger: counts its budget over all runs, and keeps "
+        "what an interrupted run has paid for. adaptive-qs ledger create makes one.",
+        "resume": "Continue the interrupted run of this command in the ledger: nothing is paid "
+        "for twice.",
+        "run anchor": f"FILE: {_LEFT} which is moved forward with it, {_PRINTED}",
+        "unreviewed_schema": "Take a schema that still says that it was taken from the data, "
+        "which is refused otherwise: the privacy promise does not cover what it reveals.",
+        "public_rows": "N: About how many rows the private table has, as far as is public: the "
+        "budget is compared with it before any is spent. The true number is never used for this.",
+        "beyond_limits": "Accept an epsilon, a delta or a noise beyond the limits, which are "
+        "refused otherwise.",
+    },
+    "Output": {
+        "out": "FILE: Synthetic table: .csv, .csv.gz or .parquet.",
+        "answer out": "FILE: Answers: .parquet, .csv or .csv.gz.",
+        "release": "FILE: Release bundle (.zip): sample more tables from it at no cost.",
+        "confidence": "P: Probability with which an interval contains the true answer. (Default: "
+        "0.95.)",
+        "rows": "N: Rows of the synthetic table. (Default: the noisy number of private rows.)",
+        "seed": "N: Seed of the sampling: the same release and seed give the same table on the "
+        "same kind of machine with the same versions. (Default: from the operating system.)",
+        "formulas": "KIND: Values in CSV that a spreadsheet program would run as formulas get an "
+        "apostrophe: those that were learnt (escape-learnt), declared ones as well (escape), or "
+        "none (keep). (Default: escape-learnt.)",
+        "force": "Replace existing files, which are refused otherwise.",
+        "as_json": "Print one JSON object instead of a summary.",
+    },
+    "Machine": {
+        "max_memory": "SIZE: Such as 3GB: a release that needs more to be read is refused. "
+        f"(Default: {_QUARTERS}.)",
+        "run max_memory, sample max_memory": "SIZE: Such as 3GB: a run that needs more is "
+        f"refused before any budget is spent. (Default: {_QUARTERS}.)",
+        "workers": "N: Threads; results do not depend on it. (Default: all cores.)",
+        "jobs": "N: Threads that solve; they share the memory. (Default: all cores.)",
+    },
+}
+"""By panel of the help and parameter: what the value is called (nothing for flags), and what it
+means. A word before the parameter narrows it to a command or to runs."""
+_OPTIONS = {
+    key: (panel, entry)
+    for panel, entries in _TABLE.items()
+    for keys, entry in entries.items()
+    for key in keys.split(", ")
+}
+
+OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
+OF_ANSWERS = tuple("jobs" if name == "workers" else name for name in get_type_hints(RunOptions))
+"""The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
+OF_PLAN = ("epsilon", "delta", "rho", "cost", "learning_share", "max_memory", "jobs")
+_KINDS = {
+    **get_type_hints(RunOptions),
+    "ledger": Path | None,
+    "anchor": str | None,
+    "max_memory": str | None,
+    "jobs": int | None,
+}
 
 
 def option(
@@ -40,11 +153,7 @@ def option(
 
 
 def double(text: Any) -> float:
-    """A number as it was written, or a default.
-
-    Raises:
-        typer.BadParameter: it is no number, or no double is near it: what it became is said.
-    """
+    """A number as it was written, or a default."""
     try:
         number = float(text)
     except ValueError:
@@ -57,342 +166,63 @@ def double(text: Any) -> float:
     return number
 
 
-def number_option(name: str, metavar: str, text: str, panel: str | None, default: str = "") -> Any:
-    """An option that takes a real number."""
-    return option(name, metavar, text, panel, default, parser=double)
+def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
+    """What Typer calls with the values of a command line: the command with them, to be called then.
 
-
-TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
-_SCHEMA_HELP = "Public schema, mbi domain file, or release bundle; needed"
-SchemaPath = Annotated[
-    Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP} without --demo.", None)
-]
-NeededSchemaPath = Annotated[Path | None, option("--schema", "FILE", f"{_SCHEMA_HELP}.", None)]
-WorkloadPath = Annotated[
-    Path | None, option("--workload", "FILE", "Workload file: the marginals that matter.", None)
-]
-Ways = Annotated[
-    str | None, option("--ways", "K", "All K-way marginals; several as 1,2.", None, "2")
-]
-QueryFile = Annotated[
-    Path | None, option("--workload", "FILE", "Workload file: the queries to answer.", None)
-]
-QueryWays = Annotated[
-    str | None,
-    option("--ways", "K", "Queries on all sets of K attributes; several as 1,2.", None, "2"),
-]
-Queries = Annotated[
-    str | None,
-    option(
-        "--queries",
-        "FAMILY",
-        f"With --ways: {FAMILIES.listed(but='custom')}.",
-        None,
-        "marginal",
-    ),
-]
-Mechanism = Annotated[
-    str,
-    option(
-        "--mechanism",
-        "NAME",
-        f"{MECHANISMS.listed()}.",
-        None,
-        "auto",
-    ),
-]
-Gap = Annotated[
-    float | None,
-    number_option(
-        "--gap",
-        "G",
-        "Stop solving once the squared error is proven to be within this fraction of the optimum.",
-        None,
-        "0.0001",
-    ),
-]
-Reference = Annotated[
-    str,
-    option(
-        "--reference",
-        "KIND",
-        "How unmeasured interactions are filled: product (independence) or uniform (AIM+GReM as "
-        "published).",
-        None,
-        "product",
-    ),
-]
-_DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless "
-Demo = Annotated[
-    bool,
-    option("--demo", None, f"{_DEMO.format('./adult_synthetic.csv')}--out is given.", None),
-]
-DemoPlan = Annotated[
-    bool, option("--demo", None, "Plan for the schema of the shipped sample (UCI Adult).", None)
-]
-DemoAnswer = Annotated[
-    bool,
-    option("--demo", None, f"{_DEMO.format('./adult_answers.parquet')}--out is given.", None),
-]
-
-Epsilon = Annotated[
-    float | None,
-    number_option("--epsilon", "E", "Privacy loss of the whole run; give it or --rho.", _BUDGET),
-]
-Delta = Annotated[
-    float | None,
-    number_option("--delta", "D", "Far below 1 / number of rows.", _BUDGET, "1e-9"),
-]
-Rho = Annotated[
-    float | None, number_option("--rho", "R", "The budget in zCDP, instead of --epsilon.", _BUDGET)
-]
-Cost = Annotated[
-    float | None,
-    number_option("--cost", "B", "The privacy cost 2 rho, instead of --epsilon.", _BUDGET),
-]
-LearningShare = Annotated[
-    float,
-    number_option(
-        "--learning-share",
-        "P",
-        "Part of the budget for the bins and values that the schema leaves to be learnt.",
-        _BUDGET,
-        "0.1",
-    ),
-]
-InsecureSeed = Annotated[
-    int | None,
-    option(
-        "--insecure-seed",
-        "N",
-        "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
-        _BUDGET,
-    ),
-]
-Ledger = Annotated[
-    Path | None,
-    option(
-        "--ledger",
-        "FILE",
-        "The data set's ledger: counts its budget over all runs, and keeps what an interrupted run "
-        "has paid for. adaptive-qs ledger create makes one.",
-        _BUDGET,
-    ),
-]
-Anchor = Annotated[
-    str | None,
-    option(
-        "--anchor",
-        "FILE",
-        "How far the ledger must have come: a file on another volume, which is moved forward "
-        "with it, or its newest entry as ledger show prints it.",
-        _BUDGET,
-    ),
-]
-Resume = Annotated[
-    bool,
-    option(
-        "--resume",
-        None,
-        "Continue the interrupted run of this command in the ledger: nothing is paid for twice.",
-        _BUDGET,
-    ),
-]
-UnreviewedSchema = Annotated[
-    bool,
-    option(
-        "--unreviewed-schema",
-        None,
-        "Take a schema that still says that it was taken from the data, which is refused "
-        "otherwise: the privacy promise does not cover what it reveals.",
-        _BUDGET,
-    ),
-]
-
-_TABLE_HELP = "Synthetic table: .csv, .csv.gz or .parquet."
-Out = Annotated[Path | None, option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
-RequiredOut = Annotated[Path, option("--out", "FILE", _TABLE_HELP, _OUTPUT)]
-ReleaseOut = Annotated[
-    Path | None,
-    option(
-        "--release",
-        "FILE",
-        "Release bundle (.zip): sample more tables from it at no cost.",
-        _OUTPUT,
-    ),
-]
-AnswersOut = Annotated[
-    Path | None, option("--out", "FILE", "Answers: .parquet, .csv or .csv.gz.", _OUTPUT)
-]
-FormulasKind = Annotated[
-    str,
-    option(
-        "--formulas",
-        "KIND",
-        "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: those "
-        "that were learnt (escape-learnt), declared ones as well (escape), or none (keep).",
-        _OUTPUT,
-        "escape-learnt",
-    ),
-]
-Confidence = Annotated[
-    float,
-    number_option(
-        "--confidence",
-        "P",
-        "Probability with which an interval contains the true answer.",
-        _OUTPUT,
-        "0.95",
-    ),
-]
-Rows = Annotated[
-    int | None,
-    option(
-        "--rows", "N", "Rows of the synthetic table.", _OUTPUT, "the noisy number of private rows"
-    ),
-]
-PlanRows = Annotated[
-    int | None,
-    option(
-        "--rows",
-        "N",
-        "About how many rows the table will have, as far as is public: adds the rows in a "
-        "cell next to the error, and which columns a synthetic table would leave independent.",
-        None,
-    ),
-]
-PublicRows = Annotated[
-    int | None,
-    option(
-        "--public-rows",
-        "N",
-        "About how many rows the private table has, as far as is public: the budget is compared "
-        "with it before any is spent. The true number is never used for this.",
-        _BUDGET,
-    ),
-]
-BeyondLimits = Annotated[
-    bool,
-    option(
-        "--beyond-limits",
-        None,
-        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
-        _BUDGET,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    option(
-        "--seed",
-        "N",
-        "Seed of the sampling: the same release and seed give the same table on the same kind of "
-        "machine with the same versions.",
-        _OUTPUT,
-        "from the operating system",
-    ),
-]
-Force = Annotated[
-    bool, option("--force", None, "Replace existing files, which are refused otherwise.", _OUTPUT)
-]
-Json = Annotated[
-    bool, option("--json", None, "Print one JSON object instead of a summary.", _OUTPUT)
-]
-
-MaxMemory = Annotated[
-    str | None,
-    option(
-        "--max-memory",
-        "SIZE",
-        "Such as 3GB: a run that needs more is refused before any budget is spent.",
-        _MACHINE,
-        "three quarters of the machine's",
-    ),
-]
-ReadMemory = Annotated[
-    str | None,
-    option(
-        "--max-memory",
-        "SIZE",
-        "Such as 3GB: a release that needs more to be read is refused.",
-        _MACHINE,
-        "three quarters of the machine's",
-    ),
-]
-Workers = Annotated[
-    int | None,
-    option("--workers", "N", "Threads; results do not depend on it.", _MACHINE, "all cores"),
-]
-
-Jobs = Annotated[
-    int | None,
-    option("--jobs", "N", "Threads that solve; they share the memory.", _MACHINE, "all cores"),
-]
-
-
-RUN: Mapping[str, tuple[Any, Any]] = {
-    "epsilon": (Epsilon, None),
-    "delta": (Delta, None),
-    "rho": (Rho, None),
-    "cost": (Cost, None),
-    "learning_share": (LearningShare, 0.1),
-    "insecure_seed": (InsecureSeed, None),
-    "ledger": (Ledger, None),
-    "resume": (Resume, False),
-    "anchor": (Anchor, None),
-    "unreviewed_schema": (UnreviewedSchema, False),
-    "public_rows": (PublicRows, None),
-    "beyond_limits": (BeyondLimits, False),
-    "max_memory": (MaxMemory, None),
-    "workers": (Workers, None),
-    "jobs": (Jobs, None),
-}
-"""The options of a run and their defaults; ``jobs`` are the ``workers`` of a batch of answers."""
-OF_TABLES = tuple(name for name in RUN if name not in ("cost", "jobs"))
-OF_ANSWERS = tuple(name for name in RUN if name != "workers")
-OF_PLAN = ("epsilon", "delta", "rho", "cost", "learning_share", "max_memory", "jobs")
-_LAST = ("max_memory", "workers", "jobs")
-
-
-def takes_run(names: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options of a run, which reach it as one ``RunOptions``.
-
-    Those of the budget stand in the place of its parameter ``run``, those of the machine last.
-
-    Args:
-        names: of :data:`RUN`.
+    Parameters that say nothing to Typer are options of the table. In the place of ``run``, which is
+    annotated with names of options of a run, stand those, but for those of the machine, which come
+    last; the command gets one :class:`RunOptions`.
     """
+    verb = command.__name__.strip("_")
+    parameters: list[inspect.Parameter] = []
+    last: list[inspect.Parameter] = []
+    names: Sequence[str] = ()
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        kind, said = each.annotation, getattr(each.annotation, "__metadata__", None)
+        if said is not None and isinstance(said[0], tuple):
+            names = said[0]
+            for name in names:
+                default = getattr(RunOptions, name, None)
+                kind = _annotated(_KINDS[name], f"run {name}", name)
+                place = last if name in ("max_memory", "workers", "jobs") else parameters
+                place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
+        elif said is not None:
+            parameters.append(each)
+        else:
+            kind = _annotated(kind, f"{verb} {each.name}", each.name)
+            parameters.append(each.replace(annotation=kind))
 
-    def of(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def call(**given: Any) -> None:
-            run = {name: given.pop(name) for name in names}
-            if "jobs" in run:
-                run["workers"] = run.pop("jobs")
-            command(run=RunOptions(**run), **given)
+    @wraps(command)
+    def parse(**given: Any) -> Callable[[], int | None]:
+        if names:
+            run = {"workers" if name == "jobs" else name: given.pop(name) for name in names}
+            given["run"] = RunOptions(**run)
+        return partial(command, **given)
 
-        signature = inspect.signature(command, eval_str=True)
-        own = list(signature.parameters.values())
-        place = list(signature.parameters).index("run")
-        options = {
-            name: inspect.Parameter(name, own[place].kind, default=default, annotation=kind)
-            for name, (kind, default) in RUN.items()
-            if name in names
-        }
-        last = [options.pop(name) for name in _LAST if name in options]
-        parameters = [*own[:place], *options.values(), *own[place + 1 :], *last]
-        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {each.name: each.annotation for each in parameters}
-        return call
-
-    return of
+    parse.__signature__ = inspect.Signature([*parameters, *last])  # type: ignore[attr-defined]
+    parse.__annotations__ = {each.name: each.annotation for each in [*parameters, *last]}
+    return parse
 
 
-def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[int] | None:
-    """The workload that the two options stand for; None is the default.
+def _annotated(kind: Any, *keys: str) -> Any:
+    """A type with the first of these options that there is."""
+    panel, entry = next(_OPTIONS[key] for key in keys if key in _OPTIONS)
+    metavar, text = re.fullmatch("(?:([A-Z]+): )?(.*)", entry).groups()  # type: ignore[union-attr]
+    flag = "--json" if keys[-1] == "as_json" else f"--{keys[-1].replace('_', '-')}"
+    parser = double if float in (kind, *get_args(kind)) else None
+    return Annotated[kind, option(flag, metavar, text, panel, parser=parser)]
 
-    Raises:
-        InputError: both were given, or ways are not positive integers.
-    """
+
+def workload_spec(
+    workload: Path | None, ways: str | None, family: str | None = None
+) -> Path | Sequence[int] | dict[str, Any] | None:
+    """The workload that the options stand for; None is the default."""
+    if family is not None and workload is not None:
+        raise InputError("both --workload and --queries were given: the file names its families")
+    if family is not None and family not in FAMILIES:
+        raise InputError(f"--queries is {family!r}: give one of {', '.join(FAMILIES)}")
+    if family is not None:
+        ways = ways or "2"
     if ways is None:
         return workload
     if workload is not None:
@@ -400,39 +230,19 @@ def workload_spec(workload: Path | None, ways: str | None) -> Path | Sequence[in
     numbers = [part.strip() for part in ways.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
         raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
-    return [int(part) for part in numbers]
-
-
-def query_spec(
-    workload: Path | None, ways: str | None, family: str | None
-) -> Path | Sequence[int] | dict[str, Any] | None:
-    """The workload of queries that the three options stand for; None is the default.
-
-    Raises:
-        InputError: both --workload and one of the others, ways that are not positive integers, or
-            an unknown family.
-    """
+    counts = [int(part) for part in numbers]
     if family is None:
-        return workload_spec(workload, ways)
-    if workload is not None:
-        raise InputError("both --workload and --queries were given: the file names its families")
-    if family not in FAMILIES:
-        raise InputError(f"--queries is {family!r}: give one of {', '.join(FAMILIES)}")
-    numbers = workload_spec(None, ways or "2")
-    return {"version": 1, "parts": [{"ways": numbers, "queries": family}]}
+        return counts
+    return {"version": 1, "parts": [{"ways": counts, "queries": family}]}
 
 
 @contextmanager
 def naming_queries(family: str | None) -> Iterator[None]:
-    """Errors about what `query_spec` made of --queries name the option, not a file's part."""
+    """Errors about what `workload_spec` made of --queries name the option, not a file's part."""
     try:
         yield
     except AdaptiveQsError as error:
-        words = str(error).removeprefix(_SPEC_PLACE)
+        words = str(error).removeprefix("workload: part 1: ")
         if family is not None and words != str(error):
             error.args = (f"--queries {family}: {words}",)
         raise
-
-
-_SPEC_PLACE = "workload: part 1: "
-"""Where errors about the content of a workload that is no file are."""

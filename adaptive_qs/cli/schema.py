@@ -9,31 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli.files import check_distinct, check_file, readable, shown
-from adaptive_qs.cli.options import TABLE_HELP, Force
-from adaptive_qs.cli.output import Row, emit, emit_columns, emit_rows, note, warn
+from adaptive_qs.cli import io
+from adaptive_qs.cli.options import TABLE_HELP
 from adaptive_qs.errors import InputError
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import ColumnBase
     from adaptive_qs.table.schema import Schema
 
-
-schema_app = typer.Typer(
-    help="Describe a table in public: propose, check and convert schemas.", no_args_is_help=True
-)
-
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Where to write.  [default: print]"),
-]
+HELP = "Describe a table in public: propose, check and convert schemas."
 
 
-@schema_app.command("init")
 def init(
     data: Annotated[Path, typer.Argument(metavar="DATA", help=TABLE_HELP)],
-    out: Out = None,
-    force: Force = False,
+    out: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Propose a schema from the data: review it, it is not private.
 
@@ -42,19 +32,18 @@ def init(
     from adaptive_qs.table.propose import propose
 
     _check_out(out, force, data)
-    with readable(data) as table:
+    with io.readable(data) as table:
         proposal = propose(table)
     for reason in proposal.reasons:
-        warn(f"left out: {reason}")
+        io.warn(f"left out: {reason}")
     for remark in proposal.remarks:
-        warn(f"check: {remark}")
-    warn("taken from the data, not private: replace values and ranges by public knowledge")
+        io.warn(f"check: {remark}")
+    io.warn("taken from the data, not private: replace values and ranges by public knowledge")
     _deliver(proposal.schema, out)
     if out is not None:
         emit_checklist(proposal.schema.columns, str(out))
 
 
-@schema_app.command("check")
 def check(
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="Schema or mbi domain file.")],
     data: Annotated[
@@ -70,32 +59,31 @@ def check(
 
     if is_table_file(schema):
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
-        mend = shlex.join(["adaptive-qs", "schema", *names])
+        mend = shlex.join([io.PROGRAM, "schema", *names])
         proposes = " proposes one" if data is None else ""
         raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
     loaded = Schema.load(schema)
     for advice in check_schema(loaded):
-        warn(advice)
+        io.warn(advice)
     codes = sum(column.size for column in loaded.columns)
-    emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
+    io.emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
     if left := left_as_proposed(loaded):
         emit_checklist(left, str(schema))
     if data is not None:
         from adaptive_qs.table.encode import read_table
 
-        with readable(data) as table:
+        with io.readable(data) as table:
             read_table(table, loaded)
-        emit(f"{shown(data)}: fits the schema")
+        io.emit(f"{io.shown(data)}: fits the schema")
 
 
-@schema_app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
     kind: Annotated[
         str, typer.Option("--from", metavar="KIND", help="auto, mbi, sdv, dpmm or dpsynth.")
     ] = "auto",
-    out: Out = None,
-    force: Force = False,
+    out: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
     from typing import get_args
@@ -108,7 +96,6 @@ def import_(
     _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
 
 
-@schema_app.command("json-schema")
 def json_schema(
     kind: Annotated[
         str, typer.Argument(metavar="[schema|workload]", help="Which kind of file.")
@@ -121,66 +108,54 @@ def json_schema(
     renderers = {"schema": of_schema.render, "workload": of_workload.render}
     if kind not in renderers:
         raise InputError(f"{kind!r} is no kind of file: give schema or workload")
-    emit(renderers[kind]())
+    io.emit(renderers[kind]())
 
 
 def _check_out(out: Path | None, force: bool, source: Path) -> None:
     if out is not None:
-        check_distinct([out], [source])
-        check_file(out, force)
+        io.check_distinct([out], [source])
+        io.check_file(out, force)
 
 
 def _deliver(schema: Schema, out: Path | None) -> None:
     if out is None:
-        emit(schema.to_json())
+        io.emit(schema.to_json())
         return
     schema.dump(out, force=True)  # checked by _check_out
-    check = shlex.join(["adaptive-qs", "schema", "check", str(out)])
-    note(f"{out}: {len(schema.columns)} columns; next: {check}")
+    check = shlex.join([io.PROGRAM, "schema", "check", str(out)])
+    io.note(f"{out}: {len(schema.columns)} columns; next: {check}")
 
 
 # What there is to review in a proposed schema, column by column: for the owner, not private.
 
 NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
-_HEADINGS = ("column", "type", "taken from the rows", "codes")
 
 
 def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
-    """Print one line for each column, then what to look at.
-
-    Args:
-        columns: those that are left as proposed, at least one.
-        path: of the schema file.
-    """
-    emit(NOT_PRIVATE)
-    emit_columns(_HEADINGS, [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns])
-    emit_rows(
-        "To review, with what is known without the rows:", [*_questions(columns), *_end(path)]
-    )
-
-
-def _questions(columns: Sequence[ColumnBase]) -> list[Row]:
+    """Print a line for each column that is left as proposed in a file, then what to look at."""
     from adaptive_qs.table.columns import COLUMN_TYPES
+    from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
 
     kinds = {column.type for column in columns}
     asked = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
-    return [
-        ("column", "may it be shared? If not, list its name under ignore"),
-        ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
-        *dict(row for questions in asked for row in questions.items()).items(),
-        ("missing", "may cells be empty, or say that a value is not known?"),
-    ]
-
-
-def _end(path: str) -> list[Row]:
-    from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
-
-    return [
-        ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
-        ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-        ("what is left", shlex.join(["adaptive-qs", "schema", "check", path])),
-    ]
+    io.emit(NOT_PRIVATE)
+    io.emit_columns(
+        ("column", "type", "taken from the rows", "codes"),
+        [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
+    )
+    io.emit_rows(
+        "To review, with what is known without the rows:",
+        [
+            ("column", "may it be shared? If not, list its name under ignore"),
+            ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+            *dict(row for questions in asked for row in questions.items()).items(),
+            ("missing", "may cells be empty, or say that a value is not known?"),
+            ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
+            ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
+            ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
+        ],
+    )
 
 
 def _kind(column: ColumnBase) -> str:
@@ -194,3 +169,6 @@ def _taken(column: ColumnBase) -> str:
     """The values or the range, the bins, and the missing markers of a column."""
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
     return f"{column.summary}; missing: {markers}" if markers else column.summary
+
+
+COMMANDS = (init, check, import_, json_schema)

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_qs.cli import options
-from adaptive_qs.cli.files import (
-    beside,
-    check_distinct,
-    check_file,
-    check_table,
-    companions,
-    paid,
-    readable,
-    write_stamped,
-)
-from adaptive_qs.cli.ledger import closing_json, closing_lines
-from adaptive_qs.cli.output import Row, emit_json, emit_rows, note, progress_bars, warn
+from adaptive_qs.cli import io
+from adaptive_qs.cli.options import OF_TABLES, PrivateTable, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted, first_of
-from adaptive_qs.run.request import RunOptions
-from adaptive_qs.table.text import check_formulas
+from adaptive_qs.run import RunOptions
+from adaptive_qs.table.text import Formulas, check_formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
-    from adaptive_qs.run.job import Job
-    from adaptive_qs.run.session import Closing
-
+    from adaptive_qs.run.budget import Closing
 
 # What `synthesize` says when it is done, for people and for scripts.
 
@@ -72,12 +59,11 @@ class Outcome:
             "unit": manifest.unit,
             "neighbours": manifest.neighbours,
             "rounds": len(self.release.rounds),
-            "seconds": {phase: round(spent, 3) for phase, spent in self.seconds.items()},
-            "peak_memory_mb": peak_memory_mb(),
+            **io.taken_json(self.seconds),
             "seed_insecure": self.release.insecure,
             "out": None if self.out is None else str(self.out),
             "release": None if self.bundle is None else str(self.bundle),
-            "ledger": closing_json(self.closed),
+            "ledger": io.closed_json(self.closed),
             "unconnected": list(self.unconnected),
         }
 
@@ -88,51 +74,50 @@ class Outcome:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is poor about the release and its table, told from what was released."""
-        doubts = self.release.doubts
-        return doubts if self.warning is None else (*doubts, self.warning)
-
-    @property
-    def warning(self) -> str | None:
-        """That columns are independent of all others; None where none is."""
+        """What is poor about the release and its table, as far as what was released says."""
         if not self.unconnected:
-            return None
+            return self.release.doubts
         from adaptive_qs.loop.forecast import MEND
 
         verb = "is" if len(self.unconnected) == 1 else "are"
-        return f"{self._share_of_columns()} {verb} independent of all others at this budget: {MEND}"
+        independent = f"{verb} independent of all others at this budget"
+        return (*self.release.doubts, f"{self._share_of_columns()} {independent}: {MEND}")
 
-    def lines(self) -> list[Row]:
+    def lines(self) -> list[io.Row]:
         """The same for a data steward, with the next command to try."""
         manifest = self.release.manifest
-        rows: list[Row] = []
+        rows: list[io.Row] = []
         if self.release.insecure:
             rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
         if self.out is not None:
             width = len(self.release.schema.columns)
             size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
             rows.append(("table", f"{self.out} ({size})"))
+        share = manifest.rho_spent / manifest.rho
+        spent = "all" if share > 1 - 1e-6 else f"{share:.2%}"
         rows += [
             ("release", str(self.bundle or "not kept (--release FILE would)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
-            ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {_share(manifest)} spent"),
-            *closing_lines(self.closed),
+            ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {spent} spent"),
+            *io.closed_rows(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
-            ("measured", _measured(self.release)),
-            *self._unconnected_row(),
-            ("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in self.seconds.items())),
+            ("measured", self._measured()),
         ]
-        if (peak := peak_memory_mb()) is not None:
-            rows.append(("memory", f"{peak:,.0f} MB at most"))
+        if self.unconnected:
+            shown = f"{first_of(self.unconnected, 6)}: no combination measured"
+            rows.append(("unconnected", f"{self._share_of_columns()}: {shown}"))
         piped = " < DATA" if "-" in self._next() else ""
-        words = shlex.join(["python", "-m", "adaptive_qs", *self._next()])
-        return [*rows, ("next", words + piped)]
+        words = shlex.join([io.PROGRAM, *self._next()])
+        return [*rows, *io.taken_rows(self.seconds), ("next", words + piped)]
 
-    def _unconnected_row(self) -> list[Row]:
-        if not self.unconnected:
-            return []
-        shown = f"{first_of(self.unconnected, 6)}: no combination measured"
-        return [("unconnected", f"{self._share_of_columns()}: {shown}")]
+    def _measured(self) -> str:
+        """How much of the workload was measured as a whole, by the rule of the release's page."""
+        from adaptive_qs.residual import is_measured
+
+        release, asked = self.release, self.release.workload
+        inside = sum(is_measured(release.estimates, c, asked.domain) for c in asked.cliques)
+        whole = counted(len(asked), "marginal")
+        return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
 
     def _share_of_columns(self) -> str:
         """Such as "2 of 15 columns"."""
@@ -146,56 +131,27 @@ class Outcome:
         return ["evaluate", str(self.data), str(self.out), "--schema", str(schema)]
 
 
-def peak_memory_mb() -> float | None:
-    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
-
-
-def _share(manifest: Any) -> str:
-    share = manifest.rho_spent / manifest.rho
-    return "all" if share > 1 - 1e-6 else f"{share:.2%}"
-
-
-def _measured(release: Release) -> str:
-    """How much of the workload was measured as a whole, by the rule of the release's page."""
-    from adaptive_qs.residual import is_measured
-
-    domain = release.workload.domain
-    inside = sum(is_measured(release.estimates, c, domain) for c in release.workload.cliques)
-    whole = counted(len(release.workload), "marginal")
-    return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
-
-
 # `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
 
 
-@options.takes_run(options.OF_TABLES)
 def synthesize(
-    data: Annotated[
-        Path | None,
-        typer.Argument(metavar="DATA", help=f"Private table: {options.TABLE_HELP}"),
-    ] = None,
+    data: PrivateTable = None,
     *,
-    schema: options.SchemaPath = None,
-    workload: options.WorkloadPath = None,
-    ways: options.Ways = None,
-    reference: options.Reference = "product",
-    demo: options.Demo = False,
-    run: RunOptions,
-    out: options.Out = None,
-    release: options.ReleaseOut = None,
-    rows: options.Rows = None,
-    seed: options.Seed = None,
-    formulas: options.FormulasKind = "escape-learnt",
-    force: options.Force = False,
-    as_json: options.Json = False,
+    schema: Path | None = None,
+    workload: Path | None = None,
+    ways: str | None = None,
+    reference: str = "product",
+    demo: bool = False,
+    run: Annotated[RunOptions, OF_TABLES],
+    out: Path | None = None,
+    release: Path | None = None,
+    rows: int | None = None,
+    seed: int | None = None,
+    formulas: str = "escape-learnt",
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Turn a private table into a synthetic one.
 
@@ -203,17 +159,18 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    data, schema = private_inputs(data, schema, demo)
+    data, schema = io.private_inputs(data, schema, demo)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
         run = run if run.budgeted else replace(run, epsilon=1.0)
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
-    spec = options.workload_spec(workload, ways)
+    spec = workload_spec(workload, ways)
     kind = check_formulas(formulas)
-    check_distinct(
-        [*beside(out), release], [data, schema, workload, *companions(run.ledger, run.anchor)]
+    io.check_distinct(
+        [*io.with_sidecar(out), release],
+        [data, schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -221,9 +178,9 @@ def synthesize(
         return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
 
     if out is not None:
-        check_table(out, replacing or mine(out))
+        io.check_table(out, replacing or mine(out))
     if release is not None:
-        check_file(release, force or mine(release))
+        io.check_file(release, force or mine(release))
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
@@ -237,22 +194,22 @@ def synthesize(
     if rows is not None:
         check_rows(rows)
         limits.check_rows(rows, "the synthetic table (--rows)")
-    warn_of(job, schema)
+    io.warn_of(job, schema)
 
     def tell() -> None:
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
-            note(told)
+            io.note(told)
 
     job = replace(job, before=tell)
-    with readable(data) as table, progress_bars() as bars:
+    with io.readable(data) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
             released = spend(job, table, clock)
-            with paid(lambda: job.session.note) as receipt:
+            with io.receipt(lambda: job.session.note) as written:
                 if release is not None:
                     clock.start("write")
                     released.save(release, force=True)  # checked before anything was spent
-                    receipt.release = release
+                    written["release"] = release
                 made = released.num_rows
                 if out is not None:
                     clock.start("fit")
@@ -260,58 +217,35 @@ def synthesize(
                     made = synthetic.num_rows
                     clock.start("write")
                     write_stamped(synthetic, out, released, sampling_seed, kind)
-                    receipt.table = out
+                    written["table"] = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
     for warning in outcome.warnings:
-        warn(warning)
+        io.warn(warning)
     if as_json:
-        emit_json(outcome.json())
+        io.emit_json(outcome.json())
     else:
-        emit_rows("Done.", outcome.lines())
+        io.emit_rows("Done.", outcome.lines())
 
 
-def private_inputs(data: Path | None, schema: Path | None, demo: bool) -> tuple[Path, Path]:
-    """The private table and its schema, as given or as shipped.
+def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas: Formulas) -> None:
+    """Write a table sampled from a release, with its stamp and its sidecar.
 
-    Raises:
-        InputError: one of them is missing, or given beside ``--demo``.
+    The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
+    CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
     """
-    if demo:
-        if data is not None or schema is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
-        return demo_files()
-    if data is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
-    if schema is None:
-        raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
-        )
-    return data, schema
+    from adaptive_qs.privacy.events import Transcript
+    from adaptive_qs.release.bundle import with_manifest, write_manifest
+    from adaptive_qs.table.files import stamped
+    from adaptive_qs.table.write import table_format, write_table
 
-
-def warn_of(job: Job[Any], schema: Path) -> None:
-    """Say on stderr what there is to say about a run before anything is spent."""
-    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
-
-    for doubt in job.doubts:
-        warn(doubt)
-    if job.options.insecure:
-        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
-    if is_unreviewed(job.schema):
-        warn(f"{schema}: {UNREVIEWED}")
-
-
-def demo_files() -> tuple[Path, Path]:
-    """The shipped table and its schema, relative to the working folder where they lie below it."""
-    from adaptive_qs.table.files import sample_dataset
-
-    sample, here = sample_dataset(), Path.cwd()
-    data, schema = (
-        path.relative_to(here) if path.is_relative_to(here) else path
-        for path in (sample.data, sample.schema)
-    )
-    return data, schema
+    charges = Transcript(events=release.events).model_dump(mode="json")["events"]
+    sampling: dict[str, Any] = {"seed": seed, "rows": table.num_rows}
+    if table_format(path).is_text:
+        sampling["formulas"] = formulas
+    with with_manifest(path), stamped(path, release.manifest.stamp):
+        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
+        write_table(table, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
 
 
 # `sample RELEASE`: another table, free of charge.
@@ -319,22 +253,22 @@ def demo_files() -> tuple[Path, Path]:
 
 def sample(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
-    out: options.RequiredOut,
-    rows: options.Rows = None,
-    seed: options.Seed = None,
-    formulas: options.FormulasKind = "escape-learnt",
-    force: options.Force = False,
-    as_json: options.Json = False,
-    max_memory: options.MaxMemory = None,
-    workers: options.Workers = None,
+    out: Path,
+    rows: int | None = None,
+    seed: int | None = None,
+    formulas: str = "escape-learnt",
+    force: bool = False,
+    as_json: bool = False,
+    max_memory: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Sample another table from a release, at no cost.
 
     The noise was drawn when the release was made: sampling spends no budget.
     """
     kind = check_formulas(formulas)
-    check_distinct(beside(out), [release])
-    check_table(out, force)
+    io.check_distinct(io.with_sidecar(out), [release])
+    io.check_table(out, force)
 
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import Release, check_rows, chosen_seed
@@ -349,31 +283,25 @@ def sample(
     count = loaded.num_rows if rows is None else rows
     check_sample_rows(count, len(loaded.schema.columns), max_memory)
     if loaded.insecure:
-        warn(f"{release}: {loaded.manifest.stamp}")
+        io.warn(f"{release}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
-        warn(f"{release}: {UNREVIEWED}")
+        io.warn(f"{release}: {UNREVIEWED}")
     if rows is None and not loaded.counted:
         for doubt in loaded.doubts:
-            warn(doubt)
-    with progress_bars() as bars:
+            io.warn(doubt)
+    with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         table = loaded.sample_table(rows, seed, threads, clock)
         clock.start("write")
         write_stamped(table, out, loaded, seed, kind)
-    seconds = {phase: round(spent, 3) for phase, spent in clock.stop().items()}
+    seconds = clock.stop()
     if as_json:
-        content = {
-            "rows": count,
-            "seconds": seconds,
-            "peak_memory_mb": peak_memory_mb(),
-            "seed_insecure": loaded.insecure,
-        }
-        emit_json(content)
+        io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
         return
     lines = [
         ("table", f"{out} ({count:,} rows, {table.num_columns} columns)"),
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    emit_rows("Done.", lines)
+    io.emit_rows("Done.", lines)

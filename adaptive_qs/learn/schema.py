@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from adaptive_qs.arguments import as_number, shown
+from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
@@ -24,8 +24,8 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
     from adaptive_qs.learn.gather import Counts, Gathered, Texts
 
-DEFAULT_SHARE = 0.1
-"""Part of a run's ρ."""
+# How much of a run's budget learning bins and values gets, and which column how much of it.
+
 DELTA_SHARE = Fraction(1, 2)
 """Part of a run's δ where values are discovered; ε hardly depends on the rest of it."""
 FEWEST_UNITS = 8
@@ -50,11 +50,7 @@ def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHAR
     Raises:
         InputError: the share is out of range, or values are to be discovered with a δ of 0.
     """
-    part = as_number(share)
-    if part is None or not 0 < part < 1:
-        raise InputError(
-            f"learning share is {shown(share)}: give a part of the budget above 0 and below 1"
-        )
+    part = learning_share(share)
     if not schema.private_columns:
         return Cost()
     cost = Cost(int(budget.rho_units * Fraction(part)), budget.delta_units)

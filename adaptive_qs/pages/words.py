@@ -10,8 +10,6 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from adaptive_qs.pages import charts
-
 # Names of columns and values, which may hold anything, in a line that people can read.
 
 LONGEST = 64
@@ -148,6 +146,8 @@ _BLANK = re.compile(r"\n\s*")
 
 @cache
 def _environment(packages: tuple[str, ...]) -> Environment:
+    from adaptive_qs.pages import charts  # who draws nothing does not read it
+
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
         autoescape=True,

@@ -23,7 +23,14 @@ from adaptive_qs.machine import MemoryAllowance
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
 from adaptive_qs.release.facts import Fact, paid_facts
-from adaptive_qs.release.statement import Manifest, Positive, RoundRecord, Statement, check_version
+from adaptive_qs.release.statement import (
+    MANIFEST,
+    Manifest,
+    Positive,
+    RoundRecord,
+    Statement,
+    check_version,
+)
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
 from adaptive_qs.table.files import atomic_writer
@@ -31,7 +38,7 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
 
-MANIFEST, CHARGES = "manifest.json", "ledger.json"
+CHARGES = "ledger.json"
 MEMBERS = (
     MANIFEST, "schema.json", "workload.json", CHARGES, "record.json", "reference.npy",
     "residuals.npy",

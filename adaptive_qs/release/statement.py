@@ -23,6 +23,9 @@ from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
 
+MANIFEST = "manifest.json"
+"""The statement, among the members of a bundle and what a ledger records as handed over."""
+
 # The versions that decide whether the same release gives the same bytes again.
 
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markupsafe")

@@ -1,1 +1,68 @@
-"""One run, of either job: its budget, its limits, and what a ledger remembers of it."""
+"""One run: what its caller may ask for, its budget, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, shown
+from adaptive_qs.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run may be told whatever the columns are, by the names that users know.
+
+    They mean what they mean for :class:`~adaptive_qs.synthesizer.Synthesizer` and
+    :func:`~adaptive_qs.answering.api.answer`, whose ``jobs`` are the ``workers`` here.
+
+    Raises:
+        InputError: a consent is neither True nor False, or the learning share is out of range.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    cost: float | None = None
+    learning_share: float = DEFAULT_SHARE
+    insecure_seed: int | None = None
+    ledger: str | Path | None = None
+    resume: bool = False
+    anchor: str | Path | None = None
+    unreviewed_schema: bool = False
+    public_rows: int | None = None
+    beyond_limits: bool = False
+    max_memory: int | str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("resume", "unreviewed_schema", "beyond_limits"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InputError(f"{name} is {shown(value)}: give True or False")
+        learning_share(self.learning_share)
+
+    @classmethod
+    def among(cls, parameters: Mapping[str, Any], *others: str) -> Self:
+        """Those of a function's parameters that are options of a run.
+
+        Args:
+            parameters: by name; ``jobs`` are the workers.
+            others: names of those that are none.
+
+        Raises:
+            TypeError: a name is neither.
+        """
+        given = {"workers" if name == "jobs" else name: parameters[name] for name in parameters}
+        return cls(**{name: value for name, value in given.items() if name not in others})
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether a budget is given."""
+        return any(value is not None for value in (self.epsilon, self.rho, self.cost))
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise comes from a seed."""
+        return self.insecure_seed is not None

@@ -5,23 +5,97 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.learn.schema import gather_private, learn_schema, preprocessing_cost
-from adaptive_qs.machine import PhaseClock
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.release.statement import package_version
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.limits import Limits
-from adaptive_qs.run.request import RunOptions
-from adaptive_qs.run.session import Session
-from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.run import RunOptions
+from adaptive_qs.run.budget import PrivacyTarget, Session
+from adaptive_qs.table.coded import MAX_ROWS, CodedTable
 from adaptive_qs.table.encode import read_table, table_bytes, unchanged
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
+
+# Threads and memory, decided from public quantities before anything is read.
+#
+# The number of private rows must not steer what is measured. So a fixed part of the memory is set
+# aside for rows: the plan uses the number of rows that fit there, and a table that has more is
+# refused before any budget is spent.
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Ceilings that keep a run inside its memory; public.
+
+    Attributes:
+        max_memory_bytes: the ceiling of the whole process.
+        workers: threads.
+        most_rows: most rows of the private table and of a synthetic one.
+        countable_rows: most rows whatever the memory.
+        measured_cells: most cells of all measured cliques of the loop together.
+        watched_cells: most cells of the marginals watched while a table is refined.
+    """
+
+    max_memory_bytes: int
+    workers: int
+    most_rows: int
+    countable_rows: int = MAX_ROWS
+    measured_cells: int = 0
+    watched_cells: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        domain: Domain,
+        max_memory: int | str | None,
+        workers: int,
+        value_bytes: int,
+        countable_rows: int = MAX_ROWS,
+    ) -> Self:
+        """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
+
+        Raises:
+            InputError: a ceiling that is not positive.
+        """
+        ceiling = memory_bytes(max_memory)
+        fitting = int(ROWS_SHARE * ceiling) // (len(domain) * value_bytes)
+        return cls(ceiling, workers, min(max(fitting, 1), countable_rows), countable_rows)
+
+    @property
+    def rows_bytes(self) -> int:
+        """What is set aside for rows."""
+        return int(ROWS_SHARE * self.max_memory_bytes)
+
+    @property
+    def solver_bytes(self) -> int:
+        """Most memory that one problem may take while others are solved beside it."""
+        return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
+
+    def check_rows(self, num_rows: int, what: str = "the table") -> None:
+        """Refuse a table whose rows, a private number, do not fit; ``what`` it is in public words.
+
+        Raises:
+            ResourceExceeded: they do not; the message does not tell how many came.
+        """
+        if num_rows > self.countable_rows:
+            raise ResourceExceeded(
+                f"{what} has more than {self.countable_rows:,} rows, the most that can be "
+                "measured: give a part of it"
+            )
+        if num_rows > self.most_rows:
+            raise ResourceExceeded(
+                f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
+                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory"
+            )
+
+
+# The steps of a run.
 
 Begin = Callable[[], Mechanisms]
 """Reserves the budget; what is returned charges, then draws."""
@@ -79,15 +153,13 @@ class Job(Generic[W]):
         cls,
         schema: Schema,
         options: RunOptions,
-        target: PrivacyTarget,
+        budget: Callable[[Fraction | None], PrivacyTarget],
         plan: Callable[[Domain, PrivacyTarget], W],
     ) -> Self:
         """Check the parameters.
 
         Args:
-            schema: the public description of the columns.
-            options: of the run.
-            target: the budget.
+            schema, options, budget: as for :func:`budget_of`.
             plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
@@ -100,7 +172,7 @@ class Job(Generic[W]):
         check_reviewed(schema, options.unreviewed_schema)
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
-        learning = preprocessing_cost(schema, target.budget, options.learning_share)
+        target, learning = budget_of(schema, options, budget)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
@@ -110,19 +182,11 @@ class Job(Generic[W]):
         return cls(schema, options, target, learning, work, doubts, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
-        """Warn of the doubts, of a noise seed and of an unreviewed schema.
-
-        Args:
-            insecure: what a seed makes not private, with its verb.
-            stacklevel: where; 1 is the caller.
-        """
+        """Warn of the doubts, a noise seed (``insecure``: what is not private) and the schema."""
         warn_all(self.doubts, stacklevel + 1)
         if self.options.insecure:
-            warnings.warn(
-                "insecure_seed: whoever knows the seed can remove the noise: "
-                f"{insecure} NOT PRIVATE",
-                stacklevel=stacklevel + 1,
-            )
+            words = "insecure_seed: whoever knows the seed can remove the noise"
+            warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
 
@@ -142,14 +206,13 @@ class Job(Generic[W]):
         with unchanged(source):
             self.session.recognise(table_bytes(source))
             if schema.private_columns:
+                from adaptive_qs.learn.schema import gather_private, learn_schema
+
+                steps, most = clock.steps("learn"), limits.rows_bytes
                 gathered = gather_private(
-                    source,
-                    schema,
-                    self.learning,
-                    most_bytes=limits.rows_bytes,
-                    progress=clock.steps("learn"),
-                    check_rows=limits.check_rows,
-                )
+                    source, schema, self.learning,
+                    most_bytes=most, progress=steps, check_rows=limits.check_rows,
+                )  # fmt: skip
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)
@@ -180,6 +243,26 @@ class Job(Generic[W]):
         if self.before is not None:
             self.before()
         return mechanisms
+
+
+def budget_of(
+    schema: Schema, options: RunOptions, budget: Callable[[Fraction | None], PrivacyTarget]
+) -> tuple[PrivacyTarget, Cost]:
+    """The budget of a run, and what of it goes to the bins and values that its schema leaves open.
+
+    Args:
+        schema, options: of the run.
+        budget: with the part of δ for discovering values; None where nothing is to be learnt.
+
+    Raises:
+        InputError: the budget is out of range, or too small to learn from.
+    """
+    if not schema.private_columns:
+        return budget(None), Cost()
+    from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
+
+    target = budget(discovery_share(schema))
+    return target, preprocessing_cost(schema, target.budget, options.learning_share)
 
 
 def _begun(mechanisms: Mechanisms) -> Begin:

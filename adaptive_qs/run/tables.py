@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast, get_args
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.learn.schema import discovery_share
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
     UnconnectedForecast,
@@ -29,10 +28,9 @@ from adaptive_qs.machine import (
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
+from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job
-from adaptive_qs.run.limits import Limits
-from adaptive_qs.run.request import RunOptions
+from adaptive_qs.run.job import Job, Limits
 from adaptive_qs.table.coded import CODE_BYTES, CodedTable
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.schema import Schema
@@ -102,12 +100,8 @@ class Tables:
 def tables_job(
     schema: Schema, workload: WorkloadSpec, reference: str, options: RunOptions
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; see :class:`~adaptive_qs.synthesizer.Synthesizer`.
-
-    Raises:
-        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
-    """
-    target = PrivacyTarget.of(options.epsilon, options.delta, options.rho, discovery_share(schema))
+    """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
+    budget = partial(PrivacyTarget.of, options.epsilon, options.delta, options.rho)
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
     fill = cast(Reference, reference)
@@ -117,22 +111,15 @@ def tables_job(
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
         return Tables(workload, marginals, fill, limits, left.rho)
 
-    return Job.of(schema, options, target, plan)
+    return Job.of(schema, options, budget, plan)
 
 
 def tables_limits(
     domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
 ) -> Limits:
-    """The limits of a run of the loop, or a refusal.
-
-    Args:
-        domain: the attributes.
-        workload: the marginals wanted.
-        max_memory: as for :meth:`Limits.of`.
-        workers: threads; None takes one for every core.
+    """The limits of a run of the loop, by default with a thread for every core.
 
     Raises:
-        InputError: a ceiling or a number of workers that is not positive.
         ResourceExceeded: the workload does not fit.
     """
     threads = plan_workers(workers)
@@ -142,16 +129,7 @@ def tables_limits(
 
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
-    """Spend the budget on a table; inside ``session.working``.
-
-    Args:
-        job: the run.
-        source: the private table.
-        clock: told about the phases.
-
-    Raises:
-        InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
-    """
+    """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
     schema, table, begin = job.read(source, clock)
     workload = resolve_workload(job.work.asked, schema.domain())
     mechanisms = begin()
@@ -176,8 +154,8 @@ def measure(
         schema: their public description.
         workload: the marginals that matter, over the codes of the table.
         target: the budget of the run.
-        work: how to spend it.
-        mechanisms: charges, then draws; what its ledger has left of the budget is spent.
+        work: how to spend what the ledger of ``mechanisms`` has left of it.
+        mechanisms: charges, then draws.
         clock: told about the phase "loop".
 
     Raises:
@@ -207,10 +185,7 @@ def measure(
 
 
 def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | None) -> None:
-    """Refuse a synthetic table that does not fit the memory.
-
-    Besides the table itself there is the process, and the model is fitted with a certain number of
-    rows however few are wanted.
+    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
 
     Raises:
         InputError: the ceiling is not a positive size.

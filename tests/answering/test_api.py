@@ -244,15 +244,12 @@ def test_files_say_whether_they_are_private(suffix, tmp_path):
             assert pq.read_schema(path).metadata[STAMP_KEY].decode() == stamp
 
 
-def test_batches_and_tables_say_whether_they_are_private():
+def test_batches_tables_and_frames_say_whether_they_are_private():
     for seed, stamp in ((1, NOT_PRIVATE), (None, PRIVATE)):
         batches = list(answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed))
         assert {batch.schema.metadata[STAMP_KEY].decode() for batch in batches} == {stamp}
         table = answer(FRAME, SCHEMA, CONTENT, cost=1, insecure_seed=seed).to_arrow()
         assert table.schema.metadata[STAMP_KEY].decode() == stamp
-
-
-def test_frames_say_whether_they_are_private():
     insecure = answer(FRAME, SCHEMA, 1, cost=1, insecure_seed=1)
     assert insecure.to_pandas().attrs[STAMP_KEY.decode()] == NOT_PRIVATE
     assert answer(FRAME, SCHEMA, 1, cost=1).to_pandas().attrs == {}
@@ -294,18 +291,15 @@ def test_errors_say_what_was_spent(error, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_progress_names_the_phases():
+def test_progress_names_the_phases_and_results_have_public_names():
     seen = {}
-    answer(
-        FRAME, SCHEMA, 1, epsilon=1, progress=lambda *step: seen.update({step[0]: step[1:]})
-    ).to_arrow()
+    tell = lambda phase, *done: seen.update({phase: done})  # noqa: E731
+    answers = answer(FRAME, SCHEMA, 1, epsilon=1, progress=tell)
+    assert isinstance(answers, adaptive_qs.Answers)
+    answers.to_arrow()
     assert list(seen) == ["plan", "read", "answer"]
     assert seen["answer"] == (10, 10)
-
-
-def test_public_names():
     assert adaptive_qs.BatchPlan is type(plan(SCHEMA, 1))
-    assert isinstance(answer(FRAME, SCHEMA, 1, cost=1), adaptive_qs.Answers)
 
 
 def test_users_choose_the_bases_of_residualplanner_plus():

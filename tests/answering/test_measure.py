@@ -7,6 +7,7 @@ import inspect
 import math
 import weakref
 from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -56,11 +57,10 @@ COSTS = (1e-6, 0.0331, 1.0, 400.0, MAX_COST)
 
 
 @pytest.mark.parametrize(("asked", "name"), pairs())
-def test_no_row_changes_a_release_by_more_than_is_declared(asked, name):
+def test_rows_change_a_release_by_as_much_as_is_declared_and_no_more(asked, name):
     found = batch(asked, name)
     for event, columns in found.inputs.values():
-        effects = (columns * columns).sum(axis=0)
-        assert effects.max() <= event.squared_sensitivity
+        assert (columns * columns).sum(axis=0).max() == event.squared_sensitivity
     # All measurements together: one row's effect against the noise, exactly.
     costs = sum(
         np.array([Fraction(int(c)) for c in (columns * columns).sum(axis=0)])
@@ -68,12 +68,6 @@ def test_no_row_changes_a_release_by_more_than_is_declared(asked, name):
         for event, columns in found.inputs.values()
     )
     assert max(costs) <= Fraction(found.units, UNITS_PER_RHO)
-
-
-@pytest.mark.parametrize(("asked", "name"), pairs())
-def test_sensitivities_are_no_larger_than_they_must_be(asked, name):
-    for event, columns in batch(asked, name).inputs.values():
-        assert (columns * columns).sum(axis=0).max() == event.squared_sensitivity
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -147,24 +141,18 @@ def test_the_most_rows_in_one_cell_stay_exact(asked, name, cost):
     costs = divide_units(mechanism, units)
     for cell in [(0, 0, 0), (2, 3, 1)]:
         for number in range(mechanism.num_measurements):
+            full = partial(FullCells, mechanism.workload.domain, cell=cell)
             one, most = (
-                released(
-                    mechanism,
-                    number,
-                    costs[number],
-                    FullCells(mechanism.workload.domain, rows, cell),
-                )
-                for rows in (1, MAX_ROWS)
+                released(mechanism, number, costs[number], full(rows)) for rows in (1, MAX_ROWS)
             )
             expected = one.astype(object) * MAX_ROWS
             assert (most.astype(object) == expected).all()
             assert abs(expected).max() <= 2**62
 
 
-def choose(asked, name, made={}):  # noqa: B006
-    if (asked, name) not in made:
-        made[asked, name] = choose_mechanism(WORKLOADS[asked], name).mechanism
-    return made[asked, name]
+@cache
+def choose(asked, name):
+    return choose_mechanism(WORKLOADS[asked], name).mechanism
 
 
 def released(mechanism, number, units, counter):
@@ -197,12 +185,9 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_spent():
     mechanism = choose_mechanism(asked, "gaussian").mechanism
     units = PrivacyTarget.of_answers(cost=1.0).units
     ledger = Budget(Fraction(units, UNITS_PER_RHO))
+    mechanisms = Mechanisms(ledger, InsecureSeed(0))
     with pytest.raises(ResourceExceeded, match="noise on queries a0 is too large"):
-        next(
-            answer_sets(
-                mechanism, MarginalCounter(table()), Mechanisms(ledger, InsecureSeed(0)), units
-            )
-        )
+        next(answer_sets(mechanism, MarginalCounter(table()), mechanisms, units))
     assert not ledger.events
     check_noise(choose_mechanism(workload(part(Prefix, (0,))), "gaussian").mechanism, units)
 
@@ -244,9 +229,13 @@ def ledger_of(found):
 
 
 @pytest.mark.parametrize(("asked", "name"), NAMES)
-def test_sets_come_in_the_order_of_the_workload(asked, name, counter):
-    found = batch(asked, name)
-    out = found.run(Mechanisms(ledger_of(found), InsecureSeed(0)), counter)
+def test_sets_come_in_order_and_measurements_once_when_first_needed(asked, name, counter):
+    found, calls = batch(asked, name), []
+    out = found.run(Mechanisms(ledger_of(found), InsecureSeed(0), calls.append), counter)
+    measured = [found.mechanism.measurement(k).clique for k in found.order]
+    names = WORKLOADS[asked].domain.clique_names
+    assert [c.event.columns for c in calls] == [names(clique) for clique in measured]
+    assert sorted(found.order) == list(range(found.mechanism.num_measurements))
     assert [(one.part, one.index) for one in out] == found.sets
     for one in out:
         part = WORKLOADS[asked].parts[one.part]
@@ -267,16 +256,6 @@ def test_a_seed_gives_the_same_answers_to_the_last_bit(asked, name, counter):
     )
     assert first.tobytes() == again.tobytes()
     assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize(("asked", "name"), NAMES)
-def test_measurements_are_made_once_when_first_needed(asked, name, counter):
-    found, calls = batch(asked, name), []
-    found.run(Mechanisms(ledger_of(found), InsecureSeed(0), calls.append), counter)
-    measured = [found.mechanism.measurement(k).clique for k in found.order]
-    names = WORKLOADS[asked].domain.clique_names
-    assert [c.event.columns for c in calls] == [names(clique) for clique in measured]
-    assert sorted(found.order) == list(range(found.mechanism.num_measurements))
 
 
 def test_releases_are_forgotten_after_their_last_use(counter, monkeypatch):
@@ -327,12 +306,9 @@ def needed_by(found, sets):
 def test_an_error_while_answering_reaches_the_caller_and_stops_the_spending(counter):
     found = batch("range", "gaussian")
     ledger = ledger_of(found)
-    run = answer_sets(
-        Failing(found.mechanism, found.sets[1]),
-        counter,
-        Mechanisms(ledger, InsecureSeed(0)),
-        found.units,
-    )
+    broken = Failing(found.mechanism, found.sets[1])
+    run = answer_sets(broken, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
+    assert not ledger.events  # nothing is charged before the first answer is asked for
     next(run)
     with pytest.raises(MemoryError, match="no room for answers"):
         next(run)
@@ -340,13 +316,6 @@ def test_an_error_while_answering_reaches_the_caller_and_stops_the_spending(coun
     assert charged <= len(needed_by(found, found.sets[: 2 + SETS_AHEAD])) + 1
     assert next(run, None) is None
     assert len(ledger.events) == charged
-
-
-def test_nothing_is_charged_before_the_first_answer_is_asked_for(counter):
-    found = batch("range", "gaussian")
-    ledger = ledger_of(found)
-    answer_sets(found.mechanism, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
-    assert not ledger.events
 
 
 def test_closing_early_stops_the_spending(counter, monkeypatch):
@@ -421,61 +390,43 @@ def test_answers_have_the_means_and_variances_reported(asked, name, counter, tru
 
 
 @pytest.mark.parametrize(("asked", "name"), pairs())
-def test_whole_runs_are_the_linear_function(asked, name, counter):
+def test_whole_runs_are_the_linear_function_and_without_noise_the_truth(
+    asked, name, counter, truths
+):
     found, calls = batch(asked, name), []
     ledger = Budget(Fraction(found.units, UNITS_PER_RHO))
     out = found.run(Mechanisms(ledger, InsecureSeed(7), calls.append), counter)
     expected = sum(found.map[k] @ call.output.ravel() for k, call in zip(found.order, calls))
     close(np.concatenate([one.estimates for one in out]), expected, 500)
     close(np.concatenate([one.variances for one in out]), found.variances, found.variances.max())
-
-
-@pytest.mark.parametrize(("asked", "name"), pairs())
-def test_without_noise_every_answer_is_the_truth(asked, name, counter, truths):
-    found = batch(asked, name)
     out = found.run(Scripted(unlimited()), counter)
     close(np.concatenate([one.estimates for one in out]), truths[asked], 500)
 
 
 @pytest.mark.parametrize(("asked", "name"), pairs())
-def test_any_table_is_answered_without_bias(asked, name):
-    """The map from releases to answers, after the map from cells to releases, is the queries."""
-    found = batch(asked, name)
-    total = sum(found.map[k] @ columns.astype(float) for k, (_, columns) in found.inputs.items())
-    expected = query_matrix(WORKLOADS[asked])
-    assert expected.shape[1] == CELLS
-    close(total, expected, abs(expected).max())
+def test_any_table_is_answered_without_bias_and_with_the_variances_of_the_noise(asked, name):
+    """With A the map from releases to answers and M that from cells to releases, AM is the queries.
 
+    The variances are diag(A Σ Aᵀ), Σ the noise of the releases, and where answers are the
+    least-squares ones of all that was measured diag(W (MᵀΣ⁻¹M)⁺ Wᵀ).
+    """
+    found, queries = batch(asked, name), query_matrix(WORKLOADS[asked])
+    inputs = {k: (float(e.noise_variance), m.astype(float)) for k, (e, m) in found.inputs.items()}
+    assert queries.shape[1] == CELLS
+    total = sum(found.map[k] @ columns for k, (_, columns) in inputs.items())
+    close(total, queries, abs(queries).max())
 
-@pytest.mark.parametrize(("asked", "name"), pairs())
-def test_variances_follow_from_the_noise(asked, name):
-    """diag(A Σ Aᵀ) with A the map from releases to answers and Σ the noise of the releases."""
-    found = batch(asked, name)
-    exact = sum(
-        float(found.inputs[k][0].noise_variance) * (found.map[k] ** 2).sum(axis=1)
-        for k in found.order
-    )
+    exact = sum(inputs[k][0] * (found.map[k] ** 2).sum(axis=1) for k in found.order)
     np.testing.assert_allclose(exact, found.variances, rtol=ROUNDING)
-    total = query_weights(WORKLOADS[asked]) @ exact
-    assert found.mechanism.total_error == pytest.approx(total, rel=ROUNDING)
+    error = query_weights(WORKLOADS[asked]) @ exact
+    assert found.mechanism.total_error == pytest.approx(error, rel=ROUNDING)
     top, is_exact = found.mechanism.largest_variance()
     assert is_exact
     assert top == pytest.approx(exact.max(), rel=ROUNDING)
 
-
-def least_squares():
-    """Mechanisms whose answers are the least-squares ones of all they measured."""
-    return [(asked, name) for asked, name in pairs() if name not in ("gaussian", "hdmm")]
-
-
-@pytest.mark.parametrize(("asked", "name"), least_squares())
-def test_reconstruction_is_least_squares(asked, name):
-    """diag(W (MᵀΣ⁻¹M)⁺ Wᵀ), M all measurements over the whole domain."""
-    found, queries = batch(asked, name), query_matrix(WORKLOADS[asked])
-    information = sum(
-        columns.T.astype(float) @ columns.astype(float) / float(event.noise_variance)
-        for event, columns in found.inputs.values()
-    )
+    if name in ("gaussian", "hdmm"):
+        return
+    information = sum(columns.T @ columns / variance for variance, columns in inputs.values())
     # Completed rows have an information of 2⁻²⁴ of the others, and rounding one of 2⁻⁵⁰.
     covariance = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
     expected = np.einsum("qi,ij,qj->q", queries, covariance, queries)

@@ -39,6 +39,19 @@ def rows(count=300):
     ]
 
 
+def done(outcome):
+    """A command that did what it was asked for."""
+    assert outcome.code == 0, outcome
+    return outcome
+
+
+def refused(outcome, code=2):
+    """The one line in which a command says why it did nothing."""
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1), outcome
+    assert outcome.err.startswith("error: ")
+    return outcome.err
+
+
 @contextmanager
 def working_in(folder):
     """A module's folder with t.csv and s.json as the working directory, where tables are small."""
@@ -48,17 +61,20 @@ def working_in(folder):
             "adaptive_qs.release.release.SynthesisSettings",
             partial(SynthesisSettings, fewest_rows=500),
         )
-        Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-        Path("s.json").write_text(json.dumps(SCHEMA))
+        write_inputs()
         yield folder
+
+
+def write_inputs():
+    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
+    Path("s.json").write_text(json.dumps(SCHEMA))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working directory with t.csv, s.json and w.json."""
     monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-    Path("s.json").write_text(json.dumps(SCHEMA))
+    write_inputs()
     Path("w.json").write_text(json.dumps({"version": 1, "parts": [{"ways": [1]}]}))
     return tmp_path
 
@@ -74,6 +90,16 @@ def run(folder, capsys):
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def unspent(monkeypatch):
+    """No mechanism may even be built."""
+
+    def spend(*_):
+        raise AssertionError("budget would have been spent")
+
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
 
 
 @pytest.fixture(autouse=True)

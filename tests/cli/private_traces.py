@@ -61,12 +61,7 @@ def write_private_table(path):
 
 
 class Secrets:
-    """Forms of the cells and exact counts of a table, and how to find them.
-
-    Args:
-        table: path of the table.
-        schemas: fully declared ones, by which to count.
-    """
+    """Forms of the cells and exact counts of a table, and how to find them."""
 
     def __init__(self, table, *schemas):
         self.scalars: set[int] = set()

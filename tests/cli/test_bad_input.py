@@ -9,32 +9,23 @@ import pytest
 from adaptive_qs.cli import entry
 from adaptive_qs.errors import BudgetExceeded
 
+from .conftest import refused
+
 CANARY = "c4n4ry"
 GOOD = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "1", "--out", "o.csv"]
 HEADER = b"job,age,day\n"
 ROW = b"a,1,2020-01-02\n"
 
 
-@pytest.fixture(autouse=True)
-def no_budget(monkeypatch):
-    """No mechanism may even be built."""
-
-    def spend(*_):
-        raise AssertionError("budget would have been spent")
-
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
+pytestmark = pytest.mark.usefixtures("unspent")
 
 
-def refused(run, arguments, code, *hints):
+def check(run, arguments, code, *hints):
     before = sorted(Path.cwd().iterdir())
-    outcome = run(*arguments)
-    assert outcome.code == code, outcome
-    assert outcome.out == ""
-    assert outcome.err.startswith("error: ")
-    assert outcome.err.count("\n") == 1
-    assert CANARY not in outcome.err
+    said = refused(run(*arguments), code)
+    assert CANARY not in said
     for hint in hints:
-        assert hint in outcome.err, outcome.err
+        assert hint in said
     assert sorted(Path.cwd().iterdir()) == before
 
 
@@ -64,7 +55,7 @@ TABLES = {
 def test_bad_tables(case, run):
     content, hint = TABLES[case]
     Path("t.csv").write_bytes(content)
-    refused(run, GOOD, 2, "t.csv", hint)
+    check(run, GOOD, 2, "t.csv", hint)
 
 
 def replaced(option, value):
@@ -153,7 +144,7 @@ def test_bad_arguments(case, run):
     if case == "check bad table":
         assert run(*arguments).code == 2
         return
-    refused(run, arguments, 2, hint)
+    check(run, arguments, 2, hint)
     assert Path("old.csv").read_text() == "kept"
 
 
@@ -169,7 +160,7 @@ def test_bad_arguments(case, run):
 def test_bad_workloads(part, hint, run):
     parts = [] if part is None else [part]
     Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
-    refused(run, [*GOOD, "--workload", "w.json"], 2, hint)
+    check(run, [*GOOD, "--workload", "w.json"], 2, hint)
 
 
 @pytest.mark.parametrize(
@@ -177,39 +168,36 @@ def test_bad_workloads(part, hint, run):
     [["--max-memory", "1MB"], ["--rows", "100000000", "--max-memory", "1GB"]],
 )
 def test_resources_are_refused_with_exit_code_4(arguments, run):
-    refused(run, [*GOOD, *arguments], 4, "--max-memory")
+    check(run, [*GOOD, *arguments], 4, "--max-memory")
 
 
-def test_budget_refusals_have_exit_code_3(run, monkeypatch):
-    def refuse(*_):
-        raise BudgetExceeded("total: cost rho 2 exceeds the remaining 1: raise the budget")
+def failing(monkeypatch, error):
+    def fail(*_):
+        raise error
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
-    refused(run, GOOD, 3, "exceeds")
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", fail)
 
 
-def test_bugs_show_a_place_but_no_message(run, monkeypatch):
-    def crash(*_):
-        raise ValueError(CANARY)
+@pytest.mark.parametrize(
+    ("error", "code", "hints"),
+    [
+        (BudgetExceeded("total: cost rho 2 exceeds the remaining 1"), 3, ["exceeds"]),
+        (
+            ValueError(CANARY),
+            1,
+            ["internal error (ValueError at job.py", entry.DEBUG_VARIABLE],
+        ),
+        (MemoryError(), 4, ["out of memory"]),
+        (KeyboardInterrupt(), 130, ["stopped before the end"]),
+        (entry.Stopped(15), 143, ["stopped before the end"]),
+    ],
+)
+def test_failures_before_anything_is_spent(error, code, hints, run, monkeypatch):
+    failing(monkeypatch, error)
+    check(run, GOOD, code, *hints)
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", crash)
-    refused(run, GOOD, 1, "internal error (ValueError at job.py", entry.DEBUG_VARIABLE)
+
+def test_tracebacks_are_shown_when_asked_for(run, monkeypatch):
+    failing(monkeypatch, ValueError(CANARY))
     monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
     assert CANARY in run(*GOOD).err
-
-
-def test_lack_of_memory_is_a_resource(run, monkeypatch):
-    def exhaust(*_):
-        raise MemoryError
-
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", exhaust)
-    refused(run, GOOD, 4, "out of memory")
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: entry.Stopped(15)])
-def test_interrupts_write_nothing(error, run, monkeypatch):
-    def interrupt(*_):
-        raise error()
-
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", interrupt)
-    refused(run, GOOD, 130 if error is KeyboardInterrupt else 143, "stopped before the end")

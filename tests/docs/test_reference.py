@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from adaptive_qs.cli.app import commands
+from adaptive_qs.cli.entry import commands
 from adaptive_qs.table import schema as of_schema
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.workload import FAMILIES

@@ -38,14 +38,7 @@ class Ended(NamedTuple):
 
 
 class Child:
-    """A command at work.
-
-    Args:
-        arguments: of the command.
-        folder: where it works; its stdout and stderr go to files out and err in ``logs``.
-        logs: another folder.
-        preparations: called by the child before the command.
-    """
+    """A command at work."""
 
     def __init__(
         self, arguments: Sequence[str], folder: Path, logs: Path, *preparations: Preparation

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.run.session import Session
+from adaptive_qs.run.budget import Session
 from adaptive_qs.table.files import sample_dataset
 
 LEDGER_STEPS = ("__init__", "recognise", "begin", "finish")
@@ -21,17 +21,7 @@ LEDGER_STEPS = ("__init__", "recognise", "begin", "finish")
 
 
 def cost(folder: Path, epsilon: float = 1.0, warm: bool = True) -> dict[str, float]:
-    """Run `synthesize` with a ledger and time it.
-
-    Args:
-        folder: for what it writes; an empty one.
-        epsilon: of the run.
-        warm: do one run before, so that kernels are compiled and files cached.
-
-    Returns:
-        Figures in seconds: total of the command, noise (drawing), hashing of the table, ledger
-        (opening, reserving, committing, closing), and the share of all three in the total.
-    """
+    """Run `synthesize` with a ledger and time it."""
     adult = sample_dataset()
     ledger = str(folder / "ledger")
     _run(["ledger", "create", "--ledger", ledger, "--epsilon", str(4 * epsilon)])

@@ -22,22 +22,7 @@ LARGEST = 9
 
 
 def reservations(processes: int, count: int, kills: int, folder: Path) -> dict[str, float]:
-    """Reserve until a total is used up to its last unit, and check that nothing went wrong.
-
-    Args:
-        processes: that reserve at the same time.
-        count: reservations at least; the total is as many of the largest, so usually there are
-            almost twice as many.
-        kills: processes that are killed and replaced, spread over the reservations.
-        folder: for the ledger; an empty one.
-
-    Returns:
-        Figures: reservations, kills, seconds, reservations per second, and the most that was
-        counted against the total as a share of it.
-
-    Raises:
-        AssertionError: the total was exceeded, or a reservation that was granted is not recorded.
-    """
+    """Reserve until a total is used up to its last unit, and check that nothing went wrong."""
     path, journal = folder / "ledger", folder / "granted"
     journal.touch()
     total = Cost(count * LARGEST)

@@ -40,14 +40,7 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Job:
-    """A command on the small table.
-
-    Attributes:
-        verb: "synthesize" or "answer".
-        options: what else the command is given.
-        outputs: the files that it writes.
-        seeded: whether its noise comes from a seed.
-    """
+    """A command on the small table."""
 
     verb: str
     options: tuple[str, ...]
@@ -76,13 +69,7 @@ JOBS = tuple(
 
 @dataclass
 class Scene:
-    """A folder in which a job is done.
-
-    Attributes:
-        job: what is done.
-        folder: with the inputs and the ledger.
-        logs: with what the commands print and note.
-    """
+    """A folder in which a job is done."""
 
     job: Job
     folder: Path
@@ -136,14 +123,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a job leaves, and how it gets there, when nothing disturbs it.
-
-    Attributes:
-        rows: of the ledger.
-        contents: of its files, by name.
-        faults: in the order in which they were reached.
-        seconds: that it takes.
-    """
+    """What a job leaves, and how it gets there, when nothing disturbs it."""
 
     rows: list[Row]
     contents: dict[str, bytes]
@@ -153,11 +133,7 @@ class Undisturbed:
 
 @dataclass
 class Stage:
-    """Makes scenes with the same inputs and, for seeded jobs, the same ledger and key.
-
-    Args:
-        folder: for all of them.
-    """
+    """Makes scenes with the same inputs and, for seeded jobs, the same ledger and key."""
 
     folder: Path
     _references: dict[Job, Undisturbed] = field(default_factory=dict)

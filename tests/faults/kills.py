@@ -26,16 +26,7 @@ MOST_KILLS = 4
 
 @dataclass
 class Story:
-    """What happened to one run.
-
-    Attributes:
-        scene: where it happens.
-        kills: so far.
-        resumed: attempts that went on with it.
-        drawn: how often anything was drawn.
-        seen: by position, hashes of the outputs that the program saw.
-        rows: of the ledger after the last kill.
-    """
+    """What happened to one run."""
 
     scene: Scene
     kills: int = 0
@@ -46,21 +37,7 @@ class Story:
 
 
 def run_kills(count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Kill jobs of both verbs, at named and at random moments, and check what is left each time.
-
-    Args:
-        count: kills.
-        seed: decides on jobs and moments; how far a process gets by a random moment is chance.
-        folder: for everything written; an empty one.
-
-    Returns:
-        Figures: kills, those at named faults by name and those at random moments, runs, attempts
-        that resumed, releases, most draws that one kill made necessary again, and the share of the
-        budget spent at most.
-
-    Raises:
-        AssertionError: something was lost, spent twice, or left half written.
-    """
+    """Kill jobs of both verbs, at named and at random moments, and check what is left each time."""
     stage, draw = Stage(folder), random.Random(seed)
     named: Counter[str] = Counter()
     figures = Counter[str]()
@@ -97,16 +74,7 @@ def run_kills(count: int, seed: int, folder: Path) -> dict[str, object]:
 
 
 def kill(story: Story, *preparations: partial[None], after: float | None = None) -> bool:
-    """Go on with a run until it is killed, and check what is left.
-
-    Args:
-        story: of the run.
-        preparations: that kill it.
-        after: seconds after which it is killed; None leaves it to the preparations.
-
-    Returns:
-        Whether it was; otherwise it has come to its end.
-    """
+    """Go on with a run until it is killed, and check what is left."""
     child = _attempt(story, *preparations)
     if after is not None:
         time.sleep(after)

@@ -87,14 +87,40 @@ def test_a_disk_that_is_full_again_and_again(stage, job):
     finish(story, stage)
 
 
+TERM = 128 + signal.SIGTERM
+ACCIDENTS = {
+    "a disk that is full when outputs are written": (
+        1, partial(full_from, PUBLISHED, 1_000), "cannot be written (file too large): ", True,
+    ),
+    "a ledger that another process keeps locked": (
+        1,
+        partial(locked_from, COMMITTED, LEDGER, 0.2),
+        "error: ledger: other processes keep the ledger locked: try again ",
+        True,
+    ),
+    "a signal after everything is in place": (
+        TERM, partial(at, CLOSED, 1, signal.SIGTERM), "the budget is spent", False,
+    ),
+    "a signal right after the reservation": (
+        TERM, partial(at, RESERVED, 1, signal.SIGTERM), "stopped before the end", None,
+    ),
+}  # fmt: skip
+"""The exit code, what happens, what is said, and whether it is said that the run can be resumed."""
+
+
 @VERBS
-def test_a_disk_that_is_full_when_outputs_are_written(stage, job):
+@pytest.mark.parametrize("case", ACCIDENTS)
+def test_accidents(stage, job, case):
     story = Story(stage.scene(job))
-    error = stopped(story, 1, partial(full_from, PUBLISHED, 1_000))
-    assert "cannot be written (file too large): " in error
-    assert KEPT in error
-    assert not set(job.outputs) & story.scene.names()
+    code, preparation, words, resumable = ACCIDENTS[case]
+    error = stopped(story, code, preparation)
+    assert words in error
+    if resumable is not None:
+        assert ((KEPT if resumable else "--resume") in error) == resumable
+    if case.startswith("a disk"):
+        assert not set(job.outputs) & story.scene.names()
     finish(story, stage)
+    assert story.resumed == (resumable is not False)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
@@ -155,23 +181,6 @@ def test_a_signal_before_the_first_release_gives_the_budget_back(stage, job, num
 
 
 @VERBS
-def test_a_signal_after_everything_is_in_place(stage, job):
-    story = Story(stage.scene(job))
-    error = stopped(story, 128 + signal.SIGTERM, partial(at, CLOSED, 1, signal.SIGTERM))
-    assert "--resume" not in error
-    assert "the budget is spent" in error
-    finish(story, stage)
-
-
-@VERBS
-def test_a_signal_right_after_the_reservation(stage, job):
-    story = Story(stage.scene(job))
-    stopped(story, 128 + signal.SIGTERM, partial(at, RESERVED, 1, signal.SIGTERM))
-    finish(story, stage)
-    assert story.resumed == 1
-
-
-@VERBS
 def test_nobody_reads_the_results(stage, job):
     """They are in place by then, and the run is closed."""
     story = Story(stage.scene(job))
@@ -192,15 +201,6 @@ def stopped_quietly(story: Story, preparation) -> tuple[int, str]:
 
 
 @VERBS
-def test_a_ledger_that_another_process_keeps_locked(stage, job):
-    story = Story(stage.scene(job))
-    error = stopped(story, 1, partial(locked_from, COMMITTED, LEDGER, 0.2))
-    assert "error: ledger: other processes keep the ledger locked: try again " in error
-    assert KEPT in error
-    finish(story, stage)
-
-
-@VERBS
 def test_waiting_for_a_lock_hears_signals(stage, job):
     story = Story(stage.scene(job))
     child = story.scene.start(partial(locked_from, COMMITTED, LEDGER, 60.0))
@@ -208,7 +208,7 @@ def test_waiting_for_a_lock_hears_signals(stage, job):
     child.wait_for("drawn\t1")
     child.send(signal.SIGTERM)
     ended = child.ended()
-    assert ended.code == 128 + signal.SIGTERM
+    assert ended.code == TERM
     story.kills += 1
     check(story)
     finish(story, stage)

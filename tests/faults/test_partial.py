@@ -29,7 +29,7 @@ def parts(folder):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_a_dead_writer_left_is_removed(tmp_path, name):
+def test_what_a_dead_writer_left_is_removed_and_what_others_are_writing_stays(tmp_path, name):
     target = tmp_path / name
     left = left_by_a_dead_writer(target)
     assert parts(tmp_path) == [left]
@@ -38,11 +38,6 @@ def test_what_a_dead_writer_left_is_removed(tmp_path, name):
         file.write(b"whole")
     assert target.read_bytes() == b"whole"
     assert parts(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_what_others_are_writing_stays(tmp_path, name):
-    target = tmp_path / name
     other = left_by_a_dead_writer(tmp_path / "another")
     with atomic_writer(target) as first, atomic_writer(target) as second:
         first.write(b"1")
@@ -78,11 +73,8 @@ def test_parts_of_keys_and_ledgers_are_removed(tmp_path):
     keyed_hash(ledger, [])
     left_by_a_dead_writer(tmp_path / "ledger.key")
     keyed_hash(ledger, [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "ledger",
-        "ledger.key",
-        "ledger.mark",
-    ]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["ledger", "ledger.key", "ledger.mark"]
 
 
 def test_locks_of_the_dead_are_removed_and_those_of_others_stay(tmp_path):

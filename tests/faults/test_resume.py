@@ -31,10 +31,10 @@ def interrupted(stage, job):
     return story
 
 
-def attempt(scene: Scene, *arguments: str) -> Ended:
+def attempt(scene: Scene, *arguments: str, preparations=()) -> Ended:
     logs = scene.logs / "other"
     logs.mkdir(exist_ok=True)
-    return Child(arguments, scene.folder, logs, small_groups).ended()
+    return Child(arguments, scene.folder, logs, small_groups, *preparations).ended()
 
 
 def refused(scene: Scene, *arguments: str) -> str:
@@ -48,9 +48,10 @@ def refused(scene: Scene, *arguments: str) -> str:
 
 
 @VERBS
-def test_a_changed_table_is_refused(stage, job):
+def test_another_table_parameter_verb_version_or_key_is_refused_by_its_name(stage, job):
     story = interrupted(stage, job)
-    table = story.scene.folder / "t.csv"
+    scene, resumed = story.scene, [*job.arguments, "--resume", "--force"]
+    table, schema, key = (scene.folder / name for name in ("t.csv", "s.json", f"{LEDGER}.key"))
     content = table.read_bytes()
     first, second, rest = content.split(b"\n", 2)
     for changed in (
@@ -59,60 +60,45 @@ def test_a_changed_table_is_refused(stage, job):
         first + b"\n" + rest,
     ):
         table.write_bytes(changed)
-        error = refused(story.scene, *job.arguments, "--resume")
-        assert error.startswith("error: ledger: the private table is not the one that run 1 read: ")
+        words = "error: ledger: the private table is not the one that run 1 read: "
+        assert refused(scene, *resumed).startswith(words)
     table.write_bytes(content)
     os.utime(table, (1, 1))  # the same content at another time, under another file
-    shutil.copy(table, story.scene.folder / "copy.csv")
+    shutil.copy(table, scene.folder / "copy.csv")
     table.unlink()
-    (story.scene.folder / "copy.csv").rename(table)
-    finish(story, stage)
+    (scene.folder / "copy.csv").rename(table)
 
-
-@VERBS
-def test_a_changed_schema_or_parameter_is_refused_by_its_name(stage, job):
-    story = interrupted(stage, job)
-    scene = story.scene
-    schema = scene.folder / "s.json"
-    content = json.loads(schema.read_text())
-    content["columns"][1]["max"] = 11
+    described = json.loads(schema.read_text())
+    described["columns"][1]["max"] = 11
     other = scene.folder / "other.json"
-    other.write_text(json.dumps(content))
+    other.write_text(json.dumps(described))
     changes = {
         "schema": ["--schema", "other.json"],
         "budget": ["--rho", "0.25"],
         "workload": ["--ways", "1"],
         "noise seed": ["--insecure-seed", "3"],
     }
+    another = "error: ledger: run 1 was started with another "
     for name, arguments in changes.items():
-        ended = attempt(scene, *job.arguments, "--resume", *arguments)
+        ended = attempt(scene, *resumed, *arguments)
         assert ended.code == 2, ended
-        said = ended.err.splitlines()[-1].partition(
-            "error: ledger: run 1 was started with another "
-        )[2]
+        said = ended.err.splitlines()[-1].partition(another)[2]
         assert name in said.partition(":")[0].split(", ")
     other.unlink()
-    finish(story, stage)
 
-
-@VERBS
-def test_the_other_verb_does_not_go_on_with_it(stage, job):
-    story = interrupted(stage, job)
-    (other,) = [one for one in PRIVATE if one is not job]
-    assert "run 1 was started with another command: " in refused(
-        story.scene, *other.arguments, "--resume"
-    )
-
-
-@VERBS
-def test_a_run_of_another_version_is_refused(stage, job):
-    story = interrupted(stage, job)
-    logs = story.scene.logs / "version"
-    logs.mkdir()
-    arguments = [*job.arguments, "--resume"]
-    ended = Child(arguments, story.scene.folder, logs, small_groups, newer).ended()
+    (verb,) = [one for one in PRIVATE if one is not job]
+    assert f"{another}command: " in refused(scene, *verb.arguments, *resumed[-2:])
+    ended = attempt(scene, *resumed, preparations=[newer])
     assert ended.code == 2
-    assert ended.err.startswith("error: ledger: run 1 was started with another version: ")
+    assert ended.err.startswith(f"{another}version: ")
+    secret = key.read_bytes()
+    key.unlink()
+    ended = attempt(scene, *resumed)
+    assert ended.code == 2
+    assert "the key that recognises tables is missing" in ended.err
+    key.write_bytes(secret)
+    key.chmod(0o600)
+    finish(story, stage)
 
 
 def newer():
@@ -122,28 +108,13 @@ def newer():
 
 
 @VERBS
-def test_without_its_key_a_run_is_not_resumed(stage, job):
-    story = interrupted(stage, job)
-    (story.scene.folder / f"{LEDGER}.key").unlink()
-    ended = attempt(story.scene, *job.arguments, "--resume")
-    assert ended.code == 2
-    assert "the key that recognises tables is missing" in ended.err
-
-
-@VERBS
-def test_there_is_nothing_to_resume(stage, job):
+def test_nothing_is_left_to_resume_and_another_run_exceeds_the_total_before_any_draw(stage, job):
     scene = stage.scene(job)
     assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume")
     assert scene.run().code == 0
     names = scene.names()
     assert "no interrupted run to resume" in refused(scene, *job.arguments, "--resume", "--force")
     assert scene.names() == names
-
-
-@VERBS
-def test_a_run_that_exceeds_the_total_is_refused_before_any_draw(stage, job):
-    scene = stage.scene(job)
-    assert scene.run().code == 0
     rows, contents = scene.rows(), scene.contents()
     ended = scene.run()  # the total is enough for one
     assert ended.code == 3

@@ -16,8 +16,7 @@ from unittest import mock
 
 from hypothesis import strategies as st
 
-from adaptive_qs.cli.app import commands
-from adaptive_qs.cli.entry import main
+from adaptive_qs.cli.entry import commands, main
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.table.files import SampleDataset
 

@@ -31,7 +31,7 @@ from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.run import job
-from adaptive_qs.run.limits import Limits
+from adaptive_qs.run.job import Limits
 from adaptive_qs.table.schema import Schema
 
 from .checks import quick_tables
@@ -335,7 +335,7 @@ def _run_wide(
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
     few = partial(SynthesisSettings, fewest_rows=1)
-    users = ("loop.forecast", "answering.plan", "run.limits")
+    users = ("loop.forecast", "answering.plan", "run.job")
     with ExitStack() as stack:
         for user in users:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))

@@ -16,6 +16,7 @@ from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import ranges
+from adaptive_qs.learn import schema as learning
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
@@ -25,8 +26,8 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
 from adaptive_qs.run import job as runs
 from adaptive_qs.run import tables
+from adaptive_qs.run.budget import Session
 from adaptive_qs.run.job import Job
-from adaptive_qs.run.session import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
@@ -201,7 +202,7 @@ def broadcast(original, self, event, values):
 # Budgets and ledgers
 
 
-@replaced(runs, "learn_schema", "learning on a budget of its own", entry_checks.charged_once)
+@replaced(learning, "learn_schema", "learning on a budget of its own", entry_checks.charged_once)
 def learning_aside(original, schema, gathered, mechanisms, cost):
     if not schema.private_columns:
         return schema
@@ -283,10 +284,10 @@ def plain_hash(_, path, chunks, make=True):
 
 
 @replaced(Answers, "batches", "answers that can be read again", entry_checks.read_once)
-def read_again(original, self, confidence=0.95):
+def read_again(original, self, *given):
     counter = self._counter or self._kept
     self._kept = self._counter = counter
-    return original(self, confidence)
+    return original(self, *given)
 
 
 @mutant("a release kept for the next table", entry_checks.refitted)

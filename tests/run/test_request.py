@@ -6,9 +6,10 @@ from inspect import signature
 import pytest
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.cli.options import OF_ANSWERS, OF_PLAN, OF_TABLES, RUN
-from adaptive_qs.learn.schema import DEFAULT_SHARE
-from adaptive_qs.run.request import RunOptions
+from adaptive_qs.arguments import DEFAULT_SHARE
+from adaptive_qs.cli.entry import commands
+from adaptive_qs.cli.options import OF_ANSWERS, OF_PLAN, OF_TABLES
+from adaptive_qs.run import RunOptions
 from adaptive_qs.synthesizer import Synthesizer
 
 DEFAULTS = {
@@ -19,7 +20,10 @@ OF_BATCHES = {"jobs" if name == "workers" else name: value for name, value in DE
 
 
 def test_the_command_line_has_all_of_them_and_their_defaults():
-    assert {name: default for name, (_, default) in RUN.items()} == DEFAULTS | {"jobs": None}
+    for verb, names in (("synthesize", OF_TABLES), ("answer", OF_ANSWERS), ("plan", OF_PLAN)):
+        found = {each.name: each.default for each in commands().commands[verb].params}
+        expected = {name: (DEFAULTS | {"jobs": None})[name] for name in names}
+        assert {name: found[name] for name in names} == expected
     assert set(OF_TABLES) == DEFAULTS.keys() - {"cost"}
     assert set(OF_ANSWERS) == OF_BATCHES.keys()
     assert set(OF_PLAN) < set(OF_ANSWERS)
@@ -39,7 +43,10 @@ def test_callers_of_python_have_all_of_them_and_their_defaults(function, named):
 
 def test_what_is_no_option_of_a_run_is_left_out():
     given = {"learning_share": 0.2, "rho": 1.0, "workload": 2, "reference": "product"}
-    assert RunOptions.among(given) == RunOptions(learning_share=0.2, rho=1.0)
-    assert RunOptions.among(given).budgeted
+    options = RunOptions.among(given, "workload", "reference")
+    assert options == RunOptions(learning_share=0.2, rho=1.0)
+    assert options.budgeted
+    with pytest.raises(TypeError, match="reference"):
+        RunOptions.among(given, "workload")
     assert not RunOptions(learning_share=0.2, delta=1e-9).budgeted
     assert RunOptions(learning_share=0.2, insecure_seed=0).insecure

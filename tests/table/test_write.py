@@ -22,7 +22,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.bundle import manifest_path
 from adaptive_qs.release.release import Release
-from adaptive_qs.run.session import Session
+from adaptive_qs.run.budget import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table

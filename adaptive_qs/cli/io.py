@@ -1,0 +1,490 @@
+"""What commands read and print: stdout and stderr, files and standard input, and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
+from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.words import share as part_in_words
+from adaptive_qs.table.files import stamp_path
+
+if TYPE_CHECKING:
+    from adaptive_qs.privacy.events import Cost
+    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.job import Job
+
+PROGRAM = "adaptive-qs"
+
+# A signal that asks the command to stop, even where the exception it raised got lost.
+#
+# Python drops exceptions that reach it inside some callbacks of compiled code. So a request is also
+# remembered, and raised again at the next report of progress.
+
+_requests: list[int] = []
+
+
+class Stopped(BaseException):
+    """A signal asked the command to stop."""
+
+    def __init__(self, number: int) -> None:
+        """Remember the number of the signal."""
+        self.exit_code = 128 + number
+
+
+def request(number: int) -> None:
+    """Remember the signal, and raise :class:`Stopped`."""
+    _requests.append(number)
+    raise Stopped(number)
+
+
+def check() -> None:
+    """Raise :class:`Stopped` again where a signal came since :func:`forget`."""
+    if _requests:
+        raise Stopped(_requests[0])
+
+
+def forget() -> None:
+    """Begin a new command."""
+    _requests.clear()
+
+
+# Results on stdout; progress, notes, warnings and errors on stderr.
+
+Row = tuple[str, str]
+
+PLAIN_WIDTH = 160
+"""Columns of text where stdout is no terminal."""
+
+_PHASES = {
+    "plan": "planning",
+    "learn": "learning bins and values",
+    "read": "reading the table",
+    "answer": "measuring and answering",
+    "loop": "measuring, part of the budget",
+    "fit": "fitting the table",
+    "refine": "refining the table",
+    "evaluate": "comparing marginals",
+    "queries": "comparing queries",
+    "pairs": "comparing pairs of columns",
+    "models": "training models",
+    "attack": "attacking",
+    "verdict": "grading the differences",
+}
+
+
+def figure(number: float) -> str:
+    """A number to four digits, such as "6.965" or "12,340"."""
+    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
+
+
+def percent(share: float) -> str:
+    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
+    not."""
+    return part_in_words(share).replace("\u00a0", " ")
+
+
+def excess(part: float) -> str:
+    """How far something is above something else, to two digits; a factor where it is far."""
+    return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
+
+
+class PipeClosed(BaseException):
+    """Whoever read stdout has gone."""
+
+
+def emit(text: str) -> None:
+    """A result, as it is; :class:`PipeClosed` where nobody reads it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise PipeClosed from None
+    except OSError as error:
+        raise AdaptiveQsError(
+            f"stdout cannot be written ({error.strerror}): output files are complete"
+        ) from None
+
+
+def emit_json(content: Mapping[str, Any]) -> None:
+    """A result as one JSON object."""
+    emit(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def emit_rows(title: str, rows: Sequence[Row]) -> None:
+    """A result for people: a title, then names and values."""
+    from rich.text import Text
+
+    width = max(len(name) for name, _ in rows)
+    lines = [Text(title, style="bold")]
+    for name, value in rows:
+        line = Text.assemble(f"  {name:<{width}}  ", _printable(value))
+        line.stylize("bold", 0, width + 2)
+        lines.append(line)
+    _emit_rich(*lines, soft_wrap=True)
+
+
+def emit_columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], figures: bool = False
+) -> None:
+    """A result for people: a table whose last column holds numbers; of figures, others do too."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
+    for k, name in enumerate(names):
+        numbers = figures and k > 0 and all(_is_number(row[k]) for row in rows)
+        right = numbers or k + 1 == len(names)
+        table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*(Text(_printable(cell)) for cell in row))
+    _emit_rich(table)
+
+
+emit_figures = partial(emit_columns, figures=True)
+
+
+def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
+    console = _console(error=False, file=StringIO())
+    for part in parts:
+        console.print(part, soft_wrap=soft_wrap)
+    emit(console.file.getvalue())
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("+-")[:1].isdigit()
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
+    """Time and memory of a command, for people."""
+    rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
+    if (peak := peak_memory_mb()) is not None:
+        rows.append(("memory", f"{peak:,.0f} MB at most"))
+    return rows
+
+
+def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
+    """The same for scripts."""
+    rounded = {phase: round(spent, 3) for phase, spent in seconds.items()}
+    return {"seconds": rounded, "peak_memory_mb": peak_memory_mb()}
+
+
+def closed_rows(closed: Closing | None) -> list[Row]:
+    """Which run of which ledger it was, and what is left there; nothing without a ledger."""
+    if closed is None:
+        return []
+    left = f"{rho_words(closed.left, left=True)} left"
+    return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
+
+
+def closed_json(closed: Closing | None) -> dict[str, Any] | None:
+    """The same for scripts; None without a ledger."""
+    if closed is None:
+        return None
+    rho_left = float(closed.left.rho)
+    return {
+        "path": str(closed.path), "run": closed.run, "rho_left": rho_left, "head": closed.head,
+    }  # fmt: skip
+
+
+def rho_words(cost: Cost, left: bool = False) -> str:
+    """A cost in zCDP; what is left to spend is rounded down."""
+    from adaptive_qs.ledger.book import digits_below
+    from adaptive_qs.privacy.events import zcdp_name
+
+    rho = digits_below(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
+    return f"rho {rho} ({zcdp_name(float(cost.delta))})"
+
+
+def note(text: str) -> None:
+    """Something worth knowing."""
+    _line("", text, "dim")
+
+
+def warn(text: str) -> None:
+    """Something that the user may not have meant."""
+    _line("warning: ", text, "bold yellow")
+
+
+def fail(text: str) -> None:
+    """Why the command failed."""
+    _line("error: ", text, "bold red")
+
+
+@contextmanager
+def progress_bars() -> Iterator[PhaseProgress]:
+    """Bars on stderr, one for each phase; silent where stderr is no terminal.
+
+    Every report also stops the command where a signal has asked for it.
+    """
+    if not sys.stderr.isatty():
+        yield lambda phase, done, total: check()
+        return
+    from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns, console=_console(error=True), transient=True) as bars:
+
+        def report(phase: str, done: int, total: int) -> None:
+            check()
+            if phase not in tasks:
+                for earlier in tasks.values():
+                    bars.update(earlier, visible=False)
+                tasks[phase] = bars.add_task(_PHASES.get(phase, phase), total=total)
+            bars.update(tasks[phase], completed=done, total=total)
+
+        yield report
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which names of files and columns may have."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _line(prefix: str, text: str, style: str) -> None:
+    """One line without control characters: it may quote names of files and columns."""
+    text = _printable(" ".join(text.split()))
+    if not sys.stderr.isatty():
+        with suppress(OSError):  # a full disk under a log is no reason to stop
+            sys.stderr.write(f"{prefix}{text}\n")
+            sys.stderr.flush()
+        return
+    from rich.text import Text
+
+    line = Text.assemble((prefix, style), text if prefix else (text, style))
+    _console(error=True).print(line, soft_wrap=True)
+
+
+def _console(error: bool, file: StringIO | None = None) -> Any:
+    """A console for a stream, or for text that will go there."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    terminal = stream.isatty()
+    return Console(
+        file=file or stream,
+        force_terminal=terminal,
+        highlight=False,
+        emoji=False,
+        width=None if terminal else PLAIN_WIDTH,
+    )
+
+
+# Files, checked before anything is spent.
+
+
+def with_sidecar(table: Path | None) -> list[Path]:
+    """A table, its stamp and its sidecar."""
+    from adaptive_qs.release.bundle import manifest_path
+
+    return [] if table is None else [table, stamp_path(table), manifest_path(table)]
+
+
+def check_table(path: Path, force: bool) -> None:
+    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
+    from adaptive_qs.table.write import check_table_path
+
+    check_table_path(path)
+    for file in with_sidecar(path):
+        check_file(file, force)
+
+
+def check_file(path: Path, force: bool) -> None:
+    """Refuse a path at which no file can or may be written."""
+    from adaptive_qs.table.files import check_new, check_writable
+
+    check_writable(path)
+    check_new(path, force, "--force")
+
+
+def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:
+    """A ledger, the files beside it that belong to it, and its anchor."""
+    if ledger is None:
+        return []
+    from adaptive_qs.ledger.files import own_files
+
+    return own_files(Path(ledger)) + ([] if anchor is None else [Path(anchor)])
+
+
+def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
+    """Refuse an output that is also an input or another output."""
+    seen = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in filter(None, outputs):
+        if os.path.realpath(path) in seen:
+            raise InputError(f"{path}: is also an input or another output: give another path")
+        seen.add(os.path.realpath(path))
+
+
+def private_inputs(data: Path | None, schema: Path | None, demo: bool) -> tuple[Path, Path]:
+    """The private table and its schema, as given or as shipped."""
+    if demo:
+        if data is not None or schema is not None:
+            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+        return demo_files()
+    if data is None:
+        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+    if schema is None:
+        raise InputError(
+            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+        )
+    return data, schema
+
+
+def demo_files() -> tuple[Path, Path]:
+    """The shipped table and its schema, relative to the working folder where they lie below it."""
+    from adaptive_qs.table.files import sample_dataset
+
+    sample, here = sample_dataset(), Path.cwd()
+    data, schema = (
+        path.relative_to(here) if path.is_relative_to(here) else path
+        for path in (sample.data, sample.schema)
+    )
+    return data, schema
+
+
+def warn_of(job: Job[Any], schema: Path) -> None:
+    """Say what there is to say about a run before anything is spent."""
+    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
+
+    for doubt in job.doubts:
+        warn(doubt)
+    if job.options.insecure:
+        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
+    if is_unreviewed(job.schema):
+        warn(f"{schema}: {UNREVIEWED}")
+
+
+# Tables that come through standard input, where a command is given "-" in the place of a file.
+
+STANDARD_INPUT = Path("-")
+NAME = "standard input"
+_PATIENCE = 0.2
+"""Seconds after which a request to stop is looked for."""
+_BLOCK = 1 << 20
+
+
+def shown(table: Path) -> str:
+    """What a table is called in results."""
+    return NAME if table == STANDARD_INPUT else str(table)
+
+
+def check_read_once(tables: Sequence[Path | None]) -> None:
+    """Refuse several tables from standard input."""
+    if sum(table == STANDARD_INPUT for table in tables) > 1:
+        raise InputError("- is given twice, but standard input holds one table: name files")
+
+
+@contextmanager
+def readable(table: Path) -> Iterator[Path]:
+    """A file that can be read more than once: the table itself, or what standard input holds.
+
+    The latter lies in a temporary file that only this user can read, removed at the end; where the
+    system gives open files a path of their own, it has no name meanwhile, so that nothing is left
+    even if the process is killed. Errors raised in the block say "standard input" instead.
+    """
+    if table != STANDARD_INPUT:
+        yield table
+        return
+    if sys.stdin is not None and sys.stdin.isatty():
+        raise InputError("- reads standard input, which is a terminal: pipe a table into it")
+    with ExitStack() as cleanup:
+        try:
+            file: Any
+            if Path("/proc/self/fd").exists():
+                file = cleanup.enter_context(tempfile.TemporaryFile())
+                path = Path(f"/proc/self/fd/{file.fileno()}")
+            else:
+                file = tempfile.NamedTemporaryFile(delete=False)  # noqa: SIM115
+                path = Path(file.name)
+                cleanup.callback(path.unlink)
+                cleanup.enter_context(file)
+            if sys.stdin is not None:
+                file.writelines(_blocks(sys.stdin.buffer))
+            file.flush()
+        except OSError as error:
+            raise InputError(
+                f"{NAME}: cannot be kept in the folder for temporary files ({reason(error)}): free "
+                "some space, or set TMPDIR to another one"
+            ) from None
+        try:
+            yield path
+        except AdaptiveQsError as error:
+            # The path of the temporary file means nothing to a reader.
+            first, found, rest = str(error).partition(str(path))
+            name = f"{'FILE' if first else NAME}{rest.replace(str(path), 'FILE')}" if found else ""
+            error.args = (first + name,)
+            raise
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """What a stream holds; a request to stop is heard while nothing comes, too."""
+    try:
+        number = stream.fileno()
+    except OSError:  # no file of the system
+        number = -1
+    if number < 0 or sys.platform == "win32":  # where only sockets can be waited for
+        yield from iter(partial(stream.read, _BLOCK), b"")
+        return
+    block = b"."
+    while block:
+        check()
+        if select.select([number], [], [], _PATIENCE)[0]:
+            block = os.read(number, _BLOCK)
+            yield block
+
+
+# What the budget bought, for whoever reads why a command failed after it was spent.
+
+
+@contextmanager
+def receipt(kept: Callable[[], SpentNote | None]) -> Iterator[dict[str, Path]]:
+    """Add to any error what the budget bought: the block notes its "release" and its "table" here.
+
+    Args:
+        kept: gives the note that a ledger holds what was paid for, while one does.
+    """
+    files: dict[str, Path] = {}
+    try:
+        yield files
+    except BaseException as error:
+        held = kept()
+        what = held or "no release was kept (--release FILE keeps one before the table is fitted)"
+        if "release" in files:
+            what = f"the release is in {files['release']}: sample a table from it free of charge"
+            what += f"; {held}" if held else ""
+        table = f"the table is in {files['table']}; " if "table" in files else ""
+        error.add_note(SpentNote(f"the budget is spent; {table}{what}"))
+        raise
+
+
+def spent(error: BaseException) -> str:
+    """What an error says about the budget; nothing where none was spent."""
+    notes = getattr(error, "__notes__", ())
+    return "; ".join(note for note in notes if isinstance(note, SpentNote))
