@@ -28,8 +28,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
-from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.columns.private import PrivateColumn
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
 from adaptive_qs.table.files import is_table_file
 
 VARIANTS = ("declared", "private")

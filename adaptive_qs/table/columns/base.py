@@ -2,32 +2,55 @@
 
 A type is one class in one module of this package. It says which keys a schema may give, reads cells
 to codes, draws values from codes, names its codes, proposes itself for cells, and tells the audit
-what to try. Array libraries are imported where they are needed, so that reading a schema stays
-quick.
+what to try. What is not described at a type's own class is described at :class:`ColumnBase`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.domain import BinLabel
-from adaptive_qs.table.columns.arrays import cells, np, pa, pc
 from adaptive_qs.table.text import ASCII_SPACE, escapes
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from numpy.typing import NDArray
 
-    from adaptive_qs.table.profile import Profile
+    from adaptive_qs.table import bins as binning
+    from adaptive_qs.table import cells
+    from adaptive_qs.table import spelling as spelled
+    from adaptive_qs.table.propose import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
+else:
+
+    class _Later:
+        """A module loaded when something of it is first asked for: schemas do without arrays."""
+
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, attribute):
+            return getattr(import_module(self._name), attribute)
+
+    np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
+    binning, cells, spelled = (
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spelling")
+    )
 
 MAX_SIZE = 2**32
 """Codes are at most 32 bits wide."""
+MANY_CODES = 10_000
+"""Codes of a column from which on wider bins are advised."""
 
 EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 """Refused cells: null or "" without a marker; not of the type; not a declared value."""
@@ -108,15 +131,17 @@ class ColumnBase(BaseModel):
 
     numeric: ClassVar[bool] = False
     """Whether the values are numbers, so that a marker such as "-1" is also met as -1.0."""
+    by_day: ClassVar[bool] = False
+    """Whether the values are whole days, so that one day is a value and no span of time."""
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
     # The layout of the codes.
 
     @property
+    @abstractmethod
     def num_values(self) -> int:
         """Number of declared values or bins."""
-        raise NotImplementedError
 
     @property
     def catch_all_code(self) -> int | None:
@@ -178,9 +203,9 @@ class ColumnBase(BaseModel):
         """Those texts that a spreadsheet program would run, and what CSV has in their place."""
         return escapes(self.texts)
 
+    @abstractmethod
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a declared value."""
-        raise NotImplementedError
 
     def found_values(self, proposed: bool) -> frozenset[str]:
         """Texts that nobody vouches for: those learnt from the rows, or ``proposed`` ones."""
@@ -313,11 +338,6 @@ class ColumnBase(BaseModel):
         """Whether one value can be smaller than another."""
         return self.has_order
 
-    @property
-    def by_day(self) -> bool:
-        """Whether the values are whole days, so that one day is a value and no span of time."""
-        return False
-
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
         """The least and the greatest value of every code; by default its place.
 
@@ -353,5 +373,20 @@ class ColumnBase(BaseModel):
         return self
 
 
-MANY_CODES = 10_000
-"""Codes of a column from which on wider bins are advised."""
+class PrivateColumn(ColumnBase):
+    """A column whose bins or values nobody declares: a run learns them and pays for it.
+
+    Until then it has no codes. What is public about it, its name, missing markers and largest
+    number of codes, is declared; :mod:`adaptive_qs.learn.schema` makes an ordinary column of it.
+    """
+
+    key: ClassVar[str]
+    """What a schema gives in place of the bins or values; it tells the two variants apart."""
+    discovers: ClassVar[bool] = False
+    """Whether a part of delta is needed to learn the column."""
+    summary: ClassVar[str] = "bins or values to be learnt"
+
+    @property
+    @abstractmethod
+    def probe(self) -> ColumnBase:
+        """A column that refuses and misses the same cells, and gives all others code 0."""
