@@ -38,7 +38,7 @@ from adaptive_qs.release.statement import Loss, Statement, stated
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
 from adaptive_qs.run.session import Closing
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,

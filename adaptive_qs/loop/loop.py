@@ -17,7 +17,7 @@ from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual.model import ReferenceModel, uniform_reference
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 from adaptive_qs.workload.workload import Workload
 
 # How much of the budget each round spends (Fuentes et al., Algorithm 7, on estimates).

@@ -13,7 +13,7 @@ from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 
 # Noisy measurement of residuals, in integers.
 #

@@ -19,8 +19,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.residual.model import ReferenceModel
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare.job import Job
 from scripts.compare.outcome import Outcome

@@ -18,8 +18,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.workload import QueryWorkload
 from scripts.published.querysmasher_methods import COST, JOBS, peak_memory_mb, plan_batch

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from unittest import mock
 
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare.job import Job, read_answers, read_codes, write_codes
 from scripts.compare.mechanisms import ANSWERS, BASELINES, FLOORS, OURS
