@@ -37,7 +37,8 @@ from adaptive_qs.release.sidecar import (
     table_path,
 )
 from adaptive_qs.release.statement import Manifest, Statement, versions
-from adaptive_qs.table.archive import open_archive, sha256_of
+from adaptive_qs.table.archive import open_archive
+from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.text import Formulas
 
 

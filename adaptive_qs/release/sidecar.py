@@ -18,8 +18,7 @@ from adaptive_qs.machine import MemoryAllowance
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.statement import Statement, check_version
-from adaptive_qs.table.archive import sha256_of
-from adaptive_qs.table.files import atomic_writer
+from adaptive_qs.table.files import atomic_writer, sha256_of
 
 ANSWERS_MEMBER = "answers"
 """Names the file of answers among what a ledger records as handed over."""

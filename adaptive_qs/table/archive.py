@@ -7,12 +7,11 @@ they are parsed, and all of it counts against a ceiling of memory. Pickles are n
 
 from __future__ import annotations
 
-import hashlib
 import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 from adaptive_qs.jsonfile import bounded_text, parse_json
 from adaptive_qs.machine import MemoryAllowance
-from adaptive_qs.table.files import atomic_writer
+from adaptive_qs.table.files import atomic_writer, sha256_of
 
 MOST_RATIO = 200
 """Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
@@ -42,8 +41,6 @@ DAMAGE = (
     struct.error,
 )  # fmt: skip
 """What the libraries raise on damaged bytes."""
-
-
 _HEADER_BYTES = 30
 """Before the name of a member."""
 
@@ -83,14 +80,6 @@ def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
         yield np.ascontiguousarray(part, dtype="<f8").tobytes()
 
 
-def sha256_of(pieces: Iterable[bytes]) -> str:
-    """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
-
-
 def _member(name: str) -> zipfile.ZipInfo:
     """A member that tells nothing of when and on what system it was written."""
     member = zipfile.ZipInfo(name, _EPOCH)
@@ -115,11 +104,8 @@ def create_archive(path: str | Path) -> Iterator[ArchiveWriter]:
 
 
 class ArchiveReader:
-    """Members by name, each checked before it is taken into memory.
-
-    Args:
-        archive: to read from.
-        allowance: of memory, for all members together.
+    """Members by name, each checked before it is taken into memory, of which all may take so much
+    together.
     """
 
     def __init__(self, archive: zipfile.ZipFile, allowance: MemoryAllowance) -> None:
@@ -181,8 +167,7 @@ def open_archive(
     Args:
         path: the file.
         kind: what it should be, for the message.
-        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
-            of the machine's.
+        max_memory: ceiling of the process's memory, as for :func:`memory_bytes`.
 
     Raises:
         InputError: the file is missing, damaged, or something else.
@@ -203,8 +188,7 @@ def open_archive(
     except FileNotFoundError:
         raise InputError(f"{path}: no such file: check the path") from None
     except (PermissionError, IsADirectoryError) as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise InputError(f"{path}: {reason}: check the path") from None
+        raise InputError(f"{path}: {reason(error, 'unreadable')}: check the path") from None
     except DAMAGE:
         raise InputError(
             f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
@@ -229,11 +213,8 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which no long stretch is read at once, so that a list of members is never long.
-
-    Attributes:
-        most_bytes: that one call may read; None for no limit.
-    """
+    """A file of which one call reads ``most_bytes`` at most (None for no limit), so that a list of
+    members is never long."""
 
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 
