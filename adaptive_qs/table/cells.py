@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
+from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, NUMBER, TRUE_WORDS, read_moment
 
 # Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
 #
@@ -27,7 +27,6 @@ from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_mo
 Mask = NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -98,7 +97,7 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
 def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
     """Cells as finite real numbers."""
     if pa.types.is_string(values.type):
-        readable = pc.match_substring_regex(values, _NUMBER)
+        readable = pc.match_substring_regex(values, f"^{NUMBER}$")
         digits = pc.utf8_ltrim(values, characters="+")
         values = pc.if_else(readable, digits, None).cast(pa.float64())
     elif pa.types.is_integer(values.type):
@@ -145,7 +144,7 @@ def as_seconds(
 def is_marker(values: pa.Array, markers: tuple[str, ...], numeric: bool) -> Mask:
     """Which cells are one of the markers, as text or, where asked, as a number."""
     found = _is_in(as_text(values), frozenset(markers))
-    numbers = [float(marker) for marker in markers if re.fullmatch(_NUMBER, marker)]
+    numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
     if numeric and numbers:
         cells, readable = as_numbers(values)
         found |= readable & np.isin(cells, numbers)

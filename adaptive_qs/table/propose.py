@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.read import Cells, check_separator, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
-from adaptive_qs.table.spelling import formats_like
-from adaptive_qs.table.text import read_moment, seconds_of
+from adaptive_qs.table.spelling import NO_DURATIONS, formats_like
+from adaptive_qs.table.text import NUMBER, read_moment, seconds_of
 
 # What the cells of one column look like, gathered chunk by chunk.
 #
@@ -219,11 +220,6 @@ class Profile:
         return found or (("",) if self.nulls else ())
 
     @property
-    def infinite(self) -> bool:
-        """Whether some cells stand for infinity."""
-        return not self.marked.isdisjoint(INFINITE)
-
-    @property
     def values(self) -> list[str]:
         """Distinct cells that are no markers, sorted."""
         return sorted(self.texts - set(self.markers))
@@ -261,15 +257,16 @@ def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
 
 def _unsupported(kind: pa.DataType) -> str:
     """Why no column type takes cells of this type, and what to do; empty where one does."""
-    if pa.types.is_dictionary(kind):
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
         return _unsupported(kind.value_type)
-    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
-        return "durations, for which there is no type: give them as a number of seconds or hours"
-    if pa.types.is_time(kind):
+    if is_a.is_duration(kind) or is_a.is_interval(kind):
+        return NO_DURATIONS
+    if is_a.is_time(kind):
         return "times of day, for which there is no type: give them as a number of hours or minutes"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
         return "lists, for which there is no type: give their elements columns of their own"
-    if pa.types.is_nested(kind):
+    if is_a.is_nested(kind):
         return "nested records, for which there is no type: give their fields columns of their own"
     if isinstance(kind, pa.BaseExtensionType) or cells.normalise(pa.nulls(0, kind)) is None:
         return f"of the type {kind}, for which there is no column type: convert them to text"
@@ -277,9 +274,6 @@ def _unsupported(kind: pa.DataType) -> str:
 
 
 # Drafts of columns, and the schema that they make.
-
-INFINITY = "some cells are infinite: they count as missing"
-WORDS = "the few words among the numbers or dates count as missing: are they?"
 
 
 def draft_of(name: str, profile: Profile) -> Draft:
@@ -299,24 +293,23 @@ def draft_of(name: str, profile: Profile) -> Draft:
         return draft
     notes = [draft.note] if draft.note else []
     if profile.numeric or profile.dated:
-        notes += [INFINITY] if profile.infinite else []
-        notes += [WORDS] if profile.words else []
+        if not profile.marked.isdisjoint(INFINITE):
+            notes.append("some cells are infinite: they count as missing")
+        if profile.words:
+            notes.append("the few words among the numbers or dates count as missing: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
     return Draft({**draft.content, **missing}, "; ".join(notes))
 
 
-_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-
-
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema, and why columns of the table are not in it."""
+    """A proposed schema, and what its owner should know."""
 
     schema: Schema
     left_out: Mapping[str, str]
-    """Reasons by the name of the column."""
+    """Why columns of the table are not in it, by name."""
     notes: Mapping[str, str]
-    """What the owner should know about columns that are in it, by name."""
+    """What to know about columns that are in it, by name."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -327,6 +320,13 @@ class Proposal:
     def remarks(self) -> tuple[str, ...]:
         """One line for every note, with the columns that it is about."""
         return _grouped(self.notes)
+
+
+def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
+    names: dict[str, list[str]] = {}
+    for name, words in said.items():
+        names.setdefault(words, []).append(repr(name))
+    return tuple(f"{', '.join(some)} ({words})" for words, some in names.items())
 
 
 def propose_schema(table: Any) -> Schema:
@@ -351,22 +351,26 @@ def propose(table: Any) -> Proposal:
     """
     with open_source(table) as source:
         label = source.label
+
+        def unread(number: int, _: Exception) -> DataError:
+            return DataError(f"{label}: column {number} cannot be read: write it as text")
+
         check_separator(source)
         _check_header(label, source.names)
-        _check_distinct(label, source.names)
         profiles = {name: Profile() for name in source.names}
         for chunk in source.read(source.names):
             for number, (name, values) in enumerate(zip(source.names, chunk.columns), start=1):
-                _update(profiles[name], values, f"{label}: column {number}")
+                redacted(partial(profiles[name].update, values), partial(unread, number))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):
+        # Without the names of the columns, which may be cells of a table without a header.
         raise DataError(
-            f"{label}: no column that a schema can describe ({_reasons(left_out)}): write one by "
-            "hand"
+            f"{label}: no column that a schema can describe "
+            f"({'; '.join(dict.fromkeys(left_out.values()))}): write one by hand"
         )
     note = f" Left out: {'; '.join(_grouped(left_out))}." if left_out else ""
     content = {
@@ -379,53 +383,24 @@ def propose(table: Any) -> Proposal:
         ],
         "ignore": list(left_out),
     }
-    return Proposal(_parsed(content, label), left_out, notes)
-
-
-def _reasons(left_out: Mapping[str, str]) -> str:
-    """Why columns are left out, without their names: those may be cells of a table without any."""
-    return "; ".join(dict.fromkeys(left_out.values()))
-
-
-def _parsed(content: dict[str, Any], label: str) -> Schema:
-    """The schema; what may be wrong with it is a cell, and is not quoted."""
-    with contextlib.suppress(SchemaError):
-        return Schema.parse(content, label)
+    with contextlib.suppress(SchemaError):  # which would quote a cell
+        return Proposal(Schema.parse(content, label), left_out, notes)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
-def _grouped(left_out: Mapping[str, str]) -> tuple[str, ...]:
-    names: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        names.setdefault(reason, []).append(repr(name))
-    return tuple(f"{', '.join(some)} ({reason})" for reason, some in names.items())
-
-
 def _check_header(label: str, names: Sequence[str]) -> None:
-    """Refuse names that are mostly numbers, unless they count up as those of a wide table do."""
-    numbers = [name for name in names if re.fullmatch(_NUMBER, name)]
-    if len(numbers) * 2 <= len(names):
-        return
+    """Refuse names that are mostly numbers, unless they count up as those of a wide table do, and
+    repeated names, by number: where the header is missing, they are private cells."""
+    numbers = [name for name in names if re.fullmatch(NUMBER, name)]
     whole = [int(name) for name in numbers if name.isdecimal()]
     counting = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(numbers)))
-    if not counting:
+    if len(numbers) * 2 > len(names) and not counting:
         raise DataError(f"{label}: the first line looks like data: add a header line")
-
-
-def _check_distinct(label: str, names: Sequence[str]) -> None:
-    """Refuse repeated names by number: where the header is missing, they are private cells."""
     seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
-        if name in seen:
+        first = seen.setdefault(name, number)
+        if first < number:
             raise DataError(
-                f"{label}: columns {seen[name]} and {number} have the same name: rename or drop "
-                "one, or add a header line if there is none"
+                f"{label}: columns {first} and {number} have the same name: rename or drop one, "
+                "or add a header line if there is none"
             )
-        seen[name] = number
-
-
-def _update(profile: Profile, values: Any, where: str) -> None:
-    redacted(
-        lambda: profile.update(values),
-        lambda _: DataError(f"{where} cannot be read: write it as text"),
-    )

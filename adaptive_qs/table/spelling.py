@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adaptive_qs.table.text import read_moment
+from adaptive_qs.table.text import NUMBER, read_moment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +34,6 @@ _COMMA = re.compile(r"[0-9]+,[0-9]+")
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 _GROUPED_COMMA = re.compile(r"[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]+)?")
 _APART = re.compile(rf"[1-9][0-9]{{0,2}}((?:{_SPACE}|['’])[0-9]{{3}})+([.,][0-9]+)?")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _UNIT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})")
 _DURATION = re.compile(
@@ -79,12 +77,8 @@ def swapped(way: str | None) -> str | None:
 
 
 def numbers_spelled(values: Sequence[str]) -> str:
-    """What keeps the values, all of them numbers, from being read as such; empty where they are
-    none, or where nothing does.
-
-    Returns:
-        such as "numbers with a decimal comma", with what to do.
-    """
+    """What keeps the values, all of them numbers, from being read as such, with what to do; empty
+    where they are none, or where nothing does."""
     found: set[str] = set()
     commas: list[str] = []
     for value in values:
@@ -103,17 +97,19 @@ def numbers_spelled(values: Sequence[str]) -> str:
         if _ADDRESS.fullmatch(rest) or not any(pattern.fullmatch(rest) for pattern in kinds):
             return ""
         commas.append(rest)
-    if commas and all(map(_GROUPED.fullmatch, commas)):
+    english = all(map(_GROUPED.fullmatch, commas))
+    if not english and any("," in text for text in commas):
+        found.add("a decimal comma")
+    if commas and (
+        english or any(_GROUPED_COMMA.fullmatch(t) or _APART.fullmatch(t) for t in commas)
+    ):
         found.add("thousands separators")
-    elif commas:
-        found |= {"a decimal comma"} if any("," in text for text in commas) else set()
-        grouped = any(_GROUPED_COMMA.fullmatch(t) or _APART.fullmatch(t) for t in commas)
-        found |= {"thousands separators"} if grouped else set()
     if not found:
         return ""
-    mend = "export them with a decimal point" if found == {"a decimal comma"} else "write them as"
-    mend += ", such as 1234.5" if found == {"a decimal comma"} else " plain numbers such as 1234.5"
-    return f"numbers with {' and '.join(sorted(found))}: {mend}"
+    mend = "write them as plain numbers"
+    if found == {"a decimal comma"}:
+        mend = "export them with a decimal point,"
+    return f"numbers with {' and '.join(sorted(found))}: {mend} such as 1234.5"
 
 
 def units_spelled(values: Sequence[str]) -> str:
@@ -125,13 +121,16 @@ def units_spelled(values: Sequence[str]) -> str:
     return "numbers with a unit: write them without, such as 1234.5"
 
 
+NO_DURATIONS = "durations, for which there is no type: give them as a number of seconds or hours"
+
+
 def durations_spelled(values: Sequence[str]) -> str:
     """That all values are durations or times of day, and what to do; empty where they are not."""
-    is_clock: Callable[[str], object] = _CLOCK.fullmatch
-    if not all(_DURATION.fullmatch(value) or is_clock(value) for value in values):
+    clock = [bool(_CLOCK.fullmatch(value)) for value in values]
+    if not all(time or _DURATION.fullmatch(value) for time, value in zip(clock, values)):
         return ""
-    if not all(map(is_clock, values)):
-        return "durations, for which there is no type: give them as a number of seconds or hours"
+    if not all(clock):
+        return NO_DURATIONS
     return (
         "durations or times of day, for which there is no type: give them as a number of hours or "
         "minutes"
@@ -159,7 +158,7 @@ def mostly_spelled(values: Sequence[str]) -> str:
     """That nearly all values are numbers or dates, and what to do about the others; empty where
     they are not."""
     most = MOSTLY * len(values)
-    if sum(bool(_NUMBER.fullmatch(value)) for value in values) >= most:
+    if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
         return "numbers, but for a few cells: correct them, or leave them empty"
     ways = {way for value in values[:: len(values) // 20 + 1] for way in formats_like(value)}
     for way in sorted(ways):
@@ -247,30 +246,6 @@ _IRREGULAR = {"children": "child", "people": "person", "men": "man", "women": "w
 _OF_A_CLOCK = {"am", "pm"}
 
 
-@dataclass(frozen=True)
-class _Amount:
-    number: float
-    factor: str
-    """"k", "m" or none."""
-    currency: bool
-
-
-@dataclass(frozen=True)
-class _Range:
-    """What a label covers: one or two amounts, and what is said to lie below or above them."""
-
-    amounts: tuple[_Amount, ...]
-    units: frozenset[str]
-    below: bool
-    above: bool
-
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest number."""
-        scale = {"": 1.0, "k": 1e3, "m": 1e6}
-        numbers = [amount.number * scale[amount.factor] for amount in self.amounts]
-        return -math.inf if self.below else numbers[0], math.inf if self.above else numbers[-1]
-
-
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """The labels from the smallest to the largest, or None where that is not clear.
 
@@ -279,40 +254,36 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """
     suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
     millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes
-    ranges = {label: found for label in labels if (found := _read(label, millions))}
-    if len(ranges) < len(labels) or len({found.units for found in ranges.values()}) > 1:
+    ranges = {label: found for label in labels if (found := _range(label, millions))}
+    units = {unit for unit, _ in ranges.values()}
+    if len(ranges) < len(labels) or len(units) > 1 or units & _OF_A_CLOCK:
         return None
-    if any(found.units & _OF_A_CLOCK for found in ranges.values()):
-        return None
-    ends = {label: found.ends() for label, found in ranges.items()}
+    ends = {label: found for label, (_, found) in ranges.items()}
     ordered = sorted(labels, key=lambda label: (ends[label], label))
     apart = all(ends[a][1] <= ends[b][1] for a, b in pairwise(ordered))
     return ordered if apart and all(low <= high for low, high in ends.values()) else None
 
 
-def _read(label: str, millions: bool) -> _Range | None:
-    """The range of a label; None where it has none, or names several units."""
+def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None:
+    """The unit of a label and the ends of its range; None where it has none, or several units."""
     found = _LABEL.fullmatch(label.casefold())
     if found is None:
         return None
     before, first, unit, second, after_second, after, last_unit = found.groups(default="")
-    amounts = tuple(_amount(text) for text in (first, second) if text)
+    amounts = [part for text in (first, second) if text and (part := _PARTS.fullmatch(text))]
     units = {_singular(text) for text in (unit, after_second, last_unit) if text}
-    if any(a.factor == "m" for a in amounts) and not (millions or all(a.currency for a in amounts)):
-        amounts = tuple(replace(a, factor=a.factor.removesuffix("m")) for a in amounts)
-        units |= {"m", *(a.factor for a in amounts if a.factor)}
+    factors = [amount["factor"] or "" for amount in amounts]
+    if "m" in factors and not (millions or all(amount["currency"] for amount in amounts)):
+        factors = [factor.removesuffix("m") for factor in factors]
+        units |= {"m", *filter(None, factors)}
     if len(units) > 1:
         return None
-    words = before.strip(), after
-    below = words[0].startswith(_LESS) or words[1].endswith(_LESS)
-    return _Range(amounts, frozenset(units), below, not below and any(words))
-
-
-def _amount(text: str) -> _Amount:
-    found = _PARTS.fullmatch(text)
-    assert found is not None
-    number = float(found["digits"].replace(",", ""))
-    return _Amount(number, found["factor"] or "", bool(found["currency"]))
+    scale = {"": 1.0, "k": 1e3, "m": 1e6}
+    numbers = [float(a["digits"].replace(",", "")) * scale[f] for a, f in zip(amounts, factors)]
+    below = before.strip().startswith(_LESS) or after.endswith(_LESS)
+    above = not below and bool(before.strip() or after)
+    low, high = -math.inf if below else numbers[0], math.inf if above else numbers[-1]
+    return "".join(units), (low, high)
 
 
 def _singular(unit: str) -> str:
@@ -329,11 +300,10 @@ def _singular(unit: str) -> str:
 
 # The order of words: months, weekdays, grades and well-known scales.
 
-_MONTH_NAMES = (
-    "january february march april may june july august september october november december"
+_CALENDARS = (
+    "january february march april may june july august september october november december",
+    "monday tuesday wednesday thursday friday saturday sunday",
 )
-_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-
 SCALES = (
     "none; very low|lowest; low; medium|mid|moderate|average|normal; high; very high|highest",
     "tiny|extra small; small; medium|mid; large; extra large|huge",
@@ -382,20 +352,16 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
     return in_order_of_numbers(labels)
 
 
-def _folded(label: str) -> str:
-    return " ".join(re.sub(r"[_\-.\s]+", " ", label.casefold()).split())
-
-
 def _of_steps(steps: Sequence[Sequence[str]]) -> Order:
     """The order of words, some of which share a step."""
     places: dict[str, Key] = {word: (float(k),) for k, step in enumerate(steps) for word in step}
-    return lambda label: places.get(_folded(label))
+    return lambda label: places.get(re.sub(r"[_\-.\s]+", " ", label.casefold()).strip())
 
 
 def _month_of_year(label: str) -> Key | None:
     found = _MONTH_OF_YEAR.fullmatch(label)
     month = _WORDS[0](found[1]) if found else None
-    return None if found is None or month is None else (float(found[2]), *month)
+    return (float(found[2]), *month) if found and month else None
 
 
 def _grade(label: str) -> Key | None:
@@ -407,15 +373,11 @@ def _grade(label: str) -> Key | None:
     return float(ord(letter)), float({"+": -1, None: 0, "-": 1}[sign]), float(digit or 0)
 
 
-def _calendar(names: str) -> Order:
-    return _of_steps([(name, name[:3], *_SHORT.get(name, ())) for name in names.split()])
-
-
 _SHORT = {"september": ("sept",), "tuesday": ("tues",), "thursday": ("thur", "thurs")}
-_WORDS = (
-    _calendar(_MONTH_NAMES),
-    _calendar(_WEEKDAYS),
-    _of_steps([(f"q{k}", f"quarter {k}") for k in range(1, 5)]),
-    *(_of_steps([step.strip().split("|") for step in scale.split(";")]) for scale in SCALES),
+_STEPS: tuple[Sequence[Sequence[str]], ...] = (
+    *([(n, n[:3], *_SHORT.get(n, ())) for n in names.split()] for names in _CALENDARS),
+    [(f"q{k}", f"quarter {k}") for k in range(1, 5)],
+    *([step.strip().split("|") for step in scale.split(";")] for scale in SCALES),
 )
+_WORDS = tuple(map(_of_steps, _STEPS))
 _LETTERS = _of_steps([(size,) for size in LETTER_SIZES])

@@ -26,8 +26,9 @@ _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
 """Beside white space, what may stand before the sign of a formula."""
 _SIGNS = frozenset("=+-@")
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_NUMBERS = re.compile(rf"{_NUMBER}(?:[,;] ?{_NUMBER})*", re.ASCII)
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+"""A number as cells have it, for regular expressions."""
+_NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
 _LONGEST_NUMBERS = 100
 
 
