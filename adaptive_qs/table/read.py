@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -114,14 +114,15 @@ def _end_of_rows(text):  # type: ignore[no-untyped-def]
 
 # The bytes of a CSV file, decompressed and checked on their way to the parser.
 
+_HEADER_BYTES = 1 << 13
+"""That are read at once while the line with the names of the columns is looked for."""
 GZIP_MAGIC = b"\x1f\x8b"
 _URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
 """What URLs begin with, two slashes or the one that paths make of them; drives have one letter."""
 
 
-class CheckedText(io.RawIOBase):
-    """A readable stream of UTF-8 text, from a file open on a path, that stops at the first fault
-    and remembers it.
+class CheckedText:
+    """The UTF-8 text of a file open on a path, which ends at the first fault and remembers it.
 
     Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
     that is never closed (in well-formed CSV their number is even). A last line without an end
@@ -144,19 +145,8 @@ class CheckedText(io.RawIOBase):
         """Bytes of the file on disk that have been read."""
         return self._file.tell()
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Fill the buffer with checked bytes; 0 at the end or at a fault."""
-        block = self.read(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)
-
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Up to `size` checked bytes; none at the end or at a fault."""
-        size = 1 << 20 if size is None or size < 0 else size
         try:
             block, problem = (b"", "") if self.fault is not None else self._checked(size)
         except UnicodeDecodeError:
@@ -210,15 +200,14 @@ def read_header(path: Path) -> tuple[str, ...]:
         DataError: the file cannot be read or is empty.
     """
     with open_text(path) as text:
-        lines = io.TextIOWrapper(
-            io.BufferedReader(cast(io.RawIOBase, text)), encoding="utf-8-sig", newline=""
-        )
-        bad = f"{path}: the header line cannot be read: give comma-separated UTF-8 text"
-        header = redacted(
-            lambda: next(csv.reader(lines), None), lambda _: text.fault or DataError(bad)
-        )
+        start = b""
+        while not end_of_rows(start) and (more := text.read(_HEADER_BYTES)):
+            start += more
         if text.fault is not None:
             raise text.fault
+    lines = io.StringIO(start.decode("utf-8-sig", "ignore"), newline="")
+    bad = f"{path}: the header line cannot be read: give comma-separated UTF-8 text"
+    header = redacted(lambda: next(csv.reader(lines), None), lambda _: DataError(bad))
     if header is None:
         raise DataError(f"{path}: is empty: give a CSV file with a header line")
     return tuple(name.strip(ASCII_SPACE) for name in header)

@@ -72,7 +72,7 @@ def test_no_thread_of_arrow_sees_anything_of_python(last, tmp_path, monkeypatch)
     strangers, buffers = [], []
     read, parse = CheckedText.read, pacsv.read_csv
 
-    def spied_read(self, size=-1):
+    def spied_read(self, size):
         strangers.append(isinstance(threading.current_thread(), threading._DummyThread))
         return read(self, size)
 
