@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.request import RunOptions
 from adaptive_qs.strategy import MECHANISMS
@@ -416,8 +417,7 @@ def query_spec(
         return workload_spec(workload, ways)
     if workload is not None:
         raise InputError("both --workload and --queries were given: the file names its families")
-    if family not in FAMILIES:
-        raise InputError(f"--queries is {family!r}: give one of {', '.join(FAMILIES)}")
+    one_of("--queries", family, FAMILIES)
     numbers = workload_spec(None, ways or "2")
     return {"version": 1, "parts": [{"ways": numbers, "queries": family}]}
 

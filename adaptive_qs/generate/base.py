@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import SynthesisSettings, synthesise_rows
 from adaptive_qs.machine import PhaseProgress
@@ -57,6 +56,4 @@ def generator_named(name: Any) -> Generator:
     Raises:
         InputError: there is none.
     """
-    if not (isinstance(name, str) and name in GENERATORS):
-        raise InputError(f"generator is {shown(name)}: give one of {', '.join(GENERATORS)}")
-    return GENERATORS[name]
+    return GENERATORS[one_of("generator", name, GENERATORS)]

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
+from adaptive_qs.arguments import Registry
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
-from adaptive_qs.registry import Registry
 
 # Temporary files beside their targets: named after them, locked by their writer.
 #

@@ -6,9 +6,9 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.arguments import one_of
 
 # Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
 #
@@ -38,10 +38,7 @@ def check_formulas(kind: str) -> Formulas:
     Raises:
         InputError: there is none.
     """
-    for known in get_args(Formulas):
-        if kind == known:
-            return known
-    raise InputError(f"formulas is {kind!r}: give one of {', '.join(get_args(Formulas))}")
+    return cast(Formulas, one_of("formulas", kind, get_args(Formulas)))
 
 
 def escaped(text: str) -> str:
