@@ -131,7 +131,7 @@ def read_table(
         source: a path, a pandas, polars or pyarrow table, or codes under the schema's domain.
         schema: with no bins or values left open.
         progress: counts the bytes of a CSV file and the rows of anything else.
-        check_rows: told how many rows have come; whatever it raises ends the reading.
+        check_rows: whatever it raises ends the reading.
 
     Raises:
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
@@ -238,12 +238,7 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn uniformly from their bin or period, never outside the declared bounds; missing
     values are null; unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes.
-
-    Args:
-        table: codes under `schema.domain()`.
-        schema: of the codes.
-        rng: of the draws, column by column.
+    schema gives the same codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: the table has another domain than the schema.
@@ -260,13 +255,9 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
     """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
-    Args:
-        schema: what was given.
-        table: the table, if there is one.
-        max_memory: ceiling of the process's memory while a release bundle is read.
-
     Raises:
         SchemaError: there is none, or it is not valid.
+        ResourceExceeded: reading it out of a release bundle would take more than ``max_memory``.
     """
     if isinstance(schema, Schema):
         return schema

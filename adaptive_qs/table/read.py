@@ -45,11 +45,9 @@ class RowTooLong(ValueError):
 
 
 def row_blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The text as blocks of whole rows, of up to twice `size` bytes.
+    """The text as blocks of whole rows, of up to twice the `size` that is read at once.
 
-    Args:
-        read: gives up to so many bytes; none at the end. The text ends with an end of line.
-        size: bytes that are read at once.
+    The text ends with an end of line; `read` gives up to so many bytes, and none at the end.
 
     Raises:
         RowTooLong: a row is longer than `size`, and does not end among the bytes read next.

@@ -138,11 +138,8 @@ def durations_spelled(values: Sequence[str]) -> str:
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """That the values are keys of records; empty where they do not look like it.
-
-    Args:
-        values: distinct, at least two.
-        all_different: whether no two rows share one.
+    """That the values, at least two, are keys of records, of which no two rows share one where they
+    are ``all_different``; empty where they do not look like it.
     """
     if all(map(_UUID.fullmatch, values)):
         return "an identifier: UUIDs or other long codes"

@@ -27,6 +27,8 @@ _ROWS = 1 << 16
 
 AsText = Callable[[pa.Array], pa.Array]
 """Makes texts of the values of a column."""
+Sealed = Callable[[str], None] | None
+"""Told the SHA-256 of a whole file before it has its name."""
 
 
 class OutputFormat(ABC):
@@ -136,7 +138,7 @@ def write_table(
     path: str | Path,
     schema: Schema,
     formulas: Formulas = "escape-learnt",
-    sealed: Callable[[str], None] | None = None,
+    sealed: Sealed = None,
 ) -> None:
     """Write a decoded table in the format that the suffix of the path tells.
 
@@ -144,13 +146,6 @@ def write_table(
     column's format, and texts that a spreadsheet program would run are escaped as asked for:
     reading the file under the schema gives the texts back. In Parquet a missing value is null and
     every text is as it is. The same table gives the same bytes.
-
-    Args:
-        table: with values of the declared types.
-        path: of the file.
-        schema: of the table.
-        formulas: which texts are escaped.
-        sealed: told the SHA-256 of the whole file before it has its name.
 
     Raises:
         InputError: the suffix is unknown or the file cannot be written.
@@ -204,16 +199,11 @@ def write_batches(
     schema: pa.Schema,
     path: str | Path,
     dictionaries: tuple[str, ...] = (),
-    sealed: Callable[[str], None] | None = None,
+    sealed: Sealed = None,
 ) -> int:
     """Write batches as they come; the file appears once the last one is written.
 
-    Args:
-        batches: of the schema.
-        schema: columns and metadata; CSV keeps no metadata.
-        path: its suffix tells the format.
-        dictionaries: columns that repeat few values, for Parquet to encode.
-        sealed: told the SHA-256 of the whole file before it has its name.
+    Columns in ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
 
     Returns:
         Number of rows.
@@ -222,8 +212,7 @@ def write_batches(
         InputError: the suffix is unknown or the file cannot be written. Whatever the batches
             raise leaves no file.
     """
-    kind = table_format(path)
-    rows = 0
+    kind, rows = table_format(path), 0
     with _sealing(path, sealed) as file, kind.batch_writer(schema, dictionaries, file) as write:
         for batch in batches:
             write(batch)
@@ -232,8 +221,7 @@ def write_batches(
 
 
 @contextmanager
-def _sealing(path: str | Path, sealed: Callable[[str], None] | None) -> Iterator[BinaryIO]:
-    """A file that appears when the block ends, once its digest was told."""
+def _sealing(path: str | Path, sealed: Sealed) -> Iterator[BinaryIO]:
     with atomic_writer(path) as file:
         yield file
         if sealed is not None:
