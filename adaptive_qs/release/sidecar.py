@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
-from adaptive_qs.machine import MemoryAllowance
+from adaptive_qs.machine import memory_claims
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.statement import Statement, check_version
@@ -83,7 +83,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
         ResourceExceeded: reading it would take more memory.
     """
     try:
-        content = read_json(path, InputError, MemoryAllowance(max_memory).claim)
+        content = read_json(path, InputError, memory_claims(max_memory))
     except ResourceExceeded as error:
         raise ResourceExceeded(f"{path}: {error}") from None
     if not isinstance(content, dict) or "format_version" not in content:

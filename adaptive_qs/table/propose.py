@@ -329,11 +329,6 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{', '.join(some)} ({words})" for words, some in names.items())
 
 
-def propose_schema(table: Any) -> Schema:
-    """The schema of `propose`, whose description names the columns left out."""
-    return propose(table).schema
-
-
 def propose(table: Any) -> Proposal:
     """A schema that fits a table, for `schema init`.
 

@@ -354,8 +354,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 
 # The published JSON Schema of schema files, generated from the models.
 #
-# The copy beside this module is kept current by a test; write it anew with
-# `python -m adaptive_qs.table.schema`.
+# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")
 
@@ -372,7 +371,3 @@ def schema_json() -> dict[str, Any]:
 def render() -> str:
     """The text of the published file."""
     return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    PUBLISHED.write_text(render(), encoding="utf-8")

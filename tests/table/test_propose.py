@@ -18,7 +18,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.propose import Profile, propose, propose_schema
+from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.spelling import FORMATS, in_natural_order
 
@@ -29,7 +29,7 @@ def proposed(tmp_path, values, name="x"):
     """The proposed column, and the values after encoding and decoding by it."""
     path = tmp_path / "t.csv"
     pd.DataFrame({name: values}).to_csv(path, index=False)
-    schema = propose_schema(path)
+    schema = propose(path).schema
     table = read_table(path, schema)
     return schema.columns[0], decode(table, schema, np.random.default_rng(0))[name].to_pandas()
 
@@ -141,7 +141,7 @@ def test_no_column_gets_more_bins_than_its_rows_allow(tmp_path, rows):
     exact = {"as many": values % codes, "as many numbers": values % codes / 10}
     path = tmp_path / "t.csv"
     pd.DataFrame(binned | exact).to_csv(path, index=False)
-    for column in propose_schema(path).columns:
+    for column in propose(path).schema.columns:
         most = bins_for(rows) if column.name in binned else codes
         assert column.num_values <= most, column.name
 
@@ -236,7 +236,7 @@ def test_numbers_may_name_columns(tmp_path, header):
     path = tmp_path / "t.csv"
     width = header.count(",") + 1
     path.write_text(f"{header}\n" + ",".join("5" * width) + "\n")
-    assert len(propose_schema(path).columns) == width
+    assert len(propose(path).schema.columns) == width
 
 
 @pytest.mark.parametrize(

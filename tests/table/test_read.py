@@ -20,7 +20,7 @@ import pytest
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table import read as readers
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.propose import propose
 from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.schema import Schema
 
@@ -272,7 +272,7 @@ def test_a_release_bundle_in_the_place_of_a_table(tmp_path, name):
 def test_proposing_from_other_separators(tmp_path, mark, label):
     path = tmp_path / "t.csv"
     path.write_text(f"a{mark}b\n1{mark}{CANARY}\n")
-    refusal(lambda: propose_schema(path), str(path), f"separated by {label}: save it with commas")
+    refusal(lambda: propose(path).schema, str(path), f"separated by {label}: save it with commas")
 
 
 def test_file_without_header(tmp_path):
@@ -325,20 +325,20 @@ def test_proposing_from_bad_files(tmp_path):
     path = tmp_path / "t.csv"
     for content in (b"", b"a,b\n", b"a,b\n1\n", b"a,a\n1,2\n", b"a\n1\n\xff\n"):
         path.write_bytes(content)
-        refusal(lambda: propose_schema(path), str(path))
+        refusal(lambda: propose(path).schema, str(path))
 
 
 def test_a_repeated_name_is_not_quoted_where_it_may_be_a_cell(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"{CANARY},Bob,{CANARY}\n40,Eve,41\n")
-    refusal(lambda: propose_schema(path), str(path), "columns 1 and 3 have the same name")
+    refusal(lambda: propose(path).schema, str(path), "columns 1 and 3 have the same name")
 
 
 @pytest.mark.parametrize("cell", [2**52, -(2**52)])
 def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": pa.array([cell, 0], pa.timestamp("ms"))}), path)
-    schema = propose_schema(path)
+    schema = propose(path).schema
     assert schema.columns[0].type == "categorical"
     assert read_table(path, schema).num_rows == 2
 
@@ -347,13 +347,13 @@ def test_a_proposal_leaves_years_that_no_schema_can_name_as_text(tmp_path, cell)
 def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": cells, "b": ["a"] * len(cells)}), path)
-    assert propose_schema(path).ignore == ("a",)
+    assert propose(path).schema.ignore == ("a",)
 
 
 def test_a_proposal_quotes_no_cell_that_it_cannot_take(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [f"{CANARY}\0", "x"]}), path)
-    refusal(lambda: propose_schema(path), str(path))
+    refusal(lambda: propose(path).schema, str(path))
 
 
 def test_a_format_that_names_a_directive_twice():

@@ -174,7 +174,7 @@ def test_unknown_column():
 
 
 def test_published_json_schema_is_current():
-    assert PUBLISHED.read_text() == render(), "run: python -m adaptive_qs.table.schema"
+    assert PUBLISHED.read_text() == render(), "run: python scripts/make_reference.py"
     jsonschema.Draft202012Validator.check_schema(schema_json())
     jsonschema.validate(json.loads(sample_dataset().schema.read_text()), schema_json())
 
