@@ -21,6 +21,8 @@ from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.write import check_table_path, table_format, write_table
 
+from .helpers import schema_of
+
 ADULT = sample_dataset()
 
 
@@ -247,12 +249,8 @@ def test_decode_needs_the_same_domain():
 
 def test_decoded_values_fill_their_bins():
     """20,000 draws in a bin of 100 integers: every one drawn (missed with odds below 1e-80)."""
-    schema = Schema.parse(
-        {"version": 1, "columns": [
-            {"name": "i", "type": "integer", "min": 0, "max": 199, "bins": 2},
-            {"name": "d", "type": "date", "min": "2020-02-10", "max": "2020-03-05",
-             "granularity": "month"}]}
-    )  # fmt: skip
+    days = {"type": "date", "min": "2020-02-10", "max": "2020-03-05", "granularity": "month"}
+    schema = schema_of({"i": {"type": "integer", "min": 0, "max": 199, "bins": 2}, "d": days})
     codes = [np.zeros(20_000, int), np.zeros(20_000, int)]
     table = CodedTable.from_codes(schema.domain(), codes)
     decoded = decode(table, schema, np.random.default_rng(0))

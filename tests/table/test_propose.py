@@ -17,10 +17,12 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
-from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.spelling import FORMATS, in_natural_order
+
+from . import helpers
 
 CANARY = "c4n4ry"
 
@@ -29,9 +31,8 @@ def proposed(tmp_path, values, name="x"):
     """The proposed column, and the values after encoding and decoding by it."""
     path = tmp_path / "t.csv"
     pd.DataFrame({name: values}).to_csv(path, index=False)
-    schema = propose(path).schema
-    table = read_table(path, schema)
-    return schema.columns[0], decode(table, schema, np.random.default_rng(0))[name].to_pandas()
+    column, _, made = helpers.proposed(path)
+    return column, made
 
 
 def amounts(kind, n=4_000):

@@ -22,7 +22,8 @@ from adaptive_qs.table import read as readers
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
-from adaptive_qs.table.schema import Schema
+
+from .helpers import schema_of
 
 
 def cells(path, block, monkeypatch):
@@ -132,14 +133,8 @@ GOOD = {
     "cat": "a", "code": "1", "flag": "true", "int": "3", "num": "0.5", "day": "2020-02-03",
     "time": "2020-02-03T04:05:06", "fmt": "03/02/2020",
 }  # fmt: skip
-SCHEMA = Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in COLUMNS.items()]})
-
-
-def small(**columns):
-    return Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in columns.items()]})
-
-
-AB = small(a=COLUMNS["int"], b=COLUMNS["cat"])
+SCHEMA = schema_of(COLUMNS)
+AB = schema_of({"a": COLUMNS["int"], "b": COLUMNS["cat"]})
 
 
 def refusal(action, *hints):
@@ -342,4 +337,4 @@ def test_a_proposal_leaves_out_numbers_too_large_to_bin(tmp_path, cells):
 
 def test_a_format_that_names_a_directive_twice():
     with pytest.raises(SchemaError, match="does not bring back"):
-        small(a={**COLUMNS["fmt"], "format": "%d/%d"})
+        schema_of({"a": {**COLUMNS["fmt"], "format": "%d/%d"}})
