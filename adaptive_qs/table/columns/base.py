@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from adaptive_qs.table import bins as binning
     from adaptive_qs.table import cells
-    from adaptive_qs.table import spelling as spelled
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table import profile as spelled
+    from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
 else:
@@ -44,7 +44,7 @@ else:
 
     np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
     binning, cells, spelled = (
-        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spelling")
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "profile")
     )
 
 MAX_SIZE = 2**32

@@ -22,7 +22,7 @@ from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.propose import Profile, Span
+    from adaptive_qs.table.profile import Profile, Span
 
 Granularity = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from adaptive_qs.table.cells import Mask
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table.profile import Profile
 
 Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: refuse the table, move them to the nearest end, or

@@ -1,24 +1,273 @@
-"""What the values of a column mean by their looks, for drafts of schemas: as private as the data.
+"""What the cells of a column look like and so mean, for drafts of schemas: as private as the data.
 
-Every function looks at all values of a column, and finds something only where all of them agree.
+A profile gathers them chunk by chunk. The functions about how values are spelled look at all values
+of a column, and find something only where all of them agree.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from adaptive_qs.table.text import NUMBER, read_moment
+from adaptive_qs.table import cells
+from adaptive_qs.table.bins import codes_for
+from adaptive_qs.table.cells import MixedCells
+from adaptive_qs.table.read import Cells
+from adaptive_qs.table.text import NUMBER, read_moment, seconds_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+# What the cells of one column look like, gathered chunk by chunk.
 
-    from adaptive_qs.table.propose import Profile
+MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+INFINITE = tuple(
+    f"{sign}{word}"
+    for word in ("inf", "Inf", "INF", "infinity", "Infinity", "INFINITY")
+    for sign in ("", "-", "+")
+)
+NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
+"""Cells that look like missing markers; "N" and infinities only among numbers: beside "Y" it is an
+answer."""
+MAX_WORDS = 3
+"""So many words among many numbers or moments are taken for missing markers."""
+
+_WORD = r"^(#.*|[^0-9]*)$"
+"""Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TRUTH = {"true", "false"}
+_FIRST, _LAST = seconds_of(dt.datetime.min), seconds_of(dt.datetime.max)
+"""Moments that a schema can name, in seconds since 1970."""
+_FIRST_FORMATTED = seconds_of(dt.datetime(1000, 1, 1))
+"""The first moment whose year is written with the four digits that are read."""
+_MAX_DISTINCT = 100_000
+_NO_DECIMALS = 99
+"""Stands for decimals that cannot be counted."""
+
+
+@dataclass
+class Span:
+    """The range of moments, read in one way."""
+
+    days: bool = True
+    """Whether none has a time of day by its own clock."""
+    ends: NDArray[np.int64] = field(default_factory=lambda: np.array([[2**62, -(2**62)]] * 2))
+    """First and last, in seconds since 1970: by their own clock, and in UTC."""
+
+    def take(self, seconds: NDArray[np.int64]) -> None:
+        """Widen the range to these moments, at least one, shape (2, moments)."""
+        self.days &= not bool((seconds[0] % 86_400).any())
+        self.ends[:, 0] = np.minimum(self.ends[:, 0], seconds.min(axis=1))
+        self.ends[:, 1] = np.maximum(self.ends[:, 1], seconds.max(axis=1))
+
+    @property
+    def first(self) -> int:
+        """As a column reads it: whole days by their own clock, anything else in UTC."""
+        return int(self.ends[0 if self.days else 1, 0])
+
+    @property
+    def last(self) -> int:
+        """As a column reads it."""
+        return int(self.ends[0 if self.days else 1, 1])
+
+
+@dataclass
+class Profile:
+    """Properties shared by all cells seen so far, markers aside."""
+
+    rows: int = 0
+    nulls: bool = False
+    unsupported: str = ""
+    """Why no column type takes cells of this Arrow type; empty where one does."""
+    texts: set[str] = field(default_factory=set)
+    """Distinct cells as text, markers included, at most about 100,000."""
+    marked: set[str] = field(default_factory=set)
+    """Those that look like missing markers, all of them."""
+    words: set[str] = field(default_factory=set)
+    """Cells without a digit, markers aside, at most one more than `MAX_WORDS`."""
+    too_many: bool = False
+    integers: bool = True
+    numbers: bool = True
+    """Whether all cells but words are."""
+    spans: dict[str | None, Span] | None = None
+    """Of all cells but words, by the formats in which all of them are moments; None is ISO 8601."""
+    low: float = np.inf
+    high: float = -np.inf
+    decimals: int = 0
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Rows with each of the points."""
+    filled: int = 0
+    """Rows whose cell is no marker."""
+
+    def update(self, values: Cells) -> None:
+        """Take in some cells."""
+        if isinstance(values, pa.ChunkedArray):
+            for part in values.chunks:
+                self.update(part)
+            return
+        self.rows += len(values)
+        if isinstance(values, pa.Array):
+            self.unsupported = self.unsupported or _unsupported(values.type)
+        if self.unsupported:
+            return
+        mixed = MixedCells.of(values)
+        self.nulls |= bool((mixed.indices < 0).any())
+        weights = np.bincount(mixed.indices + 1, minlength=1 + sum(map(len, mixed.parts)))[1:]
+        ends = np.cumsum([len(part) for part in mixed.parts])[:-1]
+        for part, rows in zip(mixed.parts, np.split(weights, ends)):
+            self._update_distinct(part, rows)
+
+    def _update_distinct(self, values: pa.Array, weights: NDArray[np.int64]) -> None:
+        """Distinct cells of one type, and how many rows have each."""
+        distinct = cells.normalise(values)
+        if distinct is None:
+            self.unsupported = self.unsupported or _unsupported(values.type)
+            return
+        self.nulls |= distinct.null_count > 0
+        texts = cells.as_text(distinct)
+        if len(self.texts) < _MAX_DISTINCT:
+            self.texts.update(text for text in texts.to_pylist() if text is not None)
+        self.too_many |= len(self.texts) >= _MAX_DISTINCT
+        marker = cells.is_marker(distinct, NUMERIC_MARKERS, numeric=False)
+        self.marked.update(texts.filter(pa.array(marker)).to_pylist())
+        filled = ~marker & distinct.is_valid().to_numpy(zero_copy_only=False)
+        self.filled += int(weights[filled].sum())
+        word = pc.match_substring_regex(texts, _WORD).fill_null(False)
+        words = texts.filter(pc.and_(word, pa.array(filled)))
+        self.words.update(words[: MAX_WORDS + 1 - len(self.words)].to_pylist())
+        kept = filled & ~word.to_numpy(zero_copy_only=False)
+        if kept.any():
+            distinct = distinct.filter(pa.array(kept))
+            self._update_numbers(distinct, weights[kept])
+            self._update_moments(distinct)
+
+    def _update_numbers(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
+        if self.integers:
+            self.integers = bool(cells.as_integers(distinct)[1].all())
+        if not self.numbers:
+            return
+        numbers, readable = cells.as_numbers(distinct)
+        self.numbers = bool(readable.all())
+        if not self.numbers:
+            return
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
+        self._merge(numbers, weights)
+        if pc.any(pc.match_substring(cells.as_text(distinct), "e-", ignore_case=True)).as_py():
+            self.decimals = _NO_DECIMALS
+        fractions = pc.extract_regex(cells.as_text(distinct), r"\.(?P<digits>\d+)$")
+        lengths = pc.utf8_length(pc.struct_field(fractions, "digits"))
+        self.decimals = max(self.decimals, pc.max(lengths).as_py() or 0)
+
+    def _merge(self, numbers: NDArray[np.float64], weights: NDArray[np.int64]) -> None:
+        points = np.concatenate([self.points, numbers + 0.0])  # -0.0 becomes 0.0
+        self.points, places = np.unique(points, return_inverse=True)
+        counts = np.concatenate([self.weights, weights])
+        self.weights = np.bincount(places, counts).astype(np.float64)
+        while len(self.points) > _MAX_DISTINCT:  # drop every other light point, keep its rows
+            light = np.flatnonzero(self.weights <= self.weights.sum() / 1_000)
+            low, high = light[: len(light) // 2 * 2].reshape(-1, 2).T
+            self.weights[high] += self.weights[low]
+            self.points = np.delete(self.points, low)
+            self.weights = np.delete(self.weights, low)
+
+    def _update_moments(self, distinct: pa.Array) -> None:
+        if self.spans is None:
+            first = cells.as_text(distinct)[0].as_py()
+            self.spans = {way: Span() for way in (None, *formats_like(first))}
+        for way, span in list(self.spans.items()):
+            seconds = _moments(distinct, way)
+            if seconds is None:
+                del self.spans[way]
+            else:
+                span.take(seconds)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the cells are numbers, or so many numbers that the words are none of them."""
+        return self.numbers and self.points.size > 0 and self._outweighs_words(self.points.size)
+
+    @property
+    def dated(self) -> bool:
+        """Whether the cells are moments in some format, with words as in `numeric`."""
+        return bool(self.spans) and self._outweighs_words(len(self.texts) - len(self.words))
+
+    def _outweighs_words(self, others: int) -> bool:
+        return not self.words or (len(self.words) <= MAX_WORDS and others > codes_for(self.filled))
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Missing markers among the cells; "" for nulls when there is no other."""
+        if not (self.numeric or self.dated):
+            found = tuple(marker for marker in MARKERS if marker in self.marked)
+        else:
+            usual = [marker for marker in NUMERIC_MARKERS if marker in self.marked]
+            plain = [marker for marker in usual if marker not in INFINITE]
+            infinite = [marker for marker in usual if marker in INFINITE]
+            found = (*plain, *sorted(self.words), *infinite)
+        return found or (("",) if self.nulls else ())
+
+    @property
+    def values(self) -> list[str]:
+        """Distinct cells that are no markers, sorted."""
+        return sorted(self.texts - set(self.markers))
+
+    @property
+    def truth(self) -> bool:
+        """Whether the cells are true and false."""
+        values = self.values
+        return bool(values) and {value.lower() for value in values} <= _TRUTH
+
+
+def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
+    """Seconds since 1970 of cells read in one way, by their own clock and in UTC, shape (2, cells).
+
+    None where that fails for one of them.
+    """
+    typed = pa.types.is_timestamp(distinct.type)
+    if typed and way is not None:
+        return None
+    if not typed:
+        texts = cells.as_text(distinct).to_pylist()
+        if way is None and not all(map(_DATE.match, texts)):
+            return None
+        if way is not None and any(read_moment(text, way, True) is None for text in texts[:20]):
+            return None
+    first = _FIRST if way is None else _FIRST_FORMATTED
+    read = []
+    for wall_clock in (True, False):
+        seconds, readable = cells.as_seconds(distinct, way, wall_clock)
+        if not (readable & (seconds >= first) & (seconds <= _LAST)).all():
+            return None
+        read.append(seconds)
+    return np.stack(read)
+
+
+def _unsupported(kind: pa.DataType) -> str:
+    """Why no column type takes cells of this type, and what to do; empty where one does."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return _unsupported(kind.value_type)
+    if is_a.is_duration(kind) or is_a.is_interval(kind):
+        return NO_DURATIONS
+    if is_a.is_time(kind):
+        return "times of day, for which there is no type: give them as a number of hours or minutes"
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+        return "lists, for which there is no type: give their elements columns of their own"
+    if is_a.is_nested(kind):
+        return "nested records, for which there is no type: give their fields columns of their own"
+    if isinstance(kind, pa.BaseExtensionType) or cells.normalise(pa.nulls(0, kind)) is None:
+        return f"of the type {kind}, for which there is no column type: convert them to text"
+    return ""
+
 
 # Texts that mean numbers, dates, durations or keys, and are not read as such.
 
@@ -228,8 +477,8 @@ def _is_uniform(points: NDArray[np.float64]) -> bool:
 
 _AMOUNT = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:[km](?![a-z]))?(?:st|nd|rd|th)?%?"
 _NO_UNIT = "to|and|or|more|over|older|above|under|less|younger|below|up"
-_WORD = rf"(?!(?:{_NO_UNIT})\b)[a-z]+"
-_NAMED_UNIT = rf"(?:[ -]({_WORD}(?: {_WORD})?))?"
+_UNIT_WORD = rf"(?!(?:{_NO_UNIT})\b)[a-z]+"
+_NAMED_UNIT = rf"(?:[ -]({_UNIT_WORD}(?: {_UNIT_WORD})?))?"
 _LABEL = re.compile(
     r"(<=?|>=?|under |below |up to |less than |over |above |more than |at least )?\s*"
     rf"({_AMOUNT}){_NAMED_UNIT}(?:\s*(?:-|–|to|and)\s*({_AMOUNT}){_NAMED_UNIT})?"
