@@ -278,11 +278,8 @@ class ColumnBase(BaseModel):
     def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
         """Values of the declared type, uniform inside bins and periods; null where missing."""
         codes = codes.astype(np.int64)
-        missing = np.zeros(codes.shape, dtype=np.bool_)
-        if self.missing_code is not None:
-            missing = codes == self.missing_code
-            codes = np.where(missing, 0, codes)
-        return pc.if_else(pa.array(~missing), self.draw(codes, rng), None)
+        missing = codes == (-1 if self.missing_code is None else self.missing_code)
+        return pc.if_else(pa.array(~missing), self.draw(np.where(missing, 0, codes), rng), None)
 
     def labels_of_codes(self) -> tuple[str, ...]:
         """One distinct label for each code.
@@ -291,12 +288,10 @@ class ColumnBase(BaseModel):
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
-        labels = list(self.value_labels())
-        if self.missing:
-            marker = MISSING
-            while marker in labels:
-                marker = f"({marker})"
-            labels.append(marker)
+        labels, marker = self.value_labels(), MISSING
+        while marker in labels:
+            marker = f"({marker})"
+        labels = [*labels, marker] if self.missing else labels
         assert len(labels) == self.size
         return tuple(labels)
 
@@ -311,12 +306,10 @@ class ColumnBase(BaseModel):
         outside = type(self).model_fields.get("outside")
         choices = () if outside is None else get_args(outside.annotation)
         if refusal == UNREADABLE:
-            way = ', or set outside to "missing"' if "missing" in choices else ""
-            before = "" if way else "or "
-            return (
-                f"has a cell that cannot be read as {self.type}: correct it, {before}declare it "
-                f"as a missing marker{way}"
-            )
+            declare = "or declare it as a missing marker"
+            if "missing" in choices:
+                declare = 'declare it as a missing marker, or set outside to "missing"'
+            return f"has a cell that cannot be read as {self.type}: correct it, {declare}"
         ways = [f'"{choice}"' for choice in ("clip", "missing") if choice in choices]
         way = f", or set outside to {' or '.join(ways)}" if ways else ", or correct the value"
         return f"has a value outside its declared range: widen the range{way}"
