@@ -59,11 +59,6 @@ OWN_BINS = 3
 WIDTH, MOST_BINS = 100, 20
 """Of a range without declared ends, and of its bins, where the audit generates rows."""
 
-CLIPPED = (
-    'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
-)
-SPANNING = "the values span many orders of magnitude: a mistake, or several units?"
-
 
 class RangeColumn(ColumnBase):
     """A column of ordered values between two public bounds."""
@@ -471,13 +466,13 @@ class PrivateRangeColumn(PrivateColumn):
         return self.resolved([int(k) for k in steps] if self.whole else (steps / unit).tolist())
 
     @property
-    @abstractmethod
     def places(self) -> int | None:
         """Decimal places of all values; None where they are any numbers."""
+        return getattr(self, "decimals", 0)
 
-    @abstractmethod
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         """Normalised cells as integers or numbers; anything where they are none."""
+        return (cells.as_integers if self.whole else cells.as_numbers)(values)[0]
 
     @abstractmethod
     def _ready(
@@ -504,7 +499,6 @@ class PrivateIntegerColumn(PrivateRangeColumn):
 
     whole = True
     greatest = INTEGER_LIMIT
-    places: ClassVar[int] = 0
     type: Literal["integer"]
     min: Integer64 | None = None
     """Smallest value; learnt when absent."""
@@ -515,9 +509,6 @@ class PrivateIntegerColumn(PrivateRangeColumn):
         low, *_, high = edges
         bins = self._declared() | {"bin_starts": tuple(edges[:-1]), "learnt": learnt}
         return IntegerColumn(**bins, min=low, max=high - 1)
-
-    def numbers(self, values: pa.Array) -> NDArray[np.int64]:
-        return cells.as_integers(values)[0]
 
     def _check_values(self) -> None:
         super()._check_values()
@@ -538,16 +529,9 @@ class PrivateNumericColumn(PrivateRangeColumn):
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
 
-    @property
-    def places(self) -> int | None:
-        return self.decimals
-
     def _ready(self, edges: Sequence[float], learnt: tuple[Learnt, ...] | None) -> NumericColumn:
         declared = self._declared() | ({} if learnt else {"decimals": None})
         return NumericColumn(**declared, edges=tuple(edges), learnt=learnt)
-
-    def numbers(self, values: pa.Array) -> NDArray[np.float64]:
-        return cells.as_numbers(values)[0]
 
     def _check_values(self) -> None:
         super()._check_values()
@@ -570,9 +554,12 @@ def _trimmed(
     points, weights = profile.points.copy(), profile.weights
     points[0] = profile.low  # merging may have moved the first
     kept = binning.without_absurd(points, weights)
-    clipped = kept.stop - kept.start < len(points)
-    clip = {"outside": "clip"} if clipped else {}
-    return points[kept], weights[kept], clip, CLIPPED if clipped else ""
+    if kept.stop - kept.start == len(points):
+        return points, weights, {}, ""
+    note = (
+        'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
+    )
+    return points[kept], weights[kept], {"outside": "clip"}, note
 
 
 def _spanning(points: NDArray[np.float64]) -> str:
@@ -581,4 +568,6 @@ def _spanning(points: NDArray[np.float64]) -> str:
     if len(sizes) < 2:
         return ""
     first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-    return SPANNING if last - first >= WIDE_SPAN else ""
+    if last - first < WIDE_SPAN:
+        return ""
+    return "the values span many orders of magnitude: a mistake, or several units?"
