@@ -155,6 +155,11 @@ class MomentColumn(RangeColumn):
         ]
         return pa.array(texts, pa.string()).take(distinct.indices)
 
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where the cells are dates, with a time of day or without as the type has it."""
+        return _drafted(profile, days=cls.by_day)
+
     @property
     def cell_types(self) -> tuple[CellType, ...]:
         return (self.iso_cells,) if self.format is None else ()
@@ -188,11 +193,6 @@ class DateColumn(MomentColumn):
         days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
         return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
 
-    @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are dates without a time of day."""
-        return _drafted(profile, days=True)
-
 
 class DatetimeColumn(MomentColumn):
     """Dates with time, to the second; moments with a time zone are brought to UTC."""
@@ -211,11 +211,6 @@ class DatetimeColumn(MomentColumn):
             if moment.tzinfo is not None or moment.microsecond:
                 raise ValueError(f"{moment} has a time zone or part of a second: remove it")
         super()._check_values()
-
-    @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are dates with a time of day."""
-        return _drafted(profile, days=False)
 
 
 # Drafts of dates and times.
