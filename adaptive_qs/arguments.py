@@ -1,11 +1,17 @@
-"""Numbers as callers pass them: Python's and NumPy's alike; booleans and text are none."""
+"""Numbers and names as callers pass them: numbers are Python's and NumPy's alike, booleans and text
+are none; a name is one of those in a registry."""
 
 from __future__ import annotations
 
+from collections import UserDict
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, TypeVar
 
 from adaptive_qs.errors import InputError
+
+T = TypeVar("T")
 
 LONGEST_SHOWN = 60
 """Characters of a value in a message."""
@@ -52,8 +58,7 @@ def positive_integer(name: str, value: Any) -> int:
     Raises:
         InputError: it is no integer above 0.
     """
-    number = as_integer(value)
-    if number is None or number < 1:
+    if (number := as_integer(value)) is None or number < 1:
         raise InputError(f"{name} is {shown(value)}: give a positive integer")
     return number
 
@@ -64,8 +69,7 @@ def natural_number(name: str, value: Any) -> int:
     Raises:
         InputError: it is no integer of 0 or more.
     """
-    number = as_integer(value)
-    if number is None or number < 0:
+    if (number := as_integer(value)) is None or number < 0:
         raise InputError(f"{name} is {shown(value)}: give a non-negative integer")
     return number
 
@@ -95,3 +99,37 @@ def plain_json(value: Any) -> int | float:
     if number is None:
         raise TypeError(f"{type(value).__name__} is no part of JSON")
     return number
+
+
+def one_of(what: str, name: Any, known: Collection[str]) -> str:
+    """The name.
+
+    Raises:
+        InputError: it is none of those known.
+    """
+    if isinstance(name, str) and name in known:
+        return name
+    raise InputError(f"{what} is {shown(name)}: give one of {', '.join(known)}")
+
+
+class Registry(UserDict[str, T]):
+    """Names, and what each stands for.
+
+    An entry may be written as "package.module:name": it is imported when it is first asked for, so
+    that ``--help`` lists the names at no cost.
+    """
+
+    def __init__(self, entries: Mapping[str, T | str]) -> None:
+        super().__init__()
+        self.data: dict[str, Any] = dict(entries)
+
+    def __getitem__(self, name: str) -> T:
+        entry = self.data[name]
+        if isinstance(entry, str):
+            self.data[name] = entry = resolve_name(entry)
+        return entry
+
+    def listed(self, but: str | None = None) -> str:
+        """The names for a sentence, as "a, b or c", but for one."""
+        *others, last = (name for name in self.data if name != but)
+        return f"{', '.join(others)} or {last}" if others else last

@@ -12,8 +12,6 @@ from itertools import chain, combinations
 from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import SchemaError
 
-# Attributes, their sizes, and cliques: the public shape of a table.
-
 Clique = tuple[int, ...]
 """A set of attributes, as sorted positions in the domain. The empty clique is the total."""
 
@@ -98,9 +96,9 @@ class Domain:
         names = tuple(names)
         for name in names:
             if name not in self._positions:
-                raise SchemaError(
-                    f"attribute {name!r} is not in the schema: {_mend(name, self.names)}"
-                )
+                near = get_close_matches(name, self.names, n=1)
+                mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
+                raise SchemaError(f"attribute {name!r} is not in the schema: {mend}")
         clique = tuple(sorted(self._positions[name] for name in names))
         if len(set(clique)) != len(clique):
             raise SchemaError(f"attributes {list(names)!r} name one column twice: remove one")
@@ -117,12 +115,6 @@ class Domain:
     def size(self, clique: Clique) -> int:
         """Number of cells n_γ of the marginal over a clique (exact, never overflows)."""
         return math.prod(self.shape(clique))
-
-
-def _mend(name: str, names: Iterable[str]) -> str:
-    """What to do about a name that is none of these, which are public."""
-    near = get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else "check the spelling"
 
 
 def subsets(clique: Clique) -> Iterator[Clique]:
@@ -168,17 +160,17 @@ def up_to(name: str, label: str) -> str:
 
 def from_to(name: str, first: str, last: str) -> str:
     """An interval from one cell to another, such as "age in [20, 39]" or "[1.5, 2)"."""
-    start = first.first if isinstance(first, BinLabel) else first
-    if isinstance(last, BinLabel):
-        return f"{name} in [{start}, {last.last}{')' if last.open else ']'}"
-    return f"{name} in [{start}, {last}]"
+    start, end, is_open = _ends(first, last)
+    return f"{name} in [{start}, {end}{')' if is_open else ']'}"
 
 
 def around(name: str, first: str, last: str) -> str:
     """An arc over the end of a circle of cells, such as "hour from 22 to 3, around the end"."""
+    start, end, is_open = _ends(first, last)
+    return f"{name} from {start} {'to below' if is_open else 'to'} {end}, around the end"
+
+
+def _ends(first: str, last: str) -> tuple[str, str, bool]:
+    """Where an interval of cells begins and ends, and whether its end is outside."""
     start = first.first if isinstance(first, BinLabel) else first
-    if isinstance(last, BinLabel):
-        to = f"{'to below' if last.open else 'to'} {last.last}"
-    else:
-        to = f"to {last}"
-    return f"{name} from {start} {to}, around the end"
+    return (start, last.last, last.open) if isinstance(last, BinLabel) else (start, last, False)

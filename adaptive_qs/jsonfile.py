@@ -77,15 +77,11 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
 
 
 def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
-    """A text of JSON, given up as soon as it has more than an honest one could.
-
-    Args:
-        pieces: of the text, in order.
-        claim: called with the memory that parsing it will take.
+    """A text of JSON in pieces, given up as soon as it has more than an honest one could.
 
     Raises:
         ValueError: it is too long, has too many values, or is not UTF-8. Whatever ``claim`` raises
-            ends the reading.
+            of the memory that parsing it will take ends the reading.
     """
     read: list[bytes] = []
     size = elements = objects = 0

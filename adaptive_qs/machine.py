@@ -46,33 +46,27 @@ def memory_bytes(ceiling: int | str | None) -> int:
     return size
 
 
-class MemoryAllowance:
-    """Memory that reading files of others may take, the process itself left out.
+def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
+    """What counts the memory that reading files of others takes, told before it is taken.
 
-    Args:
-        ceiling: of the process's memory, as for :func:`memory_bytes`.
+    It raises ResourceExceeded where all of it together and the process itself exceed the ceiling,
+    which is as for :func:`memory_bytes`.
 
     Raises:
-        InputError: it is not a positive size.
+        InputError: the ceiling is not a positive size.
     """
+    most, needed = memory_bytes(ceiling), PROCESS_BYTES
 
-    def __init__(self, ceiling: int | str | None = None) -> None:
-        self._ceiling = memory_bytes(ceiling)
-        self._needed = PROCESS_BYTES
-
-    def claim(self, size: int) -> None:
-        """Count memory that is about to be taken.
-
-        Raises:
-            ResourceExceeded: with all that was claimed before it exceeds the ceiling.
-        """
-        self._needed += size
-        if self._needed > self._ceiling:
+    def claim(size: int) -> None:
+        nonlocal needed
+        needed += size
+        if needed > most:
             raise ResourceExceeded(
-                f"needs about {self._needed + 2**19 >> 20:,} MB to be read, more than the "
-                f"{self._ceiling / 2**20:,.0f} MB there are: raise --max-memory, if you trust its "
-                "source"
+                f"needs about {needed + 2**19 >> 20:,} MB to be read, more than the "
+                f"{most / 2**20:,.0f} MB there are: raise --max-memory, if you trust its source"
             )
+
+    return claim
 
 
 def plan_workers(workers: int | None, name: str = "workers") -> int:
@@ -113,22 +107,22 @@ def _machine_bytes() -> int:
 
 # Named places at which a test may stop the program, as a power cut would.
 
-LOGGED = "entry committed, before the mark"
-RESERVED = "budget reserved"
-CHARGED = "charged, before the draw"
-DRAWN = "drawn, before the commit"
-COMMITTED = "committed, before the answer is seen"
-MEASURED = "everything measured"
-PUBLISHED = "digests committed, before an output has its name"
-WRITTEN = "output written, before it is synced"
-SYNCED = "output synced, before its name"
-NAMED = "output named, before its folder is synced"
-DELIVERED = "outputs in place, before the run is closed"
-CLOSED = "run closed"
-
-FAULTS = (
+(
     LOGGED, RESERVED, CHARGED, DRAWN, COMMITTED, MEASURED, PUBLISHED, WRITTEN, SYNCED, NAMED,
     DELIVERED, CLOSED,
+) = FAULTS = (
+    "entry committed, before the mark",
+    "budget reserved",
+    "charged, before the draw",
+    "drawn, before the commit",
+    "committed, before the answer is seen",
+    "everything measured",
+    "digests committed, before an output has its name",
+    "output written, before it is synced",
+    "output synced, before its name",
+    "output named, before its folder is synced",
+    "outputs in place, before the run is closed",
+    "run closed",
 )  # fmt: skip
 """All of them, in the order in which a run reaches them first."""
 

@@ -36,7 +36,7 @@ from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
 from adaptive_qs.run.budget import Closing, PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,

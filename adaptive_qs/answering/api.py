@@ -24,7 +24,7 @@ from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of
-from adaptive_qs.table.count import counter_of
+from adaptive_qs.table.coded import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource

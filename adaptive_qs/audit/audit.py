@@ -46,8 +46,7 @@ from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import counter_of
+from adaptive_qs.table.coded import CodedTable, counter_of
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource, WorkloadFile, WorkloadSpec, resolve_queries

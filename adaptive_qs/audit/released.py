@@ -40,7 +40,8 @@ from adaptive_qs.release.bundle import (
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
-from adaptive_qs.table.archive import open_archive, sha256_of
+from adaptive_qs.table.archive import open_archive
+from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.text import Formulas
 
 

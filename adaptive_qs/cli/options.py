@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
@@ -233,6 +234,7 @@ def workload_spec(
     counts = [int(part) for part in numbers]
     if family is None:
         return counts
+    one_of("--queries", family, FAMILIES)
     return {"version": 1, "parts": [{"ways": counts, "queries": family}]}
 
 

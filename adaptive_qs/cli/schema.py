@@ -88,10 +88,10 @@ def import_(
     """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
     from typing import get_args
 
+    from adaptive_qs.arguments import one_of
     from adaptive_qs.table.importers import Kind, import_schema
 
-    if kind not in get_args(Kind):
-        raise InputError(f"--from is {kind!r}: give one of {', '.join(get_args(Kind))}")
+    one_of("--from", kind, get_args(Kind))
     _check_out(out, force, source)
     _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
 

@@ -35,7 +35,7 @@ from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.tables import Margins, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.count import counter_of
+from adaptive_qs.table.coded import counter_of
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]

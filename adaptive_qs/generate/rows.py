@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain, downward_closure
-from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Rows,
@@ -289,9 +288,7 @@ def generator_named(name: Any) -> Generator:
     Raises:
         InputError: there is none.
     """
-    if not (isinstance(name, str) and name in GENERATORS):
-        raise InputError(f"generator is {shown(name)}: give one of {', '.join(GENERATORS)}")
-    return GENERATORS[name]
+    return GENERATORS[one_of("generator", name, GENERATORS)]
 
 
 def choose_fit_rows(

@@ -14,8 +14,7 @@ from scipy.optimize import isotonic_regression
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.columns.private import PrivateRangeColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn, PrivateRangeColumn
 
 # Private bounds of a column: between which magnitudes its values lie. The public grid holds 0 and
 # ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals between neighbouring

@@ -11,13 +11,9 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
-from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import CategoricalColumn
-from adaptive_qs.table.columns.private import (
-    PrivateCategoricalColumn,
-    PrivateColumn,
-    PrivateRangeColumn,
-)
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.category import CategoricalColumn, PrivateCategoricalColumn
+from adaptive_qs.table.columns.numeric import PrivateRangeColumn
 from adaptive_qs.table.encode import CheckRows
 from adaptive_qs.table.schema import Schema
 

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import make_target
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
@@ -17,7 +18,7 @@ from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 from adaptive_qs.workload.workload import Workload
 
 # How much of the budget each round spends (Fuentes et al., Algorithm 7, on estimates).
@@ -187,8 +188,7 @@ class LoopSettings:
             raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
         if not 0 < self.selecting_share < 1:
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give a part in (0, 1)")
-        if self.rule not in SELECTION_RULES:
-            raise ValueError(f"rule is {self.rule!r}: give one of {', '.join(SELECTION_RULES)}")
+        one_of("rule", self.rule, SELECTION_RULES)
 
 
 @dataclass(frozen=True)

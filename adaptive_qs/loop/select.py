@@ -22,7 +22,7 @@ from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
-from adaptive_qs.table.count import TableCounter
+from adaptive_qs.table.coded import TableCounter
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""

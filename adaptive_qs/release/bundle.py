@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
-from adaptive_qs.machine import MemoryAllowance
+from adaptive_qs.machine import memory_claims
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
 from adaptive_qs.release.facts import Fact, paid_facts
@@ -32,8 +32,8 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
-from adaptive_qs.table.files import atomic_writer
+from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
+from adaptive_qs.table.files import atomic_writer, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
@@ -296,7 +296,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
         ResourceExceeded: reading it would take more memory.
     """
     try:
-        content = read_json(path, InputError, MemoryAllowance(max_memory).claim)
+        content = read_json(path, InputError, memory_claims(max_memory))
     except ResourceExceeded as error:
         raise ResourceExceeded(f"{path}: {error}") from None
     if not isinstance(content, dict) or "format_version" not in content:

@@ -20,7 +20,7 @@ from adaptive_qs.release.bundle import Bundle, unconnected_columns
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
-from adaptive_qs.table.archive import create_archive
+from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
@@ -132,11 +132,7 @@ class Release(Bundle):
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
         check_new(path, force)
-        with create_archive(path) as archive:
-            for name, text in (pages_of(self) | self.texts()).items():
-                archive.add_text(name, text)
-            for name, parts in self.arrays().items():
-                archive.add_array(name, parts)
+        write_archive(path, (pages_of(self) | self.texts() | self.arrays()).items())
 
     def sample(
         self,

@@ -31,8 +31,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits
-from adaptive_qs.table.coded import CODE_BYTES, CodedTable
-from adaptive_qs.table.count import counter_of
+from adaptive_qs.table.coded import CODE_BYTES, CodedTable, counter_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
 from adaptive_qs.workload.workload import Workload

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
@@ -199,8 +199,7 @@ def choose_mechanism(
         ResourceExceeded: a subworkload is too large for the mechanism's solver, or the table of
             the whole domain for any number.
     """
-    if not (isinstance(name, str) and name in MECHANISMS):
-        raise InputError(f"mechanism is {shown(name)}: give one of {', '.join(MECHANISMS)}")
+    one_of("mechanism", name, MECHANISMS)
     if bases and name != "residualplanner+":
         raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
     request = PlanRequest(workload, settings or SolverSettings(), bases, jobs, progress)

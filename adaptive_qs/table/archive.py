@@ -7,7 +7,6 @@ they are parsed, and all of it counts against a ceiling of memory. Pickles are n
 
 from __future__ import annotations
 
-import hashlib
 import io
 import struct
 import zipfile
@@ -16,15 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
-from adaptive_qs.jsonfile import bounded_text, parse_json
-from adaptive_qs.machine import MemoryAllowance
-from adaptive_qs.table.files import atomic_writer
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
+from adaptive_qs.jsonfile import Claim, bounded_text, parse_json
+from adaptive_qs.machine import memory_claims
+from adaptive_qs.table.files import atomic_writer, sha256_of
 
 MOST_RATIO = 200
 """Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
@@ -42,33 +41,8 @@ DAMAGE = (
     struct.error,
 )  # fmt: skip
 """What the libraries raise on damaged bytes."""
-
-
 _HEADER_BYTES = 30
 """Before the name of a member."""
-
-
-class ArchiveWriter:
-    """Members written in the order of the calls."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._zip = zipfile.ZipFile(file, "w")
-
-    def add_text(self, name: str, text: str) -> None:
-        """A member of UTF-8 text."""
-        member = _member(name)
-        member.compress_type = zipfile.ZIP_DEFLATED
-        self._zip.writestr(member, text.encode(), compresslevel=6)
-
-    def add_array(self, name: str, parts: Sequence[NDArray[np.float64]]) -> None:
-        """A member with these arrays, flattened and joined, as one npy vector of float64."""
-        with self._zip.open(_member(name), "w", force_zip64=True) as file:
-            for piece in npy_bytes(parts):
-                file.write(piece)
-
-    def close(self) -> None:
-        """Write the directory of members."""
-        self._zip.close()
 
 
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
@@ -83,48 +57,38 @@ def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
         yield np.ascontiguousarray(part, dtype="<f8").tobytes()
 
 
-def sha256_of(pieces: Iterable[bytes]) -> str:
-    """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
+def write_archive(
+    path: str | Path, members: Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
+) -> None:
+    """An archive of texts, and of arrays, each flattened and joined, as npy vectors of float64.
 
-
-def _member(name: str) -> zipfile.ZipInfo:
-    """A member that tells nothing of when and on what system it was written."""
-    member = zipfile.ZipInfo(name, _EPOCH)
-    member.create_system = _UNIX
-    member.external_attr = 0o644 << 16
-    return member
-
-
-@contextmanager
-def create_archive(path: str | Path) -> Iterator[ArchiveWriter]:
-    """An archive that appears at ``path`` whole or not at all.
+    It appears whole or not at all, and tells nothing of when and on what system it was written.
 
     Raises:
         InputError: the file cannot be written.
     """
-    with atomic_writer(path) as file:
-        writer = ArchiveWriter(file)
-        try:
-            yield writer
-        finally:  # also of a file that is given up, or it would be closed when it is forgotten
-            writer.close()
+    with atomic_writer(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, content in members:
+            member = zipfile.ZipInfo(name, _EPOCH)
+            member.create_system = _UNIX
+            member.external_attr = 0o644 << 16
+            if isinstance(content, str):
+                member.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(member, content.encode(), compresslevel=6)
+                continue
+            with archive.open(member, "w", force_zip64=True) as target:
+                for piece in npy_bytes(content):
+                    target.write(piece)
 
 
 class ArchiveReader:
-    """Members by name, each checked before it is taken into memory.
-
-    Args:
-        archive: to read from.
-        allowance: of memory, for all members together.
+    """Members by name, each checked before it is taken into memory, of which all may take so much
+    together.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, allowance: MemoryAllowance) -> None:
+    def __init__(self, archive: zipfile.ZipFile, claim: Claim) -> None:
         self._zip = archive
-        self._allowance = allowance
+        self._claim = claim
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,7 +100,7 @@ class ArchiveReader:
         member = self._zip.getinfo(name)
         if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
-        return bounded_text(self._pieces(member), self._allowance.claim)
+        return bounded_text(self._pieces(member), self._claim)
 
     def json(self, name: str) -> Any:
         """A JSON member, parsed."""
@@ -153,7 +117,7 @@ class ArchiveReader:
         total = sum(sizes)
         if member.compress_type != zipfile.ZIP_STORED or member.file_size < 8 * total:
             raise ValueError(f"{name} has an unexpected size")
-        self._allowance.claim(2 * member.file_size)
+        self._claim(2 * member.file_size)
         with self._zip.open(member) as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError(f"{name} has an unexpected version")
@@ -181,21 +145,20 @@ def open_archive(
     Args:
         path: the file.
         kind: what it should be, for the message.
-        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
-            of the machine's.
+        max_memory: ceiling of the process's memory, as for :func:`memory_bytes`.
 
     Raises:
         InputError: the file is missing, damaged, or something else.
         ResourceExceeded: reading it would take more memory.
     """
-    allowance = MemoryAllowance(max_memory)
+    claim = memory_claims(max_memory)
     try:
         with _Guarded(path) as file, zipfile.ZipFile(file) as archive:
             file.most_bytes = None
             if len(set(archive.namelist())) < len(archive.namelist()):
                 raise ValueError("two members have one name")
             _refuse_additions(archive)
-            yield ArchiveReader(archive, allowance)
+            yield ArchiveReader(archive, claim)
     except ResourceExceeded as error:
         raise ResourceExceeded(f"{path}: {error}") from None
     except AdaptiveQsError:
@@ -203,8 +166,7 @@ def open_archive(
     except FileNotFoundError:
         raise InputError(f"{path}: no such file: check the path") from None
     except (PermissionError, IsADirectoryError) as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise InputError(f"{path}: {reason}: check the path") from None
+        raise InputError(f"{path}: {reason(error, 'unreadable')}: check the path") from None
     except DAMAGE:
         raise InputError(
             f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
@@ -229,11 +191,8 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which no long stretch is read at once, so that a list of members is never long.
-
-    Attributes:
-        most_bytes: that one call may read; None for no limit.
-    """
+    """A file of which one call reads ``most_bytes`` at most (None for no limit), so that a list of
+    members is never long."""
 
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 

@@ -1,4 +1,8 @@
-"""Bins of proposed schemas: values that many rows share by themselves, the rest by quantiles."""
+"""Bins of proposed schemas: values that many rows share by themselves, the rest by quantiles.
+
+All but the limits is for `propose` only, and as private as the data. ``values`` are the distinct
+numbers of a column, finite and ascending, and ``weights`` the rows with each: shape (distinct,).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -39,21 +43,15 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
 
 
 def round_end(value: float, spacing: float, decimals: int | None, upwards: bool) -> float:
-    """An end of the range moved outwards to a round number, by at most half its bin.
+    """The smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
     A power of ten stays (1 may stand for "at least one"), a number nearer to 0 than half its bin
-    becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten.
-
-    Args:
-        value: finite, the smallest or largest value.
-        spacing: width of its bin; infinity where it exceeds the doubles.
-        decimals: decimal places of all values, or None for values off any grid.
-        upwards: whether it is the largest.
+    becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
+    :func:`round_cut`.
     """
     if value and f"{abs(value):.15e}".startswith("1.000000000000000"):
         return value
-    outwards = value < 0 if upwards else value > 0
-    if outwards and abs(value) <= spacing / 2:
+    if (value < 0 if upwards else value > 0) and abs(value) <= spacing / 2:
         return 0.0
     most = max(min(spacing, _MOST) / _NEARER, abs(value) * _FINEST, _LEAST)
     exponent = math.floor(math.log10(most))
@@ -74,7 +72,7 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
 
-# Quantiles that part a range into bins, for `propose` only: they are as private as the data.
+# Quantiles that part a range into bins.
 
 _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further cuts, in this order, where an end bin is long."""
@@ -87,14 +85,9 @@ Floats = NDArray[np.float64]
 
 
 def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
-    """Distinct quantiles that part the rows into at most so many bins, ascending.
+    """Distinct quantiles that part the rows into at most so many bins, at least 1, ascending.
 
     Up to a quarter of them go into long tails, the others hold about equal shares.
-
-    Args:
-        values: shape (distinct,), ascending.
-        weights: shape (distinct,), rows with each value.
-        bins: at least 1.
     """
     rows = weights.sum()
     running = np.cumsum(weights)
@@ -103,28 +96,21 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
         ranks = np.searchsorted(running, np.asarray(shares) * rows)
         return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
 
-    even = [k / bins for k in range(1, bins)]
-    tails = [
-        share
-        for share in _TAILS
-        if min(share, 1 - share) * rows > _FEW and _is_long(values, at(even), upper=share > 0.5)
-    ][: bins // 4]
-    even = [k / (bins - len(tails)) for k in range(1, bins - len(tails))]
-    return at([*even, *tails])
+    def is_long(upper: bool) -> bool:
+        """Whether the bin at this end is much wider than its neighbour."""
+        cuts = at([k / bins for k in range(1, bins)])
+        if len(cuts) < 2:
+            return False
+        if upper:
+            return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
+        return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
 
-
-def _is_long(values: Floats, cuts: Sequence[float], upper: bool) -> bool:
-    """Whether the bin at this end is much wider than its neighbour."""
-    if len(cuts) < 2:
-        return False
-    if upper:
-        return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
-    return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
+    filled = (share for share in _TAILS if min(share, 1 - share) * rows > _FEW)
+    tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]
+    return at([*(k / (bins - len(tails)) for k in range(1, bins - len(tails))), *tails])
 
 
 # The grid on which the numbers of a column lie: multiples of 0.01, of 0.05, of 0.5.
-#
-# For `propose` only: the grid is as private as the data.
 
 _USUAL = (1, 2, 5, 25, 125)
 """Digits of usual steps."""
@@ -151,19 +137,18 @@ class Grid:
         """The smallest number above the value."""
         if self.decimals is None:
             return math.nextafter(value, math.inf)
-        return self._number(self._steps(value, ROUND_FLOOR) + 1)
+        return self._round(value, ROUND_FLOOR, 1)
 
     def from_on(self, value: float) -> float:
         """The smallest number that is no less than the value."""
-        return value if self.decimals is None else self._number(self._steps(value, ROUND_CEILING))
+        return self._round(value, ROUND_CEILING, 0)
 
-    def _steps(self, value: float, rounding: str) -> int:
-        assert self.decimals is not None
+    def _round(self, value: float, rounding: str, add: int) -> float:
+        """The value to a number of the grid, so many steps up."""
+        if self.decimals is None:
+            return value
         units = Decimal(repr(float(value))).scaleb(self.decimals)
-        return int((units / self.multiple).to_integral_value(rounding))
-
-    def _number(self, steps: int) -> float:
-        assert self.decimals is not None
+        steps = int((units / self.multiple).to_integral_value(rounding)) + add
         return float(steps * self.multiple / 10**self.decimals)
 
 
@@ -232,9 +217,7 @@ def periods_for(rows: int) -> int:
     return max(LEAST_PERIODS, 2 * bins_for(rows))
 
 
-# Bins for a proposed range: values that many rows share by themselves, the rest by quantiles.
-#
-# For `propose` only: the bins are as private as the data.
+# Bins for a proposed range.
 
 PEAK = 3
 """A value is a peak where so many times as many rows share it as share either neighbour."""
@@ -315,8 +298,7 @@ def propose_edges(
     numbers.
 
     Args:
-        values: shape (distinct,), finite and ascending.
-        weights: shape (distinct,), rows with each value.
+        values, weights: of the column.
         grid: where all values lie.
         bins: the most, at least 1.
         codes: the most where every value has a bin of its own.
@@ -337,12 +319,7 @@ def propose_edges(
 
 
 def without_absurd(values: Floats, weights: Floats) -> slice:
-    """The values without the first and last ones that lie absurdly far from all others.
-
-    Args:
-        values: shape (distinct,), ascending.
-        weights: shape (distinct,), rows with each value.
-    """
+    """The values without the first and last ones that lie absurdly far from all others."""
     kept = slice(0, len(values))
     if len(values) < 3 or weights.sum() < ENOUGH:
         return kept
@@ -361,14 +338,9 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     """First values of bins of the same round width, the first and last ones aside, for integers
     that are spread evenly enough: no value deserves a bin of its own, and no bin is crowded.
 
-    Args:
-        values: shape (distinct,), whole and ascending, at least two.
-        weights: shape (distinct,), rows with each value.
-        bins: the most.
-
     Returns:
-        the starts and, as the last entry, the end of the last bin; None where other bins serve
-        better.
+        the starts, of so many bins at most, and the end of the last bin; None where other bins
+        serve better.
     """
     low, high = int(values[0]), int(values[-1])
     steps = (factor * 10**k for k in range(19) for factor in (1, 2, 5))
@@ -390,12 +362,8 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     but for few codes, each of which gets a bin of its own; so does a year with a bin's share of the
     rows that stands out.
 
-    Args:
-        values: shape (distinct,), whole and ascending.
-        weights: shape (distinct,), rows with each value.
-
     Returns:
-        the starts and, as the last entry, the end of the last bin; None where they are no years.
+        the starts and the end of the last bin; None where they are no years.
     """
     rows = weights.sum()
     years = (values >= YEARS[0]) & (values <= YEARS[1])
@@ -411,9 +379,10 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
     own = others.tolist()
     if step > 1:
-        beside = np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
         average = rows / (high // step - low // step + 1)
-        stands_out = years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * beside)
+        stands_out = (
+            years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * _beside(weights))
+        )
         own += values[stands_out].tolist()
     return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
 
@@ -451,23 +420,8 @@ def _between(
 
 
 def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
-    """Indices of the values that deserve a bin of their own, those that deserve it most first."""
-    average = weights.sum() / bins
-    full = np.flatnonzero(weights >= max(3, average))
-    far = _far(values, weights)
-    rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
-    others = np.zeros(len(values))
-    others[rest] = weights[rest]
-    beside = np.maximum(np.append(others[1:], 0), np.append(0, others[:-1]))
-    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
-    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
-    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
-    chosen = [*_heaviest(weights, full), *_heaviest(weights, peaks)]
-    return [*far, *(i for i in chosen if i not in far)]
-
-
-def _far(values: Floats, weights: Floats) -> list[int]:
-    """Indices of the last and the first value where they lie far beyond all others."""
+    """Indices of the values that deserve a bin of their own, those that deserve it most first: far
+    beyond all others, as many rows as a bin, or a peak; by their rows."""
     far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
@@ -475,13 +429,22 @@ def _far(values: Floats, weights: Floats) -> list[int]:
             far.append(len(values) - 1)
         if weights[0] >= 3 and values[1] - values[0] > extent / 2:
             far.append(0)
-    return far
+    average = weights.sum() / bins
+    full = np.flatnonzero(weights >= max(3, average))
+    rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
+    others = np.zeros(len(values))
+    others[rest] = weights[rest]
+    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
+    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
+    beside = _beside(others)
+    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
+    heaviest = (some[np.argsort(-weights[some], kind="stable")].tolist() for some in (full, peaks))
+    return [*far, *(i for i in chain(*heaviest) if i not in far)]
 
 
-def _heaviest(weights: Floats, indices: NDArray[np.intp]) -> list[int]:
-    """These indices, the largest weight first."""
-    ordered: list[int] = indices[np.argsort(-weights[indices], kind="stable")].tolist()
-    return ordered
+def _beside(weights: Floats) -> Floats:
+    """The rows with the neighbour of each value that has more of them."""
+    return np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
 
 
 def _divided(parts: Sequence[_Part], spare: int) -> list[int]:

@@ -1,4 +1,8 @@
-"""Reading cells: text, typed values and Python objects as integers, numbers, booleans, moments."""
+"""Reading cells: text, typed values and Python objects as integers, numbers, booleans, moments.
+
+Every reader returns a value array and a mask of the cells it could read; it never raises on what
+a cell holds, so no cell can end up in a message.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +21,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, TRUE_WORDS, read_moment
-
-# Reading cells: Arrow arrays of text or typed values as integers, numbers, booleans, moments.
-#
-# Every reader returns a value array and a mask of the cells it could read; it never raises on what
-# a cell holds, so no cell can end up in a message.
+from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, NUMBER, TRUE_WORDS, read_moment
 
 Mask = NDArray[np.bool_]
 
 _INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -52,11 +50,7 @@ def normalise(values: pa.Array) -> pa.Array | None:
         return values.cast(pa.float64())
     if pa.types.is_date(kind):
         return values.cast(pa.timestamp("ms"))
-    if pa.types.is_timestamp(kind):
-        return values
-    if pa.types.is_boolean(kind):
-        return values
-    return None
+    return values if pa.types.is_timestamp(kind) or pa.types.is_boolean(kind) else None
 
 
 def as_text(values: pa.Array) -> pa.StringArray:
@@ -98,7 +92,7 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
 def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
     """Cells as finite real numbers."""
     if pa.types.is_string(values.type):
-        readable = pc.match_substring_regex(values, _NUMBER)
+        readable = pc.match_substring_regex(values, f"^{NUMBER}$")
         digits = pc.utf8_ltrim(values, characters="+")
         values = pc.if_else(readable, digits, None).cast(pa.float64())
     elif pa.types.is_integer(values.type):
@@ -121,14 +115,7 @@ def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
 def as_seconds(
     values: pa.Array, date_format: str | None, wall_clock: bool
 ) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as whole seconds since 1970.
-
-    Args:
-        values: normalised cells.
-        date_format: how texts are written, as in strptime; ISO 8601 without it.
-        wall_clock: of cells with a time zone, whether to take what the clock there shows; in UTC
-            otherwise.
-    """
+    """Cells as whole seconds since 1970; arguments as for :func:`text.read_moment`."""
     if pa.types.is_timestamp(values.type):
         if values.type.tz is not None:
             values = pc.local_timestamp(values) if wall_clock else values
@@ -145,7 +132,7 @@ def as_seconds(
 def is_marker(values: pa.Array, markers: tuple[str, ...], numeric: bool) -> Mask:
     """Which cells are one of the markers, as text or, where asked, as a number."""
     found = _is_in(as_text(values), frozenset(markers))
-    numbers = [float(marker) for marker in markers if re.fullmatch(_NUMBER, marker)]
+    numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
     if numeric and numbers:
         cells, readable = as_numbers(values)
         found |= readable & np.isin(cells, numbers)
@@ -222,9 +209,6 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     Text is text, booleans, integers, numbers, dates and times are what they are, whether of
     Python, numpy or pandas; a `Decimal` is the nearest double, and None, NaN, NaT and NA are
     missing. Anything else becomes an array of type binary, which no column takes.
-
-    Args:
-        objects: shape (rows,).
     """
     if pd.api.types.infer_dtype(objects, skipna=True) in ("string", "empty"):
         try:  # the same as below, faster, where all cells that there are happen to be text
@@ -259,11 +243,10 @@ def _unreadable_objects(cells: Objects) -> Parted:
 
 def _texts(cells: Objects) -> Parted:
     try:
-        values = pa.array(cells, pa.string())
+        return _all(pa.array(cells, pa.string()))
     except UnicodeEncodeError:  # half of a surrogate pair: no text, but somebody's cell
         whole = [cell.encode("utf-8", "surrogatepass").decode("utf-8", "replace") for cell in cells]
-        values = pa.array(whole, pa.string())
-    return _all(values)
+        return _all(pa.array(whole, pa.string()))
 
 
 def _integers(cells: Objects) -> Parted:
@@ -297,19 +280,18 @@ def _zone(moment: dt.datetime) -> str:
     if name is not None:
         return str(name)
     minutes, rest = divmod(offset, dt.timedelta(minutes=1))
-    if rest:
-        return _NO_NAME
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    sign = "-" if minutes < 0 else "+"
+    return _NO_NAME if rest else f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 _NO_NAME = "?"
 """Stands for a time zone that has no name and is no whole number of minutes away from UTC."""
 
 
-_READERS: tuple[tuple[tuple[type, ...], Callable[[Objects], Parted]], ...] = (
-    ((str,), _texts),
+_READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
+    (str, _texts),
     ((bool, np.bool_), lambda cells: _all(pa.array(cells.astype(np.bool_)))),
-    ((np.timedelta64,), _unreadable_objects),  # which numpy counts among the integers
+    (np.timedelta64, _unreadable_objects),  # which numpy counts among the integers
     ((int, np.integer), _integers),
     # Half and single precision are read by their shortest text.
     ((np.float16, np.float32), lambda cells: _all(pa.array(cells.astype(np.float32)))),
@@ -317,20 +299,16 @@ _READERS: tuple[tuple[tuple[type, ...], Callable[[Objects], Parted]], ...] = (
         (float, np.floating, decimal.Decimal),
         lambda cells: _all(pa.array([float(cell) for cell in cells], pa.float64())),
     ),
-    ((dt.datetime,), _moments),
-    ((dt.date,), lambda cells: _all(pa.array(cells, pa.date32()))),
-    ((np.datetime64,), lambda cells: _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))),
-    ((object,), _unreadable_objects),
+    (dt.datetime, _moments),
+    (dt.date, lambda cells: _all(pa.array(cells, pa.date32()))),
+    (np.datetime64, lambda cells: _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))),
+    (object, _unreadable_objects),
 )
 """Types and what reads them, the more special ones first."""
 
 
 def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
-    """A column of a data frame, each cell by its own type.
-
-    Args:
-        series: of narwhals.
-    """
+    """A column of a data frame (a series of narwhals), each cell by its own type."""
     if series.implementation.is_pandas_like():
         column = series.to_pandas()
         if column.dtype == object:

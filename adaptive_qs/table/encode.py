@@ -37,7 +37,11 @@ def table_bytes(source: Any) -> Iterator[bytes]:
         DataError: the file cannot be read, or the table is of an unknown kind.
     """
     if isinstance(source, str | Path):
-        yield from _file_bytes(Path(source))
+        try:
+            with open(source, "rb") as file:
+                yield from iter(partial(file.read, CHUNK_BYTES), b"")
+        except OSError as error:
+            raise unreadable(source, error) from None
     elif isinstance(source, CodedTable):
         yield repr((source.domain.names, source.domain.sizes)).encode()
         for column in source.columns:
@@ -53,69 +57,54 @@ def unchanged(source: Any) -> Iterator[None]:
     Raises:
         DataError: it did not.
     """
-    if not isinstance(source, str | Path):
-        yield
-        return
     before = _stamp(source)
     yield
     if _stamp(source) != before:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-def _stamp(path: str | Path) -> tuple[int, ...]:
+def _stamp(source: Any) -> tuple[int, ...]:
+    """What tells the state of a file; nothing of tables in memory."""
+    if not isinstance(source, str | Path):
+        return ()
     try:
-        found = os.stat(path)
+        found = os.stat(source)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(source, error) from None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _file_bytes(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
-    except OSError as error:
-        raise unreadable(path, error) from None
 
 
 def _frame_bytes(source: Any) -> Iterator[bytes]:
     """Names, types and values; not how the columns are cut into chunks."""
-    frame = redacted(lambda: nw.from_native(source, eager_only=True), _unrecognisable)
+
+    def unknown(_: Exception) -> DataError:
+        return DataError("the table cannot be recognised later: write it to a file and name that")
+
+    frame = redacted(lambda: nw.from_native(source, eager_only=True), unknown)
     for place, name in enumerate(frame.columns):
         yield repr((str(name), len(frame))).encode()
         for start in range(0, len(frame), SLICE_ROWS):
             series = frame[start : start + SLICE_ROWS, place]
-            yield from redacted(partial(_cell_bytes, series), _unrecognisable)
-
-
-def _unrecognisable(_: Exception) -> DataError:
-    return DataError("the table cannot be recognised later: write it to a file and name that")
+            yield from redacted(partial(_cell_bytes, series), unknown)
 
 
 def _cell_bytes(series: Any) -> list[bytes]:
-    values = frame_cells(series)
-    pieces = []
-    if isinstance(values, MixedCells):
-        pieces.append(values.indices.tobytes())
-        parts = [pa.chunked_array([part]) for part in values.parts]
-    else:
-        parts = [pa.chunked_array([values]) if isinstance(values, pa.Array) else values]
-    for part in parts:
-        pieces.append(repr((str(part.type), len(part))).encode())
-        pieces.extend(_slice_bytes(part))
-    return pieces
-
-
-def _slice_bytes(column: pa.ChunkedArray) -> Iterator[bytes]:
     """Values as text of their own kind, since what lies under missing ones is arbitrary."""
-    yield np.packbits(column.is_null().to_numpy()).tobytes()
-    values = column.drop_null().combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    fresh = pa.concat_arrays([values.take(pa.array(np.arange(len(values))))])
-    for buffer in fresh.buffers():
-        yield b"" if buffer is None else buffer.to_pybytes()
+    cells_of = frame_cells(series)
+    mixed = isinstance(cells_of, MixedCells)
+    pieces = [cells_of.indices.tobytes()] if mixed else []
+    for part in cells_of.parts if mixed else (cells_of,):
+        values = pa.chunked_array([part]) if isinstance(part, pa.Array) else part
+        pieces += [
+            repr((str(values.type), len(values))).encode(),
+            np.packbits(values.is_null().to_numpy()).tobytes(),
+        ]
+        values = values.drop_null().combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        fresh = pa.concat_arrays([values.take(pa.array(np.arange(len(values))))])
+        pieces += [b"" if buffer is None else buffer.to_pybytes() for buffer in fresh.buffers()]
+    return pieces
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
@@ -142,7 +131,7 @@ def read_table(
         source: a path, a pandas, polars or pyarrow table, or codes under the schema's domain.
         schema: with no bins or values left open.
         progress: counts the bytes of a CSV file and the rows of anything else.
-        check_rows: told how many rows have come; whatever it raises ends the reading.
+        check_rows: whatever it raises ends the reading.
 
     Raises:
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
@@ -162,7 +151,11 @@ def read_table(
         for columns in rows_of(opened, schema, progress, check_rows):
             for part, column, values in zip(parts, schema.columns, columns):
                 part.extend(encode_chunk(column, values, opened.label))
-    return CodedTable(domain, tuple(_joined(part) for part in parts))
+    codes = []
+    for part in parts:
+        codes.append(np.concatenate(part))
+        part.clear()  # which frees the chunks
+    return CodedTable(domain, tuple(codes))
 
 
 def rows_of(
@@ -184,13 +177,6 @@ def rows_of(
             progress(chunk.done, chunk.total)
     if not rows:
         raise DataError(f"{source.label}: no rows: give a table with at least one")
-
-
-def _joined(part: list[NDArray[Any]]) -> NDArray[Any]:
-    """The chunks as one array; the chunks are freed."""
-    codes = np.concatenate(part)
-    part.clear()
-    return codes
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
@@ -233,23 +219,17 @@ def distinct_cells(
     normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
+        kind = "objects of other types"
+        if not isinstance(values, MixedCells):
+            dictionary = pa.types.is_dictionary(values.type)
+            kind = f"the type {values.type.value_type if dictionary else values.type}"
         raise DataError(
-            f"{label}: column {column.name!r} has {_type_of(values)}: "
+            f"{label}: column {column.name!r} has {kind}: "
             "convert it to text, numbers, booleans, dates or times"
         )
     parts[-1] = pa.concat_arrays([parts[-1], pa.nulls(1, parts[-1].type)])
     null = sum(map(len, parts)) - 1
     return parts, np.where(mixed.indices < 0, null, mixed.indices)
-
-
-def _type_of(values: pa.Array | MixedCells) -> str:
-    if isinstance(values, MixedCells):
-        return "objects of other types"
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    return f"the type {kind}"
-
-
-# Codes back to values of the declared types.
 
 
 def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Table:
@@ -258,12 +238,7 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn uniformly from their bin or period, never outside the declared bounds; missing
     values are null; unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes.
-
-    Args:
-        table: codes under `schema.domain()`.
-        schema: the schema of the codes.
-        rng: the randomness of the draws, taken column by column.
+    schema gives the same codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: the table has another domain than the schema.
@@ -280,13 +255,9 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
     """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
-    Args:
-        schema: what was given.
-        table: the table, if there is one.
-        max_memory: ceiling of the process's memory while a release bundle is read.
-
     Raises:
         SchemaError: there is none, or it is not valid.
+        ResourceExceeded: reading it out of a release bundle would take more than ``max_memory``.
     """
     if isinstance(schema, Schema):
         return schema

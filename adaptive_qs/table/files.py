@@ -8,14 +8,14 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.arguments import Registry
+from adaptive_qs.errors import InputError, reason
 from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
@@ -58,32 +58,32 @@ def remove_stale(target: Path) -> None:
 
 
 def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove files whose names begin and end so, unless a process holds a lock on them."""
+    """Remove files whose names begin and end so, unless a process holds a lock on them, or gives
+    them their name meanwhile."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(prefix) and name.endswith(suffix):
-                with contextlib.suppress(OSError):
-                    _remove_unlocked(folder / name)
+                with (
+                    contextlib.suppress(OSError),
+                    _opened(folder / name, os.O_RDWR | os.O_NOFOLLOW) as handle,
+                ):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    (folder / name).unlink()
 
 
 def sync_folder(folder: Path) -> None:
     """Make names in a folder durable, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY) as handle:
+        os.fsync(handle)
 
 
-def _remove_unlocked(path: Path) -> None:
-    """Raises OSError where a writer holds the lock, or gave the file its name meanwhile."""
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    handle = os.open(path, flags)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
+        yield handle
     finally:
         os.close(handle)
 
@@ -99,7 +99,7 @@ _PIECE = 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@contextlib.contextmanager
+@contextmanager
 def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     """A binary file that replaces `path` when the block ends, and leaves no trace if it fails.
 
@@ -125,27 +125,19 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
             temporary.unlink()
 
 
-def sealed_digest(file: BinaryIO) -> str:
-    """SHA-256 of all that was written to an open file, which is left at its end."""
-    file.flush()
-    file.seek(0)
+def sha256_of(pieces: Iterable[bytes]) -> str:
+    """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
     digest = hashlib.sha256()
-    for piece in iter(partial(file.read, _PIECE), b""):
+    for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
 
 
-def remove_file(path: str | Path) -> None:
-    """Remove a file where there is one.
-
-    Raises:
-        InputError: it cannot be removed.
-    """
-    try:
-        Path(path).unlink(missing_ok=True)
-    except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise InputError(f"{path}: cannot be removed ({reason}): remove it by hand") from None
+def sealed_digest(file: BinaryIO) -> str:
+    """SHA-256 of all that was written to an open file, which is left at its end."""
+    file.flush()
+    file.seek(0)
+    return sha256_of(iter(partial(file.read, _PIECE), b""))
 
 
 def check_writable(path: str | Path) -> None:
@@ -160,15 +152,11 @@ def check_writable(path: str | Path) -> None:
 
 
 def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
-    """Refuse to replace a file that nobody said may be replaced.
-
-    Args:
-        path: to be written.
-        force: whether it may be.
-        option: what says so, in the caller's words.
+    """Refuse to replace a file, unless ``force`` says that it may be.
 
     Raises:
-        InputError: there is something at the path, and ``force`` is not set.
+        InputError: there is something at the path; ``option`` says, in the caller's words, what
+            would allow to replace it.
     """
     if not force and os.path.exists(path):  # never raises, unlike Path.exists
         raise InputError(
@@ -180,7 +168,11 @@ def _temporary(target: Path) -> tuple[int, Path]:
     """A new empty file beside the target and its handle, with the permissions of any new file."""
     try:
         with contextlib.suppress(FileNotFoundError):
-            _check_kind(target, target.stat().st_mode)
+            mode = target.stat().st_mode
+            if stat.S_ISDIR(mode):
+                raise is_folder(target)
+            if not stat.S_ISREG(mode):
+                raise InputError(f"{target}: is not a regular file: give another path")
         handle, temporary = create_partial(target)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -190,27 +182,28 @@ def _temporary(target: Path) -> tuple[int, Path]:
     return handle, temporary
 
 
-def _check_kind(target: Path, mode: int) -> None:
-    if stat.S_ISDIR(mode):
-        raise is_folder(target)
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{target}: is not a regular file: give another path")
-
-
 def is_folder(target: str | Path) -> InputError:
     """The error where a folder stands in the place of a file to be written."""
     return InputError(f"{target}: is a folder: give the path of a file")
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
-    reason = (error.strerror or "unknown reason").lower()
     mend = "free some space" if error.errno in _FULL else "give a path in a writable folder"
-    return InputError(f"{target}: cannot be written ({reason}): {mend}")
+    return InputError(f"{target}: cannot be written ({reason(error)}): {mend}")
 
 
 # Whether a file holds a table, told without reading it.
 
-_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".xlsx", ".xls")
+FORMATS: Registry[Any] = Registry(
+    {
+        ".csv": "adaptive_qs.table.write:CSV",
+        ".csv.gz": "adaptive_qs.table.write:CSV_BY_GZIP",
+        ".parquet": "adaptive_qs.table.write:PARQUET",
+        ".pq": "adaptive_qs.table.write:PARQUET",
+    }
+)
+"""The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
+_OTHER_TABLES = (".tsv", ".tsv.gz", ".xlsx", ".xls")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 
@@ -219,7 +212,7 @@ def is_table_file(path: str | Path) -> bool:
     """Whether there is a file that is a table by its name, or Parquet by its first bytes."""
     with contextlib.suppress(OSError, ValueError):  # whoever reads it explains them
         if Path(path).is_file():
-            if str(path).lower().endswith(_ENDINGS):
+            if str(path).lower().endswith((*FORMATS, *_OTHER_TABLES)):
                 return True
             with open(path, "rb") as file:
                 return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
@@ -257,16 +250,17 @@ def stamped(table: str | Path, stamp: Stamp) -> Iterator[None]:
             file.write(f"{Path(table).name}: {stamp}\n".encode())
     yield
     if stamp == PRIVATE:
-        remove_file(beside)
+        try:
+            beside.unlink(missing_ok=True)
+        except OSError as error:
+            said = f"cannot be removed ({reason(error)}): remove it by hand"
+            raise InputError(f"{beside}: {said}") from None
 
 
 # The sample data shipped with the package.
 
-_PACKAGE = Path(__file__).parents[1]
 
-
-@dataclass(frozen=True)
-class SampleDataset:
+class SampleDataset(NamedTuple):
     """Where a sample table and its public schema lie on disk."""
 
     data: Path
@@ -281,8 +275,9 @@ def sample_dataset(name: str = "adult") -> SampleDataset:
     Raises:
         InputError: there is no such data set.
     """
-    for folder in (_PACKAGE / "datasets", _PACKAGE.parent / "datasets"):
-        sample = SampleDataset(folder / name / f"{name}.csv.gz", folder / name / "schema.json")
-        if sample.data.is_file() and sample.schema.is_file():
+    for parent in Path(__file__).parents[1:3]:
+        folder = parent / "datasets" / name
+        sample = SampleDataset(folder / f"{name}.csv.gz", folder / "schema.json")
+        if all(path.is_file() for path in sample):
             return sample
     raise InputError(f"sample data set {name!r} is not installed: reinstall the package")

@@ -42,20 +42,17 @@ def import_schema(path: str | Path, kind: Kind = "auto") -> Schema:
         kind = _kind(content, path)
     if kind == "mbi":
         return Schema.parse(content, str(path))
-    columns = _sdv_columns(content, path) if kind == "sdv" else content
+    columns = content
+    if kind == "sdv" and isinstance(content, dict):
+        tables = content.get("tables")
+        if isinstance(tables, dict):
+            if len(tables) != 1:
+                raise SchemaError(f"{path}: describes {len(tables)} tables: keep one")
+            (content,) = tables.values()
+        columns = content.get("columns") if isinstance(content, dict) else None
     if not isinstance(columns, dict):
         raise SchemaError(f"{path}: has no columns: is it a {kind} file?")
     return _convert(columns, _CONVERTERS[kind], path)
-
-
-def _sdv_columns(content: Any, path: str | Path) -> Any:
-    """What stands under "columns", of the one table where there are several levels."""
-    if isinstance(content, dict) and isinstance(content.get("tables"), dict):
-        tables = content["tables"]
-        if len(tables) != 1:
-            raise SchemaError(f"{path}: describes {len(tables)} tables: keep one")
-        content = next(iter(tables.values()))
-    return content.get("columns") if isinstance(content, dict) else None
 
 
 def _convert(
@@ -89,16 +86,16 @@ def _sdv(entry: Draft) -> Draft | None:
         case "boolean":
             return {"type": "boolean"}
         case "categorical":
-            return {"type": "categorical", "values": _need(entry, "values")}
+            return {"type": "categorical", "values": _filled(entry, "values")}
         case "numerical":
-            low, high = _need_both(entry, "min", "max")
+            low, high = _need(entry, "min", "max")
             whole = "Int" in str(entry.get("computer_representation", ""))
             return _range(low, high, whole or None)
         case "datetime":
-            low, high = _need_both(entry, "min", "max")
-            date_format = entry.get("datetime_format")
-            given = {} if date_format is None else {"format": date_format}
-            timed = date_format is None or any(mark in date_format for mark in ("%H", "%I", "%X"))
+            low, high = _need(entry, "min", "max")
+            written = entry.get("datetime_format")
+            timed = written is None or any(mark in written for mark in ("%H", "%I", "%X"))
+            given = {} if written is None else {"format": written}
             return {"type": "datetime" if timed else "date", "min": low, "max": high, **given}
         case _:
             return None
@@ -109,14 +106,14 @@ def _dpmm(entry: Draft) -> Draft:
         values = [value for value in entry["categories"] if value is not None]
         missing = {"missing": [""]} if len(values) < len(entry["categories"]) else {}
         return {"type": "categorical", "values": values, **missing}
-    low, high = _need_both(entry, "lower", "upper")
+    low, high = _need(entry, "lower", "upper")
     return _range(low, high, None, entry.get("n_bins"))
 
 
 def _dpsynth(entry: Draft) -> Draft | None:
     kind = entry.get("type", "")
     if kind == "CategoricalAttribute" or "possible_values" in entry:
-        values = list(_need(entry, "possible_values"))
+        values = list(_filled(entry, "possible_values"))
         index = entry.get("out_of_domain_index", 0)
         known = type(index) is int and 0 <= index < len(values)
         catch_all = {"catch_all": values[index]} if known and type(values[0]) is not bool else {}
@@ -124,13 +121,10 @@ def _dpsynth(entry: Draft) -> Draft | None:
     if kind == "FreeFormTextAttribute" or "max_tokens" in entry:
         return None
     if kind == "OpenSetCategoricalAttribute" or "default_value" in entry:
-        values = list(_need(entry, "public_possible_values"))
-        return {
-            "type": "categorical",
-            "values": values,
-            "catch_all": entry.get("default_value", "<OOD>"),
-        }
-    low, high = _need_both(entry, "min_value", "max_value")
+        values = list(_filled(entry, "public_possible_values"))
+        catch_all = {"catch_all": entry.get("default_value", "<OOD>")}
+        return {"type": "categorical", "values": values, **catch_all}
+    low, high = _need(entry, "min_value", "max_value")
     draft = _range(low, high, entry.get("dtype") == "int")
     if entry.get("bin_edges") and draft["type"] == "numeric":
         edges = sorted({float(low), *map(float, entry["bin_edges"]), float(high)})
@@ -160,13 +154,13 @@ def _range(low: Any, high: Any, whole: bool | None, bins: Any = None) -> Draft:
     return {"type": "integer", "min": low, "max": high, **count}
 
 
-def _need(entry: Draft, key: str) -> Any:
+def _filled(entry: Draft, key: str) -> Any:
     if not entry.get(key):
         raise KeyError(f'"{key}"')
     return entry[key]
 
 
-def _need_both(entry: Draft, low: str, high: str) -> tuple[Any, Any]:
+def _need(entry: Draft, low: str, high: str) -> tuple[Any, Any]:
     if entry.get(low) is None or entry.get(high) is None:
         raise KeyError(f'"{low}" and "{high}"')
     return entry[low], entry[high]
@@ -175,11 +169,12 @@ def _need_both(entry: Draft, low: str, high: str) -> tuple[Any, Any]:
 def _kind(content: Any, path: str | Path) -> Kind:
     if is_domain_sizes(content):
         return "mbi"
-    if isinstance(content, dict) and ("tables" in content or "METADATA_SPEC_VERSION" in content):
+    if isinstance(content, dict) and (
+        content.keys() & {"tables", "METADATA_SPEC_VERSION"}
+        or isinstance(content.get("columns"), dict)
+    ):
         return "sdv"
     entries = list(content.values()) if isinstance(content, dict) else []
-    if isinstance(content, dict) and isinstance(content.get("columns"), dict):
-        return "sdv"
     if entries and all(isinstance(entry, dict) for entry in entries):
         keys = set().union(*entries)
         if keys & {"lower", "upper", "categories"}:

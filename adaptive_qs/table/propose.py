@@ -6,18 +6,17 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
-from adaptive_qs.table.profile import Profile
+from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import check_separator, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
-
-INFINITE = "some cells are infinite: they count as missing"
-WORDS = "the few words among the numbers or dates count as missing: are they?"
+from adaptive_qs.table.text import NUMBER
 
 
 def draft_of(name: str, profile: Profile) -> Draft:
@@ -37,24 +36,23 @@ def draft_of(name: str, profile: Profile) -> Draft:
         return draft
     notes = [draft.note] if draft.note else []
     if profile.numeric or profile.dated:
-        notes += [INFINITE] if profile.infinite else []
-        notes += [WORDS] if profile.words else []
+        if not profile.marked.isdisjoint(INFINITE):
+            notes.append("some cells are infinite: they count as missing")
+        if profile.words:
+            notes.append("the few words among the numbers or dates count as missing: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
     return Draft({**draft.content, **missing}, "; ".join(notes))
 
 
-_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-
-
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema, and why columns of the table are not in it."""
+    """A proposed schema, and what its owner should know."""
 
     schema: Schema
     left_out: Mapping[str, str]
-    """Reasons by the name of the column."""
+    """Why columns of the table are not in it, by name."""
     notes: Mapping[str, str]
-    """What the owner should know about columns that are in it, by name."""
+    """What to know about columns that are in it, by name."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -67,9 +65,11 @@ class Proposal:
         return _grouped(self.notes)
 
 
-def propose_schema(table: Any) -> Schema:
-    """The schema of `propose`, whose description names the columns left out."""
-    return propose(table).schema
+def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
+    names: dict[str, list[str]] = {}
+    for name, words in said.items():
+        names.setdefault(words, []).append(repr(name))
+    return tuple(f"{', '.join(some)} ({words})" for words, some in names.items())
 
 
 def propose(table: Any) -> Proposal:
@@ -89,22 +89,26 @@ def propose(table: Any) -> Proposal:
     """
     with open_source(table) as source:
         label = source.label
+
+        def unread(number: int, _: Exception) -> DataError:
+            return DataError(f"{label}: column {number} cannot be read: write it as text")
+
         check_separator(source)
         _check_header(label, source.names)
-        _check_distinct(label, source.names)
         profiles = {name: Profile() for name in source.names}
         for chunk in source.read(source.names):
             for number, (name, values) in enumerate(zip(source.names, chunk.columns), start=1):
-                _update(profiles[name], values, f"{label}: column {number}")
+                redacted(partial(profiles[name].update, values), partial(unread, number))
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):
+        # Without the names of the columns, which may be cells of a table without a header.
         raise DataError(
-            f"{label}: no column that a schema can describe ({_reasons(left_out)}): write one by "
-            "hand"
+            f"{label}: no column that a schema can describe "
+            f"({'; '.join(dict.fromkeys(left_out.values()))}): write one by hand"
         )
     note = f" Left out: {'; '.join(_grouped(left_out))}." if left_out else ""
     content = {
@@ -117,53 +121,24 @@ def propose(table: Any) -> Proposal:
         ],
         "ignore": list(left_out),
     }
-    return Proposal(_parsed(content, label), left_out, notes)
-
-
-def _reasons(left_out: Mapping[str, str]) -> str:
-    """Why columns are left out, without their names: those may be cells of a table without any."""
-    return "; ".join(dict.fromkeys(left_out.values()))
-
-
-def _parsed(content: dict[str, Any], label: str) -> Schema:
-    """The schema; what may be wrong with it is a cell, and is not quoted."""
-    with contextlib.suppress(SchemaError):
-        return Schema.parse(content, label)
+    with contextlib.suppress(SchemaError):  # which would quote a cell
+        return Proposal(Schema.parse(content, label), left_out, notes)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
-def _grouped(left_out: Mapping[str, str]) -> tuple[str, ...]:
-    names: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        names.setdefault(reason, []).append(repr(name))
-    return tuple(f"{', '.join(some)} ({reason})" for reason, some in names.items())
-
-
 def _check_header(label: str, names: Sequence[str]) -> None:
-    """Refuse names that are mostly numbers, unless they count up as those of a wide table do."""
-    numbers = [name for name in names if re.fullmatch(_NUMBER, name)]
-    if len(numbers) * 2 <= len(names):
-        return
+    """Refuse names that are mostly numbers, unless they count up as those of a wide table do, and
+    repeated names, by number: where the header is missing, they are private cells."""
+    numbers = [name for name in names if re.fullmatch(NUMBER, name)]
     whole = [int(name) for name in numbers if name.isdecimal()]
     counting = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(numbers)))
-    if not counting:
+    if len(numbers) * 2 > len(names) and not counting:
         raise DataError(f"{label}: the first line looks like data: add a header line")
-
-
-def _check_distinct(label: str, names: Sequence[str]) -> None:
-    """Refuse repeated names by number: where the header is missing, they are private cells."""
     seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
-        if name in seen:
+        first = seen.setdefault(name, number)
+        if first < number:
             raise DataError(
-                f"{label}: columns {seen[name]} and {number} have the same name: rename or drop "
-                "one, or add a header line if there is none"
+                f"{label}: columns {first} and {number} have the same name: rename or drop one, "
+                "or add a header line if there is none"
             )
-        seen[name] = number
-
-
-def _update(profile: Profile, values: Any, where: str) -> None:
-    redacted(
-        lambda: profile.update(values),
-        lambda _: DataError(f"{where} cannot be read: write it as text"),
-    )

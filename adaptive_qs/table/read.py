@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numba import njit
 
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.files import PARQUET_MAGIC
@@ -44,11 +45,9 @@ class RowTooLong(ValueError):
 
 
 def row_blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
-    """The text as blocks of whole rows, of up to twice `size` bytes.
+    """The text as blocks of whole rows, of up to twice the `size` that is read at once.
 
-    Args:
-        read: gives up to so many bytes; none at the end. The text ends with an end of line.
-        size: bytes that are read at once.
+    The text ends with an end of line; `read` gives up to so many bytes, and none at the end.
 
     Raises:
         RowTooLong: a row is longer than `size`, and does not end among the bytes read next.
@@ -89,11 +88,6 @@ def end_of_rows(text: bytes) -> int:
     return 1 + max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1))
 
 
-def as_continuation(block: bytes) -> bytes:
-    """A block that is not the first, whose parser shall not take a cell for a byte order mark."""
-    return b"\n" + block if block.startswith(_BYTE_ORDER_MARK) else block
-
-
 @njit(cache=True, nogil=True)
 def _end_of_rows(text):  # type: ignore[no-untyped-def]
     """The same where there are quotation marks: they open a cell only where one begins."""
@@ -118,13 +112,15 @@ def _end_of_rows(text):  # type: ignore[no-untyped-def]
 
 # The bytes of a CSV file, decompressed and checked on their way to the parser.
 
+_HEADER_BYTES = 1 << 13
+"""That are read at once while the line with the names of the columns is looked for."""
 GZIP_MAGIC = b"\x1f\x8b"
 _URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
 """What URLs begin with, two slashes or the one that paths make of them; drives have one letter."""
 
 
-class CheckedText(io.RawIOBase):
-    """A readable stream of UTF-8 text that stops at the first fault and remembers it.
+class CheckedText:
+    """The UTF-8 text of a file open on a path, which ends at the first fault and remembers it.
 
     Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
     that is never closed (in well-formed CSV their number is even). A last line without an end
@@ -132,10 +128,11 @@ class CheckedText(io.RawIOBase):
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Read from `file`, already open on `path`."""
         self._path = path
         self._file = file
-        self._source = gzip.GzipFile(fileobj=file) if _is_gzip(file) else file
+        zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        file.seek(0)
+        self._source = gzip.GzipFile(fileobj=file) if zipped else file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quotes = 0
         self._last = b""
@@ -146,56 +143,40 @@ class CheckedText(io.RawIOBase):
         """Bytes of the file on disk that have been read."""
         return self._file.tell()
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Fill the buffer with checked bytes; 0 at the end or at a fault."""
-        block = self._next_block(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)
-
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Up to `size` checked bytes; none at the end or at a fault."""
-        return self._next_block(1 << 20 if size is None or size < 0 else size)
-
-    def _next_block(self, size: int) -> bytes:
-        if self.fault is not None:
-            return b""
         try:
-            block = self._full_block(size)
-            at_end = len(block) < size
-            self._decoder.decode(block, final=at_end)
+            block, problem = (b"", "") if self.fault is not None else self._checked(size)
         except UnicodeDecodeError:
-            return self._stop("is not UTF-8 text: save it as UTF-8")
+            problem = "is not UTF-8 text: save it as UTF-8"
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            return self._stop("is a damaged or truncated gzip file: copy it again")
+            problem = "is a damaged or truncated gzip file: copy it again"
         except OSError:
-            return self._stop("cannot be read: check the disk and the permissions")
+            problem = "cannot be read: check the disk and the permissions"
+        if problem:
+            self.fault = DataError(f"{self._path}: {problem}")
+            return b""
+        return block
+
+    def _checked(self, size: int) -> tuple[bytes, str]:
+        """`size` bytes of the source, fewer only at its end, and what is wrong with them."""
+        block = self._source.read(size)
+        while len(block) < size and (more := self._source.read(size - len(block))):
+            block += more
+        at_end = len(block) < size
+        self._decoder.decode(block, final=at_end)
         if b"\0" in block:
-            return self._stop("has NUL bytes: save it as plain UTF-8 CSV")
+            return b"", "has NUL bytes: save it as plain UTF-8 CSV"
         self._quotes += block.count(b'"')
         if at_end and self._quotes % 2:
-            return self._stop(
+            return b"", (
                 "has a quotation mark that is never closed: complete the file, or double the "
                 "marks inside quoted cells"
             )
         if at_end and (block or self._last)[-1:] not in (b"", b"\n"):
             block += b"\n"
         self._last = block[-1:]
-        return block
-
-    def _full_block(self, size: int) -> bytes:
-        """`size` bytes of the source, fewer only at its end."""
-        block = self._source.read(size)
-        while len(block) < size and (more := self._source.read(size - len(block))):
-            block += more
-        return block
-
-    def _stop(self, problem: str) -> bytes:
-        self.fault = DataError(f"{self._path}: {problem}")
-        return b""
+        return block, ""
 
 
 @contextmanager
@@ -217,14 +198,14 @@ def read_header(path: Path) -> tuple[str, ...]:
         DataError: the file cannot be read or is empty.
     """
     with open_text(path) as text:
-        lines = io.TextIOWrapper(
-            io.BufferedReader(cast(io.RawIOBase, text)), encoding="utf-8-sig", newline=""
-        )
-        header = redacted(
-            lambda: next(csv.reader(lines), None), lambda _: text.fault or _bad_header(path)
-        )
+        start = b""
+        while not end_of_rows(start) and (more := text.read(_HEADER_BYTES)):
+            start += more
         if text.fault is not None:
             raise text.fault
+    lines = io.StringIO(start.decode("utf-8-sig", "ignore"), newline="")
+    bad = f"{path}: the header line cannot be read: give comma-separated UTF-8 text"
+    header = redacted(lambda: next(csv.reader(lines), None), lambda _: DataError(bad))
     if header is None:
         raise DataError(f"{path}: is empty: give a CSV file with a header line")
     return tuple(name.strip(ASCII_SPACE) for name in header)
@@ -235,19 +216,11 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
     if _URL.match(str(path)):
         url = re.sub(":/+", "://", str(path), count=1)
         return DataError(f"{url}: is a URL: download it first, and name the file")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else "unreadable"
-    return DataError(f"{path}: {reason.lower()}: check the path")
+    said = reason(error, "unreadable") if isinstance(error, OSError) else "unreadable"
+    return DataError(f"{path}: {said}: check the path")
 
 
-def _bad_header(path: Path) -> DataError:
-    return DataError(f"{path}: the header line cannot be read: give comma-separated UTF-8 text")
-
-
-def _is_gzip(file: BinaryIO) -> bool:
-    magic = file.read(len(GZIP_MAGIC))
-    file.seek(0)
-    return magic == GZIP_MAGIC
-
+# Tables of any kind, as chunks of their columns.
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
@@ -294,7 +267,12 @@ def open_file(path: str | Path) -> Iterator[Source]:
         raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
-    magic = redacted(lambda: _magic(path), lambda error: unreadable(path, error))
+
+    def start() -> bytes:
+        with path.open("rb") as file:
+            return file.read(len(PARQUET_MAGIC))
+
+    magic, suffix = redacted(start, lambda error: unreadable(path, error)), path.suffix.lower()
     if not magic:
         raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
     if magic == _ZIP_MAGIC and _is_release(path):
@@ -302,18 +280,21 @@ def open_file(path: str | Path) -> Iterator[Source]:
             f"{path}: is a release bundle, not a table: draw one from it by "
             f"{shlex.join(['adaptive-qs', 'sample', str(path), '--out', 'table.csv'])}"
         )
-    if magic == _ZIP_MAGIC and path.suffix.lower() == ".zip":
+    if magic == _ZIP_MAGIC and suffix == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
     if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
         raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
-    if magic != PARQUET_MAGIC and path.suffix.lower() not in (".parquet", ".pq"):
+    if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         names = read_header(path)
         yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
         return
-    file = redacted(lambda: pq.ParquetFile(path), lambda _: _damaged(path))
-    with file:
+
+    def damaged(_: Exception) -> DataError:
+        return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
+
+    with redacted(lambda: pq.ParquetFile(path), damaged) as file:
         names = tuple(file.schema_arrow.names)
-        yield Source(str(path), names, lambda wanted: _read_parquet(path, file, wanted))
+        yield Source(str(path), names, lambda wanted: _read_parquet(file, wanted, damaged))
 
 
 def _is_release(path: Path) -> bool:
@@ -343,11 +324,17 @@ def frame_source(table: Any) -> Source:
     )
     names = tuple(str(name) for name in frame.columns)
 
+    def bad(name: str, _: Exception) -> DataError:
+        return DataError(f"table: column {name!r} cannot be read: write it as text")
+
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)
         for start in range(0, rows, FRAME_ROWS):
             part = frame[start : start + FRAME_ROWS]
-            columns = tuple(_frame_column(part, names.index(name), name) for name in wanted)
+            columns = tuple(
+                redacted(partial(frame_cells, part[:, names.index(name)]), partial(bad, name))
+                for name in wanted
+            )
             yield Chunk(columns, start + len(part), rows)
 
     return Source("table", names, read)
@@ -443,7 +430,9 @@ def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence
     aborts the process.
     """
     copy = pa.BufferOutputStream()
-    copy.write(block if header else as_continuation(block))
+    if not header and block.startswith(_BYTE_ORDER_MARK):  # which here is part of a cell
+        copy.write(b"\n")
+    copy.write(block)
     text_type = pa.dictionary(pa.int32(), pa.string())
     return pacsv.read_csv(
         pa.BufferReader(copy.getvalue()),
@@ -460,22 +449,15 @@ def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence
     )
 
 
-def _read_parquet(path: Path, file: pq.ParquetFile, wanted: Sequence[str]) -> Iterator[Chunk]:
+def _read_parquet(
+    file: pq.ParquetFile, wanted: Sequence[str], damaged: Callable[[Exception], DataError]
+) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
-    batches = redacted(
-        lambda: file.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)),
-        lambda _: _damaged(path),
-    )
-    while (batch := redacted(lambda: next(batches, None), lambda _: _damaged(path))) is not None:
+    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted))
+    batches = redacted(ask, damaged)
+    while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
-
-
-def _frame_column(frame: nw.DataFrame, index: int, name: str) -> Cells:
-    return redacted(
-        lambda: frame_cells(frame[:, index]),
-        lambda _: DataError(f"table: column {name!r} cannot be read: write it as text"),
-    )
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
@@ -490,12 +472,3 @@ def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
             "quote the cells that hold commas"
         )
     return DataError(f"{path}: is not well-formed CSV: save it as comma-separated UTF-8 text")
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
-
-
-def _magic(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(PARQUET_MAGIC))

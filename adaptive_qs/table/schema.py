@@ -28,8 +28,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
-from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.columns.private import PrivateColumn
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
 from adaptive_qs.table.files import is_table_file
 
 VARIANTS = ("declared", "private")
@@ -83,7 +82,7 @@ class Schema(BaseModel):
         return self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.columns)} columns>"
+        return f"<Schema: {len(self.columns)} columns>"
 
     __str__ = __repr__
 
@@ -136,9 +135,11 @@ class Schema(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
-        return hashlib.sha256(
-            json.dumps(_content(self), sort_keys=True, separators=(",", ":")).encode()
-        ).hexdigest()
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"description"})
+        for column in content["columns"]:
+            column.pop("description", None)
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema") -> Self:
@@ -164,25 +165,17 @@ class Schema(BaseModel):
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """Read a schema file, an mbi domain file, or the schema in a release bundle.
 
-        Args:
-            path: the file.
-            max_memory: ceiling of the process's memory while a bundle is read.
-
         Raises:
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
-            ResourceExceeded: reading the bundle would take more memory.
+            ResourceExceeded: reading the bundle would take more than ``max_memory``.
         """
         return cls.parse(_content_of(path, max_memory), str(path))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
 
-        Args:
-            path: of the file.
-            force: replace a file that exists.
-
         Raises:
-            InputError: the file exists, or cannot be written.
+            InputError: the file exists and ``force`` is not set, or it cannot be written.
         """
         from adaptive_qs.table.files import atomic_writer, check_new
 
@@ -197,10 +190,9 @@ class Schema(BaseModel):
             {"name": column.pop("name"), "type": column.pop("type"), **column}
             for column in content["columns"]
         ]
-        lines = [f"    {json.dumps(column, ensure_ascii=False)}" for column in columns]
+        lines = ",\n".join(f"    {json.dumps(column, ensure_ascii=False)}" for column in columns)
         parts = [
-            f'  "{key}": ' + (f"[\n{block}\n  ]" if key == "columns" else json.dumps(value))
-            for block in [",\n".join(lines)]
+            f'  "{key}": ' + (f"[\n{lines}\n  ]" if key == "columns" else json.dumps(value))
             for key, value in content.items()
         ]
         return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -241,28 +233,18 @@ def _plain(value: Any) -> Any:
         return str(value)
 
 
-def _content(schema: Schema) -> dict[str, Any]:
-    content = schema.model_dump(mode="json", exclude_defaults=True, exclude={"description"})
-    for column in content["columns"]:
-        column.pop("description", None)
-    return content
-
-
 def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
     """Turn the first of pydantic's complaints into one line that names the column."""
     complaint = first_complaint(error)
     where = complaint.where
     place = source
     if len(where) > 1 and where[0] == "columns":
-        place += f": {_column_label(content, int(where[1]))}"
+        index = int(where[1])
+        column = content["columns"][index]
+        name = column.get("name") if isinstance(column, dict) else None
+        place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
         where = [key for key in where[3:] if key not in VARIANTS]
     raise SchemaError(complaint.line(place, where)) from None
-
-
-def _column_label(content: Any, index: int) -> str:
-    column = content["columns"][index]
-    name = column.get("name") if isinstance(column, dict) else None
-    return f"column {name!r}" if isinstance(name, str) else f"column number {index + 1}"
 
 
 def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
@@ -275,17 +257,15 @@ def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
     is_bundle = False
     with contextlib.suppress(OSError, ValueError):  # read_json explains them
         is_bundle = zipfile.is_zipfile(path)
-    return _bundled(path, max_memory) if is_bundle else read_json(path, SchemaError)
-
-
-def _bundled(path: str | Path, max_memory: int | str | None) -> Any:
+    if not is_bundle:
+        return read_json(path, SchemaError)
     from adaptive_qs.table.archive import open_archive
 
-    try:
-        with open_archive(path, "release bundle", max_memory) as archive:
-            return archive.json("schema.json")
-    except InputError:
-        pass
+    with (
+        contextlib.suppress(InputError),
+        open_archive(path, "release bundle", max_memory) as archive,
+    ):
+        return archive.json("schema.json")
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
 
 
@@ -317,21 +297,18 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     Raises:
         SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.
     """
-    if is_unreviewed(schema) and not unreviewed_schema:
-        raise SchemaError(
-            "the schema was taken from the data, which the privacy promise does not cover: review "
-            f"it and remove {_marks(schema)} (adaptive-qs schema check lists what is left to do), "
-            "or give --unreviewed-schema (in Python unreviewed_schema=True)"
-        )
-
-
-def _marks(schema: Schema) -> str:
-    """What says that the schema was not reviewed, and where it stands."""
-    whole = f'"{TAKEN_FROM_DATA}" from its description'
+    if unreviewed_schema or not is_unreviewed(schema):
+        return
     left = len(left_as_proposed(schema))
-    columns = f'"{AS_PROPOSED}" from the description of {left:,} column{"s" if left > 1 else ""}'
-    found = [whole] if TAKEN_FROM_DATA in schema.description else []
-    return " and ".join([*found, columns] if left else found)
+    marks = [f'"{TAKEN_FROM_DATA}" from its description'] * (TAKEN_FROM_DATA in schema.description)
+    if left:
+        columns = f"{left:,} column{'s' if left > 1 else ''}"
+        marks.append(f'"{AS_PROPOSED}" from the description of {columns}')
+    raise SchemaError(
+        "the schema was taken from the data, which the privacy promise does not cover: review "
+        f"it and remove {' and '.join(marks)} (adaptive-qs schema check lists what is left to "
+        "do), or give --unreviewed-schema (in Python unreviewed_schema=True)"
+    )
 
 
 def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
@@ -350,29 +327,27 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 
     Nothing here makes the schema unusable; an empty tuple means that there is nothing to say.
     """
-    advice = (
-        []
-        if TAKEN_FROM_DATA not in schema.description
-        else [
+    advice = []
+    if TAKEN_FROM_DATA in schema.description:
+        advice.append(
             "the schema was taken from the data: replace what it reveals by public knowledge, then "
             "take that sentence out of its description"
-        ]
-    )
-    left = left_as_proposed(schema)
+        )
+    left = [repr(column.name) for column in left_as_proposed(schema)]
     if left:
-        some = first_of([repr(column.name) for column in left], MAX_NAMED)
         verb = "is" if len(left) == 1 else "are"
         advice.append(
-            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed ({some}): take "
-            f'"{AS_PROPOSED}" out of the description of each that was reviewed'
+            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed "
+            f'({first_of(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
+            "that was reviewed"
         )
     named: dict[str, list[str]] = {}
     for column in schema.columns:
         for line in column.advice():
             named.setdefault(line, []).append(repr(column.name))
     for line, names in named.items():
-        some = first_of(names, MAX_NAMED)
-        advice.append(f"column {some} {line}" if len(names) == 1 else f"each of {some} {line}")
+        kind = "column" if len(names) == 1 else "each of"
+        advice.append(f"{kind} {first_of(names, MAX_NAMED)} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
     if len(largest) == 2 and cells > MANY_CELLS:
@@ -383,11 +358,9 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 
 # The published JSON Schema of schema files, generated from the models.
 #
-# The copy beside this module is kept current by a test; write it anew with
-# `python -m adaptive_qs.table.schema`.
+# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")
-"""The published file."""
 
 
 def schema_json() -> dict[str, Any]:
@@ -402,7 +375,3 @@ def schema_json() -> dict[str, Any]:
 def render() -> str:
     """The text of the published file."""
     return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    PUBLISHED.write_text(render(), encoding="utf-8")

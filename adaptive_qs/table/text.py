@@ -6,9 +6,9 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.arguments import one_of
 
 # Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
 #
@@ -26,8 +26,9 @@ _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
 """Beside white space, what may stand before the sign of a formula."""
 _SIGNS = frozenset("=+-@")
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_NUMBERS = re.compile(rf"{_NUMBER}(?:[,;] ?{_NUMBER})*", re.ASCII)
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+"""A number as cells have it, for regular expressions."""
+_NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
 _LONGEST_NUMBERS = 100
 
 
@@ -37,10 +38,7 @@ def check_formulas(kind: str) -> Formulas:
     Raises:
         InputError: there is none.
     """
-    for known in get_args(Formulas):
-        if kind == known:
-            return known
-    raise InputError(f"formulas is {kind!r}: give one of {', '.join(get_args(Formulas))}")
+    return cast(Formulas, one_of("formulas", kind, get_args(Formulas)))
 
 
 def escaped(text: str) -> str:

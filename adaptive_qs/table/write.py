@@ -6,11 +6,11 @@ import gzip
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import atomic_writer, check_writable, is_folder, sealed_digest
+from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import Formulas
 
@@ -27,10 +27,12 @@ _ROWS = 1 << 16
 
 AsText = Callable[[pa.Array], pa.Array]
 """Makes texts of the values of a column."""
+Sealed = Callable[[str], None] | None
+"""Told the SHA-256 of a whole file before it has its name."""
 
 
 class OutputFormat(ABC):
-    """How a table becomes the bytes of a file."""
+    """How a table becomes the bytes of a file, whole or batch by batch."""
 
     is_text: ClassVar[bool]
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
@@ -51,13 +53,13 @@ class OutputFormat(ABC):
 
 @dataclass(frozen=True)
 class Csv(OutputFormat):
-    """Comma-separated UTF-8 text with quotation marks where needed, maybe compressed by gzip."""
+    """Comma-separated UTF-8 text, maybe compressed by gzip."""
 
     compressed: bool = False
     is_text = True
 
     def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
-        """A header and one line for each row."""
+        """A header and one line for each row, quotation marks where they are needed."""
         alone = len(texts) == 1
         with self._opened(file) as target:
             target.write(_lines([_quoted(pa.array([name]), alone) for name in table.column_names]))
@@ -70,17 +72,17 @@ class Csv(OutputFormat):
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Every text in quotation marks."""
-        plain = plain_schema(schema)
+        plain = pa.schema(
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        )
         with self._opened(file) as target, pacsv.CSVWriter(target, plain) as writer:
             yield lambda batch: writer.write_batch(batch.cast(plain))
 
-    @contextmanager
-    def _opened(self, file: BinaryIO) -> Iterator[BinaryIO | gzip.GzipFile]:
+    def _opened(self, file: BinaryIO) -> AbstractContextManager[Any]:
         if not self.compressed:
-            yield file
-            return
-        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as target:
-            yield target
+            return nullcontext(file)
+        return gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0)
 
 
 class Parquet(OutputFormat):
@@ -103,13 +105,7 @@ class Parquet(OutputFormat):
             yield writer.write_batch
 
 
-FORMATS: dict[str, OutputFormat] = {
-    ".csv": Csv(),
-    ".csv.gz": Csv(compressed=True),
-    ".parquet": Parquet(),
-    ".pq": Parquet(),
-}
-"""The formats by the endings of file names."""
+CSV, CSV_BY_GZIP, PARQUET = Csv(), Csv(compressed=True), Parquet()
 
 
 def table_format(path: str | Path) -> OutputFormat:
@@ -119,9 +115,9 @@ def table_format(path: str | Path) -> OutputFormat:
         InputError: there is none.
     """
     name = Path(path).name.lower()
-    for suffix, written in FORMATS.items():
+    for suffix in FORMATS:
         if name.endswith(suffix):
-            return written
+            return FORMATS[suffix]
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         raise is_folder(path)
     raise InputError(f"{path}: unknown table format: end the name in {', '.join(FORMATS)}")
@@ -142,7 +138,7 @@ def write_table(
     path: str | Path,
     schema: Schema,
     formulas: Formulas = "escape-learnt",
-    sealed: Callable[[str], None] | None = None,
+    sealed: Sealed = None,
 ) -> None:
     """Write a decoded table in the format that the suffix of the path tells.
 
@@ -150,12 +146,6 @@ def write_table(
     column's format, and texts that a spreadsheet program would run are escaped as asked for:
     reading the file under the schema gives the texts back. In Parquet a missing value is null and
     every text is as it is. The same table gives the same bytes.
-
-    Args:
-        table: with values of the declared types.
-        path: of the file.
-        schema: of the table.
-        sealed: told the SHA-256 of the whole file before it has its name.
 
     Raises:
         InputError: the suffix is unknown or the file cannot be written.
@@ -209,16 +199,11 @@ def write_batches(
     schema: pa.Schema,
     path: str | Path,
     dictionaries: tuple[str, ...] = (),
-    sealed: Callable[[str], None] | None = None,
+    sealed: Sealed = None,
 ) -> int:
     """Write batches as they come; the file appears once the last one is written.
 
-    Args:
-        batches: of the schema.
-        schema: columns and metadata; CSV keeps no metadata.
-        path: its suffix tells the format.
-        dictionaries: columns that repeat few values, for Parquet to encode.
-        sealed: told the SHA-256 of the whole file before it has its name.
+    Columns in ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
 
     Returns:
         Number of rows.
@@ -227,8 +212,7 @@ def write_batches(
         InputError: the suffix is unknown or the file cannot be written. Whatever the batches
             raise leaves no file.
     """
-    kind = table_format(path)
-    rows = 0
+    kind, rows = table_format(path), 0
     with _sealing(path, sealed) as file, kind.batch_writer(schema, dictionaries, file) as write:
         for batch in batches:
             write(batch)
@@ -237,18 +221,8 @@ def write_batches(
 
 
 @contextmanager
-def _sealing(path: str | Path, sealed: Callable[[str], None] | None) -> Iterator[BinaryIO]:
-    """A file that appears when the block ends, once its digest was told."""
+def _sealing(path: str | Path, sealed: Sealed) -> Iterator[BinaryIO]:
     with atomic_writer(path) as file:
         yield file
         if sealed is not None:
             sealed(sealed_digest(file))
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries replaced by their values, without metadata."""
-    fields = [
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-        for field in schema
-    ]
-    return pa.schema(fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adaptive_qs.registry import Registry
+from adaptive_qs.arguments import Registry
 
 _FAMILIES = "adaptive_qs.workload.families"
 FAMILIES: Registry[Any] = Registry(

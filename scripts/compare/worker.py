@@ -28,8 +28,7 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release.statement import versions
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare.job import Job, write_codes
 from scripts.table_kinds import bootstrap, shuffled_columns

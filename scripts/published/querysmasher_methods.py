@@ -31,8 +31,7 @@ from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import Factor
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload

@@ -29,8 +29,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.release.bundle import unconnected_columns
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts import table_kinds
 from scripts.results import write_results

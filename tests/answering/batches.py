@@ -16,8 +16,7 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload

@@ -35,7 +35,7 @@ from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.mechanism import QueryMeasurement
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 from adaptive_qs.strategy.table_mechanism import DirectMechanism
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Marginal, Prefix
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 

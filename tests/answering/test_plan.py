@@ -32,7 +32,7 @@ from adaptive_qs.strategy import MECHANISMS, optimal
 from adaptive_qs.strategy.bounds import SINGLE_CELLS
 from adaptive_qs.strategy.choose import OPTIMAL_AXIS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
 

@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.ledger.entries import COUNTS, from_bytes
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer, answer
-from adaptive_qs.table import count
+from adaptive_qs.table import coded as count
 
 SCHEMA = {
     "version": 1,

@@ -13,7 +13,8 @@ from adaptive_qs import answer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.bundle import manifest_path
-from adaptive_qs.table.write import FORMATS, OutputFormat
+from adaptive_qs.table.files import FORMATS
+from adaptive_qs.table.write import OutputFormat
 
 SCHEMA = {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 3}]}
 FRAME = pd.DataFrame({"a": np.arange(200) % 4})

@@ -24,7 +24,7 @@ from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.importers import Kind, import_schema
-from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema, check_schema
 from adaptive_qs.workload.file import WorkloadFile, resolve_queries, resolve_workload
 
@@ -109,7 +109,7 @@ def check_csv(example: tuple[bytes, int | None]) -> None:
 
 def check_proposal(path: Path) -> None:
     """A schema proposed from a table fits that table."""
-    proposed = refused(lambda: propose_schema(path))
+    proposed = refused(lambda: propose(path).schema)
     if proposed is not None:
         check_codes(read_table(path, proposed), proposed)
 
@@ -140,7 +140,7 @@ def check_parquet(content: bytes) -> None:
         path = Path(folder) / "t.parquet"
         path.write_bytes(content)
         table = refused(lambda: read_table(path, SCHEMA))
-        refused(lambda: propose_schema(path))
+        refused(lambda: propose(path).schema)
     if table is not None:
         check_codes(table, SCHEMA)
 

@@ -10,8 +10,7 @@ from adaptive_qs.audit import audit as audit
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
 
 def domain_of(*sizes):

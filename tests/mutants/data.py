@@ -10,9 +10,9 @@ from adaptive_qs.loop import loop
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import encode
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
-from adaptive_qs.table.count import MarginalCounter
 
 from . import checks
 from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from unittest import mock
 
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.integer import answer_scale, on_grid
 from adaptive_qs.strategy.mechanism import QueryMeasurement, StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.axes import Prefix
 from adaptive_qs.workload.matrices import CustomAxis
 

@@ -11,8 +11,9 @@ import pytest
 
 from adaptive_qs.table.bins import Grid, bins_for, codes_for, grid_of, propose_edges
 from adaptive_qs.table.columns.numeric import NumericColumn
-from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.propose import propose, propose_schema
+from adaptive_qs.table.propose import propose
+
+from . import helpers
 
 
 def edges_of(rows, decimals):
@@ -46,7 +47,7 @@ def test_no_value_shares_a_bin_with_a_wide_gap(seed, decimals):
 def test_a_single_value_stays_what_it_is(tmp_path, cells):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["x", *cells]) + "\n")
-    column = propose_schema(path).columns[0]
+    column = propose(path).schema.columns[0]
     value = float(cells[0])
     if column.type == "integer":
         assert (column.min, column.max) == (value, value)
@@ -110,13 +111,9 @@ def test_large_integers_close_together_get_as_many_bins_as_small_ones(first):
 
 
 def proposed(tmp_path, values, form):
-    """The proposed column, the codes of the values, and what these decode to."""
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["x", *(form % value for value in values)]) + "\n")
-    schema = propose_schema(path)
-    table = read_table(path, schema)
-    made = decode(table, schema, np.random.default_rng(0))["x"].to_numpy()
-    return schema.columns[0], np.asarray(table.columns[0]), made
+    return helpers.proposed(path)
 
 
 @pytest.mark.parametrize("rows", [400, 1_000, 3_000])

@@ -22,10 +22,11 @@ from adaptive_qs.table.cells import object_cells
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 
+from .helpers import schema_of
+
 
 def codes(column, array):
-    schema = Schema.parse({"version": 1, "columns": [{"name": "a", **column}]})
-    return read_table(pa.table({"a": array}), schema).columns[0].tolist()
+    return read_table(pa.table({"a": array}), schema_of({"a": column})).columns[0].tolist()
 
 
 INTEGER = {"type": "integer", "min": -10, "max": 50, "missing": ["?", "-99"]}
@@ -100,27 +101,16 @@ def test_csv_conventions(tmp_path):
     path.write_bytes(
         b'\xef\xbb\xbf b ,a,extra\r\n1,"x, ""y""",?\r\n\r\n2,"two\r\nlines",?\r\n3,  plain  ,'
     )
-    schema = Schema.parse(
-        {
-            "version": 1,
-            "columns": [
-                {"name": "a", "type": "categorical",
-                 "values": ["plain", 'x, "y"', "two\r\nlines"]},
-                {"name": "b", "type": "integer", "min": 1, "max": 3},
-            ],
-            "ignore": ["extra", "absent"],
-        }
-    )  # fmt: skip
-    table = read_table(path, schema)
+    a = {"type": "categorical", "values": ["plain", 'x, "y"', "two\r\nlines"]}
+    schema = schema_of({"a": a, "b": {"type": "integer", "min": 1, "max": 3}})
+    table = read_table(path, schema.model_copy(update={"ignore": ("extra", "absent")}))
     assert [column.tolist() for column in table.columns] == [[1, 2, 0], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("size", [1, 256, 257, 1_000, 100_000])
 def test_many_categories(tmp_path, size):
     values = [f"v{i}" for i in range(size)]
-    schema = Schema.parse(
-        {"version": 1, "columns": [{"name": "a", "type": "categorical", "values": values}]}
-    )
+    schema = schema_of({"a": {"type": "categorical", "values": values}})
     path = tmp_path / "t.csv"
     pd.DataFrame({"a": values}).to_csv(path, index=False)
     column = read_table(path, schema).columns[0]
@@ -135,9 +125,7 @@ def test_column_names_that_are_numbers():
 
 
 def test_categories_of_pandas_with_128_levels():
-    schema = Schema.parse(
-        {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 127}]}
-    )
+    schema = schema_of({"a": {"type": "integer", "min": 0, "max": 127}})
     frame = pd.DataFrame({"a": pd.Categorical(range(128))})
     assert read_table(frame, schema).columns[0].tolist() == list(range(128))
 
@@ -199,7 +187,7 @@ COLUMNS = {
     "datetime": {"type": "datetime", "min": "1890-06-10T00:00:00", "max": "2020-12-31T00:00:00",
                  "outside": "missing", "missing": ["?"]},
 }  # fmt: skip
-SCHEMA = Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in COLUMNS.items()]})
+SCHEMA = schema_of(COLUMNS)
 
 
 def objects(cells):
@@ -309,9 +297,8 @@ def test_what_the_cells_are_read_as(alone):
 def test_other_objects_are_refused_and_not_quoted(cell):
     for values in ([cell], ["a", cell, 1]):
         frame = pd.DataFrame({"words": pd.Series(objects(values), dtype=object)})
-        schema = Schema.parse({"version": 1, "columns": [{"name": "words", **COLUMNS["words"]}]})
         with pytest.raises(DataError) as caught:
-            read_table(frame, schema)
+            read_table(frame, schema_of({"words": COLUMNS["words"]}))
         assert str(caught.value) == (
             "table: column 'words' has objects of other types: "
             "convert it to text, numbers, booleans, dates or times"

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import DataError
-from adaptive_qs.table import count
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.count import MarginalCounter
+from adaptive_qs.table import coded as count
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
 
 @st.composite

@@ -30,6 +30,8 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 from adaptive_qs.workload.axes import Circular, Prefix, Range
 
+from .helpers import schema_of
+
 texts = (
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
     .map(lambda text: text.strip(" \t\r\n\x0b\x0c"))
@@ -335,13 +337,8 @@ def test_what_is_no_table_is_refused_without_a_word_of_it():
 # The label of a code says which values have that code.
 
 
-def schema_of(**column):
-    return Schema.parse({"version": 1, "columns": [{"name": "x", **column}]})
-
-
 def labels_of(**column):
-    labels = schema_of(**column).columns[0].labels_of_codes()
-    return labels
+    return schema_of({"x": column}).columns[0].labels_of_codes()
 
 
 def codes_of(schema, values):
@@ -367,7 +364,7 @@ VALUES = {
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_label_of_a_value_is_the_value(kind):
-    schema = schema_of(**VALUES[kind])
+    schema = schema_of({"x": VALUES[kind]})
     labels = schema.columns[0].labels_of_codes()
     assert not any(isinstance(label, BinLabel) for label in labels)
     assert codes_of(schema, labels) == list(range(len(labels)))
@@ -384,7 +381,7 @@ BINS = {
 
 @pytest.mark.parametrize("kind", BINS)
 def test_the_ends_of_a_bin_have_its_code(kind):
-    schema = schema_of(**BINS[kind])
+    schema = schema_of({"x": BINS[kind]})
     labels = schema.columns[0].labels_of_codes()
     assert len(set(labels)) == len(labels)
     for code, label in enumerate(labels):

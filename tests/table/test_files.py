@@ -17,9 +17,11 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import atomic_writer, check_writable, sample_dataset
 from adaptive_qs.table.importers import import_schema
-from adaptive_qs.table.propose import propose_schema
+from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.write import check_table_path, table_format, write_table
+
+from .helpers import schema_of
 
 ADULT = sample_dataset()
 
@@ -67,7 +69,7 @@ def test_proposed_schema_fits(tmp_path):
         }
     )
     frame.to_csv(path, index=False)
-    schema = propose_schema(path)
+    schema = propose(path).schema
     assert schema.description.startswith(TAKEN_FROM_DATA)
     assert schema.ignore == ("", "id", "nothing")
     types = {c.name: (c.type, c.missing) for c in schema.columns}
@@ -83,23 +85,23 @@ def test_proposed_schema_fits(tmp_path):
     }
     assert read_table(path, schema).num_rows == n
     frame.to_parquet(tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet", propose_schema(tmp_path / "t.parquet")).num_rows == n
+    assert read_table(tmp_path / "t.parquet", propose(tmp_path / "t.parquet").schema).num_rows == n
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
     path = tmp_path / "t.csv"
     path.write_text(f"x\n{sign}1000000000000.123456\n0.5\n7.25\n")
-    column = propose_schema(path).columns[0]
+    column = propose(path).schema.columns[0]
     assert (column.type, column.decimals) == ("numeric", None)
     path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
-    assert propose_schema(path).columns[0].decimals == 6
+    assert propose(path).schema.columns[0].decimals == 6
 
 
 def test_proposal_leaves_out_free_text(tmp_path):
     path = tmp_path / "t.csv"
     pd.DataFrame({"text": [f"t{i}" for i in range(2000)], "x": 1}).to_csv(path, index=False)
-    schema = propose_schema(path)
+    schema = propose(path).schema
     assert schema.ignore == ("text",)
     assert "text" in schema.description
 
@@ -247,12 +249,8 @@ def test_decode_needs_the_same_domain():
 
 def test_decoded_values_fill_their_bins():
     """20,000 draws in a bin of 100 integers: every one drawn (missed with odds below 1e-80)."""
-    schema = Schema.parse(
-        {"version": 1, "columns": [
-            {"name": "i", "type": "integer", "min": 0, "max": 199, "bins": 2},
-            {"name": "d", "type": "date", "min": "2020-02-10", "max": "2020-03-05",
-             "granularity": "month"}]}
-    )  # fmt: skip
+    days = {"type": "date", "min": "2020-02-10", "max": "2020-03-05", "granularity": "month"}
+    schema = schema_of({"i": {"type": "integer", "min": 0, "max": 199, "bins": 2}, "d": days})
     codes = [np.zeros(20_000, int), np.zeros(20_000, int)]
     table = CodedTable.from_codes(schema.domain(), codes)
     decoded = decode(table, schema, np.random.default_rng(0))

@@ -4,13 +4,16 @@ To add one, write a class that follows :class:`ColumnBase` and list it here. Sch
 published JSON Schema, messages, proposals and the audit take it from this list.
 """
 
-from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
-from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
-from adaptive_qs.table.columns.private import (
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.category import (
+    BooleanColumn,
+    CategoricalColumn,
     PrivateCategoricalColumn,
-    PrivateColumn,
+)
+from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
+from adaptive_qs.table.columns.numeric import (
+    IntegerColumn,
+    NumericColumn,
     PrivateIntegerColumn,
     PrivateNumericColumn,
 )

@@ -2,32 +2,55 @@
 
 A type is one class in one module of this package. It says which keys a schema may give, reads cells
 to codes, draws values from codes, names its codes, proposes itself for cells, and tells the audit
-what to try. Array libraries are imported where they are needed, so that reading a schema stays
-quick.
+what to try. What is not described at a type's own class is described at :class:`ColumnBase`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.domain import BinLabel
-from adaptive_qs.table.columns.arrays import cells, np, pa, pc
 from adaptive_qs.table.text import ASCII_SPACE, escapes
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
     from numpy.typing import NDArray
 
+    from adaptive_qs.table import bins as binning
+    from adaptive_qs.table import cells
+    from adaptive_qs.table import profile as spelled
     from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
+else:
+
+    class _Later:
+        """A module loaded when something of it is first asked for: schemas do without arrays."""
+
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, attribute):
+            return getattr(import_module(self._name), attribute)
+
+    np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
+    binning, cells, spelled = (
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "profile")
+    )
 
 MAX_SIZE = 2**32
 """Codes are at most 32 bits wide."""
+MANY_CODES = 10_000
+"""Codes of a column from which on wider bins are advised."""
 
 EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 """Refused cells: null or "" without a marker; not of the type; not a declared value."""
@@ -110,15 +133,17 @@ class ColumnBase(BaseModel):
     """Whether the values are numbers, so that a marker such as "-1" is also met as -1.0."""
     disclosed: ClassVar[str] = "the categories that they may have"
     """What a schema tells of the values of such columns."""
+    by_day: ClassVar[bool] = False
+    """Whether the values are whole days, so that one day is a value and no span of time."""
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
     # The layout of the codes.
 
     @property
+    @abstractmethod
     def num_values(self) -> int:
         """Number of declared values or bins."""
-        raise NotImplementedError
 
     @property
     def catch_all_code(self) -> int | None:
@@ -180,9 +205,9 @@ class ColumnBase(BaseModel):
         """Those texts that a spreadsheet program would run, and what CSV has in their place."""
         return escapes(self.texts)
 
+    @abstractmethod
     def declares(self, text: str) -> bool:
         """Whether a cell with this text is a declared value."""
-        raise NotImplementedError
 
     def found_values(self, proposed: bool) -> frozenset[str]:
         """Texts that nobody vouches for: those learnt from the rows, or ``proposed`` ones."""
@@ -255,11 +280,8 @@ class ColumnBase(BaseModel):
     def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
         """Values of the declared type, uniform inside bins and periods; null where missing."""
         codes = codes.astype(np.int64)
-        missing = np.zeros(codes.shape, dtype=np.bool_)
-        if self.missing_code is not None:
-            missing = codes == self.missing_code
-            codes = np.where(missing, 0, codes)
-        return pc.if_else(pa.array(~missing), self.draw(codes, rng), None)
+        missing = codes == (-1 if self.missing_code is None else self.missing_code)
+        return pc.if_else(pa.array(~missing), self.draw(np.where(missing, 0, codes), rng), None)
 
     def labels_of_codes(self) -> tuple[str, ...]:
         """One distinct label for each code.
@@ -268,12 +290,10 @@ class ColumnBase(BaseModel):
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
-        labels = list(self.value_labels())
-        if self.missing:
-            marker = MISSING
-            while marker in labels:
-                marker = f"({marker})"
-            labels.append(marker)
+        labels, marker = self.value_labels(), MISSING
+        while marker in labels:
+            marker = f"({marker})"
+        labels = [*labels, marker] if self.missing else labels
         assert len(labels) == self.size
         return tuple(labels)
 
@@ -288,12 +308,10 @@ class ColumnBase(BaseModel):
         outside = type(self).model_fields.get("outside")
         choices = () if outside is None else get_args(outside.annotation)
         if refusal == UNREADABLE:
-            way = ', or set outside to "missing"' if "missing" in choices else ""
-            before = "" if way else "or "
-            return (
-                f"has a cell that cannot be read as {self.type}: correct it, {before}declare it "
-                f"as a missing marker{way}"
-            )
+            declare = "or declare it as a missing marker"
+            if "missing" in choices:
+                declare = 'declare it as a missing marker, or set outside to "missing"'
+            return f"has a cell that cannot be read as {self.type}: correct it, {declare}"
         ways = [f'"{choice}"' for choice in ("clip", "missing") if choice in choices]
         way = f", or set outside to {' or '.join(ways)}" if ways else ", or correct the value"
         return f"has a value outside its declared range: widen the range{way}"
@@ -314,11 +332,6 @@ class ColumnBase(BaseModel):
     def ranked(self) -> bool:
         """Whether one value can be smaller than another."""
         return self.has_order
-
-    @property
-    def by_day(self) -> bool:
-        """Whether the values are whole days, so that one day is a value and no span of time."""
-        return False
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
         """The least and the greatest value of every code; by default its place.
@@ -355,5 +368,20 @@ class ColumnBase(BaseModel):
         return self
 
 
-MANY_CODES = 10_000
-"""Codes of a column from which on wider bins are advised."""
+class PrivateColumn(ColumnBase):
+    """A column whose bins or values nobody declares: a run learns them and pays for it.
+
+    Until then it has no codes. What is public about it, its name, missing markers and largest
+    number of codes, is declared; :mod:`adaptive_qs.learn.schema` makes an ordinary column of it.
+    """
+
+    key: ClassVar[str]
+    """What a schema gives in place of the bins or values; it tells the two variants apart."""
+    discovers: ClassVar[bool] = False
+    """Whether a part of delta is needed to learn the column."""
+    summary: ClassVar[str] = "bins or values to be learnt"
+
+    @property
+    @abstractmethod
+    def probe(self) -> ColumnBase:
+        """A column that refuses and misses the same cells, and gives all others code 0."""

@@ -1,14 +1,13 @@
-"""Columns with listed values: categorical and boolean."""
+"""Columns with listed values: categorical and boolean, and texts whose values a run learns."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
 from adaptive_qs.table.columns.base import (
     EMPTY,
     OUTSIDE,
@@ -16,8 +15,15 @@ from adaptive_qs.table.columns.base import (
     CellType,
     ColumnBase,
     Draft,
+    PrivateColumn,
     Text,
+    binning,
+    cells,
+    np,
+    pa,
+    pc,
     refuse_duplicates,
+    spelled,
 )
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, integer_of
 
@@ -37,6 +43,8 @@ ROWS_PER_LABEL = 5
 """So many rows for each of more distinct integers show that they are labels, too."""
 MAX_EXACT = 2**53
 """Integers from here on are taken for identifiers."""
+MOST_VALUES = 8
+"""Values that the audit generates rows for, in place of what may be learnt."""
 _WIDTH = 64
 """Characters of a list of values."""
 
@@ -61,7 +69,6 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def num_values(self) -> int:
-        """Number of listed values."""
         return len(self.values)
 
     @cached_property
@@ -73,22 +80,18 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def listed(self) -> tuple[str | int, ...]:
-        """The labels."""
         return self.labels
 
     @property
     def kind(self) -> Hashable:
-        """Numbers, or labels of the same list."""
         return "numbers" if self._lists_integers else self.values
 
     @property
     def scale(self) -> Hashable:
-        """That of the list, where it is in order."""
         return ("categorical", self.values) if self.ordered else None
 
     @property
     def ranked(self) -> bool:
-        """Also where integers are listed in no order."""
         return self.ordered or self._lists_integers
 
     @property
@@ -96,28 +99,22 @@ class CategoricalColumn(ColumnBase):
         return type(self.values[0]) is int
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The integers that are listed, or places in the list."""
         if self._lists_integers:
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Missing markers, and the labels where these are text."""
         return (*(label for label in self.labels if isinstance(label, str)), *self.missing)
 
     @property
     def catch_all_code(self) -> int | None:
-        """Code of unknown values, or None when they are refused."""
         return None if self.catch_all is None else self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is one of the labels."""
         if isinstance(self.values[0], bool):
             return text.lower() in TRUE_WORDS | FALSE_WORDS
-        if isinstance(self.values[0], int):
-            return integer_of(text) in self.labels
-        return text in self.labels
+        return (integer_of(text) if self._lists_integers else text) in self.labels
 
     def _check_values(self) -> None:
         if len({type(value) for value in self.values}) > 1:
@@ -129,26 +126,21 @@ class CategoricalColumn(ColumnBase):
             )
 
     def found_values(self, proposed: bool) -> frozenset[str]:
-        """The listed texts, where they were learnt or proposed."""
         if self.learnt is None and not proposed:
             return frozenset()
         return frozenset(v for v in self.values if isinstance(v, str) and v != self.catch_all)
 
     def advice(self) -> list[str]:
-        """Also of values that differ in case only, and of integers without an order."""
         advice = super().advice()
-        values = self.values
-        if isinstance(values[0], str):
-            folded: dict[str, str] = {}
-            for value in map(str, values):
-                other = folded.setdefault(value.casefold(), value)
-                if other != value:
-                    advice.append(f"has values that differ in case only: {other!r} and {value!r}")
-        elif type(values[0]) is int:
-            if not self.ordered:
-                advice.append("lists integers but is not ordered: add ordered if they are a scale")
-            elif list(values) != sorted(values):
-                advice.append("is ordered but its integers do not ascend: sort them")
+        folded: dict[str, str] = {}
+        for value in filter(lambda value: isinstance(value, str), self.values):
+            other = folded.setdefault(str(value).casefold(), str(value))
+            if other != value:
+                advice.append(f"has values that differ in case only: {other!r} and {value!r}")
+        if self._lists_integers and not self.ordered:
+            advice.append("lists integers but is not ordered: add ordered if they are a scale")
+        elif self._lists_integers and list(self.values) != sorted(self.values):
+            advice.append("is ordered but its integers do not ascend: sort them")
         return advice
 
     @property
@@ -156,42 +148,36 @@ class CategoricalColumn(ColumnBase):
         """All values, or the first ones and the last."""
         half = _WIDTH // 2
         shown = [v if len(v) <= half else f"{v[:half]}..." for v in map(str, self.labels)]
-        text = ", ".join(shown)
-        if len(text) <= _WIDTH:
-            return text
+        if len(", ".join(shown)) <= _WIDTH:
+            return ", ".join(shown)
         kept = shown[:-1]
         while len(kept) > 1 and len(", ".join([*kept, "...", shown[-1]])) > _WIDTH:
             kept.pop()
         return ", ".join([*kept, "...", shown[-1]])
 
     def read(self, values: pa.Array) -> Codes:
-        """The places of cells among the labels."""
         labels = pa.array(self.labels)
+        readable: Any = True
         if pa.types.is_string(labels.type):
-            looked_up, readable = cells.as_text(values), None
+            looked_up = cells.as_text(values)
             if pa.types.is_boolean(values.type) and "True" in self.labels:
                 looked_up = pc.utf8_capitalize(looked_up)  # as Python and pandas write booleans
         else:
             boolean = pa.types.is_boolean(labels.type)
             numbers, readable = (cells.as_booleans if boolean else cells.as_integers)(values)
-            looked_up = pa.array(numbers)
-            labels = labels.cast(pa.int64())
+            looked_up, labels = pa.array(numbers), labels.cast(pa.int64())
         codes = pc.index_in(looked_up, value_set=labels).fill_null(OUTSIDE)
         codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        return codes if readable is None else np.where(readable, codes, UNREADABLE)
+        return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """The labels."""
         return pa.array(self.labels).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
-        """The values and the catch-all, as text."""
-        if isinstance(self.values[0], bool):
-            return [str(value).lower() for value in self.labels]
-        return [str(value) for value in self.labels]
+        """The values and the catch-all, booleans in the words of JSON."""
+        return [str(v).lower() if isinstance(v, bool) else str(v) for v in self.labels]
 
     def mend(self, refusal: int) -> str:
-        """What to do about values that are not listed, whatever they are."""
         if refusal == EMPTY:
             return super().mend(refusal)
         return (
@@ -202,12 +188,8 @@ class CategoricalColumn(ColumnBase):
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
         """Labels: few texts, or few integers that are scattered over a wide range."""
-        if profile.numeric:
-            return cls._draft_of_integers(profile)
-        return None if profile.dated else cls._draft_of_texts(profile)
-
-    @classmethod
-    def _draft_of_integers(cls, profile: Profile) -> Draft | None:
+        if not profile.numeric:
+            return None if profile.dated else cls._draft_of_texts(profile)
         rows, distinct = profile.filled, len(profile.points)
         few = binning.codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
         exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
@@ -220,10 +202,8 @@ class CategoricalColumn(ColumnBase):
     @classmethod
     def _draft_of_texts(cls, profile: Profile) -> Draft:
         """Labels, or why the texts are none."""
-        from adaptive_qs.table.orders import in_natural_order
-
         values = profile.values
-        ordered = in_natural_order(values)
+        ordered = spelled.in_natural_order(values)
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
@@ -246,16 +226,58 @@ class CategoricalColumn(ColumnBase):
             problem = f"free text: more than {MAX_CATEGORIES} values"
         return Draft(None, problem) if problem else Draft(labels)
 
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Integers or booleans where all cells are."""
-        return "digits", "true or false"
+    cell_types: ClassVar[tuple[CellType, ...]] = ("digits", "true or false")
 
     def cell_of_other_type(self) -> str | None:
         """A boolean, or an integer where booleans are listed."""
         if self.catch_all is None:
             return None
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
+
+
+class PrivateCategoricalColumn(PrivateColumn):
+    """Text whose frequent values are learnt from the rows; all others get the catch-all label."""
+
+    key = "private_values"
+    discovers = True
+    type: Literal["categorical"]
+    private_values: Annotated[int, Field(ge=1, le=100_000)]
+    """How many values at most; which ones is learnt from the rows and paid for."""
+    catch_all: Annotated[Text, Field(min_length=1)]
+    """Label that takes every other value, among them blank cells; it may be a value itself."""
+    ordered: Literal[False] = False
+    """Values in alphabetical order have no order that means something."""
+
+    @property
+    def num_values(self) -> int:
+        return self.private_values
+
+    @property
+    def catch_all_code(self) -> int:
+        return self.num_values
+
+    @property
+    def probe(self) -> CategoricalColumn:
+        return self._ready((), None)
+
+    def resolved(self, values: Sequence[str]) -> CategoricalColumn:
+        """The column with these values, public from now on; the catch-all alone if none."""
+        return self._ready(values, ("values",))
+
+    def _ready(
+        self, values: Sequence[str], learnt: tuple[Literal["values"]] | None
+    ) -> CategoricalColumn:
+        declared = self.model_dump(exclude={"private_values"})
+        listed = tuple(values) or (self.catch_all,)
+        return CategoricalColumn(**declared, values=listed, learnt=learnt)
+
+    def stand_in(self) -> CategoricalColumn:
+        """With more values than can be kept, where that is possible."""
+        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
+        return self.resolved([v for v in values if v not in self.missing])
+
+    def declares(self, text: str) -> bool:
+        return text == self.catch_all
 
 
 class BooleanColumn(ColumnBase):
@@ -267,49 +289,26 @@ class BooleanColumn(ColumnBase):
     outside: Literal["refuse", "missing"] = "refuse"
     """What happens to a cell that is no boolean."""
 
-    @property
-    def num_values(self) -> int:
-        """Two."""
-        return 2
-
-    @property
-    def listed(self) -> tuple[bool, bool]:
-        """False and true."""
-        return False, True
-
-    @property
-    def kind(self) -> Hashable:
-        """Booleans."""
-        return "booleans"
+    num_values: ClassVar[int] = 2
+    listed: ClassVar[tuple[bool, bool]] = (False, True)
+    kind: ClassVar[Hashable] = "booleans"
+    summary: ClassVar[str] = "false, true"
+    cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
 
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is a boolean."""
         return text.lower() in TRUE_WORDS | FALSE_WORDS
 
-    @property
-    def summary(self) -> str:
-        """Both values."""
-        return "false, true"
-
     def read(self, values: pa.Array) -> Codes:
-        """0 and 1."""
         codes, readable = cells.as_booleans(values)
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """False and true."""
         return pa.array(codes == 1)
 
     def value_labels(self) -> list[str]:
-        """In the words of JSON."""
         return ["false", "true"]
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
         """Where the cells are "true" and "false", in any case."""
         return Draft({"type": "boolean"}) if profile.truth else None
-
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Booleans."""
-        return ("boolean",)

@@ -6,8 +6,17 @@ import datetime as dt
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from adaptive_qs.table.columns.arrays import binning, cells, np, pa, pc, spelled
-from adaptive_qs.table.columns.base import CellType, Draft, bin_label
+from adaptive_qs.table.columns.base import (
+    CellType,
+    Draft,
+    bin_label,
+    binning,
+    cells,
+    np,
+    pa,
+    pc,
+    spelled,
+)
 from adaptive_qs.table.columns.numeric import RangeColumn
 from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
 
@@ -27,12 +36,10 @@ def period_of(moment: dt.date, granularity: Granularity) -> int:
     if granularity in _MONTHS:
         months = (moment.year - EPOCH.year) * 12 + moment.month - 1
         return months // _MONTHS[granularity]
-    if granularity == "week":
-        return (seconds_of(moment) // _LENGTH["day"] + 3) // 7
-    return seconds_of(moment) // _LENGTH[granularity]
+    return periods_of(seconds_of(moment), granularity)
 
 
-def periods_of(seconds: Codes, granularity: Granularity) -> Codes:
+def periods_of(seconds: Any, granularity: Granularity) -> Any:
     """Whole periods from 1970 to each moment, given in seconds since 1970."""
     if granularity in _LENGTH:
         return seconds // _LENGTH[granularity]
@@ -61,12 +68,14 @@ class MomentColumn(RangeColumn):
     format: str | None = None
     """How cells are written, in the letters of strptime; ISO 8601 when absent."""
 
+    kind: ClassVar[Hashable] = "moments"
     wall_clock: ClassVar[bool] = False
     """Whether cells with a time zone count by their own clock instead of in UTC."""
+    iso_cells: ClassVar[CellType]
+    """What cells without a format of their own may be in tables with types."""
 
     @property
     def num_values(self) -> int:
-        """Number of periods touched by min .. max."""
         return 1 + self.period(self.max) - self.period(self.min)
 
     @property
@@ -79,7 +88,6 @@ class MomentColumn(RangeColumn):
         return period_of(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is a moment in the range."""
         seconds = read_moment(text, self.format, self.wall_clock)
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
@@ -102,36 +110,26 @@ class MomentColumn(RangeColumn):
                 )
 
     @property
-    def kind(self) -> Hashable:
-        """Moments."""
-        return "moments"
-
-    @property
     def scale(self) -> Hashable:
-        """The range and its periods."""
         return "moment", self.min, self.max, self.granularity
 
     @property
     def summary(self) -> str:
-        """The range and its periods."""
         return f"{self.min} to {self.max} by {self.granularity}"
 
     def read(self, values: pa.Array) -> Codes:
-        """The periods of moments."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
         codes = periods_of(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
-        """First and last second of the periods of codes, inside the range."""
         periods = codes + self.period(self.min)
         first, last = self.span
         low = np.maximum(starts_of(periods, self.granularity), first)
         return low, np.minimum(starts_of(periods + 1, self.granularity) - 1, last)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Seconds, uniform in their periods."""
         return pa.array(rng.integers(*self.ends(codes), endpoint=True)).cast(pa.timestamp("s"))
 
     def value_labels(self) -> list[str]:
@@ -147,7 +145,6 @@ class MomentColumn(RangeColumn):
         return [f"{moment}{mark}" for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """In the column's format, or in ISO 8601."""
         if self.format is None:
             stamped = pa.types.is_timestamp(values.type)
             return pc.strftime(values, _ISO) if stamped else values.cast(pa.string())
@@ -158,6 +155,15 @@ class MomentColumn(RangeColumn):
         ]
         return pa.array(texts, pa.string()).take(distinct.indices)
 
+    @classmethod
+    def draft(cls, name: str, profile: Profile) -> Draft | None:
+        """Where the cells are dates, with a time of day or without as the type has it."""
+        return _drafted(profile, days=cls.by_day)
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        return (self.iso_cells,) if self.format is None else ()
+
     def _beyond(self) -> str:
         last = dt.datetime(9998, 12, 31)
         return last.strftime(self.format) if self.format else last.date().isoformat()
@@ -167,6 +173,8 @@ class DateColumn(MomentColumn):
     """Calendar dates; a time of day in the data is dropped, and a time zone with it."""
 
     wall_clock: ClassVar[bool] = True
+    by_day = True
+    iso_cells: ClassVar[CellType] = "date"
     type: Literal["date"]
     min: dt.date
     """First day."""
@@ -181,30 +189,15 @@ class DateColumn(MomentColumn):
         return seconds_of(self.min), seconds_of(self.max) + 86_399
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Days, uniform in their periods."""
         low, high = self.ends(codes)
         days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
         return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
-
-    @property
-    def by_day(self) -> bool:
-        """They are."""
-        return True
-
-    @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are dates without a time of day."""
-        return _drafted(profile, days=True)
-
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Dates, where they are written in ISO 8601."""
-        return ("date",) if self.format is None else ()
 
 
 class DatetimeColumn(MomentColumn):
     """Dates with time, to the second; times with a time zone are converted to UTC."""
 
+    iso_cells: ClassVar[CellType] = "datetime"
     type: Literal["datetime"]
     min: dt.datetime
     """First date and time, without a time zone."""
@@ -218,16 +211,6 @@ class DatetimeColumn(MomentColumn):
             if moment.tzinfo is not None or moment.microsecond:
                 raise ValueError(f"{moment} has a time zone or part of a second: remove it")
         super()._check_values()
-
-    @classmethod
-    def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are dates with a time of day."""
-        return _drafted(profile, days=False)
-
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Dates with time, where they are written in ISO 8601."""
-        return ("datetime",) if self.format is None else ()
 
 
 # Drafts of dates and times.

@@ -1,11 +1,11 @@
-"""Columns with a declared range: integer and numeric."""
+"""Columns with a range: integers and numbers, in bins that are declared or that a run learns."""
 
 from __future__ import annotations
 
 import math
-import re
+import sys
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -15,14 +15,19 @@ from pydantic import Field
 
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.words import first_of
-from adaptive_qs.table.columns.arrays import binning, cells, np, pa
 from adaptive_qs.table.columns.base import (
     OUTSIDE,
     UNREADABLE,
     CellType,
     ColumnBase,
     Draft,
+    PrivateColumn,
     bin_label,
+    binning,
+    cells,
+    np,
+    pa,
+    spelled,
 )
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
 from adaptive_qs.table.text import integer_of, number_of
@@ -43,17 +48,16 @@ Learnt = Literal["min", "max", "bins"]
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
+INTEGER_LIMIT = 10**18 - 1
+"""Largest magnitude of a bound of integers."""
 MAX_WITH_DECIMALS = 1e8
 """Numbers below this size are written exactly with up to six decimals."""
 WIDE_SPAN = 6
 """From so many orders of magnitude on a range is worth a word."""
 OWN_BINS = 3
 """Values with a bin of their own that a summary names."""
-
-CLIPPED = (
-    'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
-)
-SPANNING = "the values span many orders of magnitude: a mistake, or several units?"
+WIDTH, MOST_BINS = 100, 20
+"""Of a range without declared ends, and of its bins, where the audit generates rows."""
 
 
 class RangeColumn(ColumnBase):
@@ -87,14 +91,10 @@ class BinnedColumn(RangeColumn):
     """Integers or numbers, most of them in bins."""
 
     numeric = True
+    kind: ClassVar[Hashable] = "numbers"
     review: ClassVar = RangeColumn.review | {
         "bins": "round or usual limits? A bin each for 0, top codes and the like?"
     }
-
-    @property
-    def kind(self) -> Hashable:
-        """Numbers."""
-        return "numbers"
 
     def _range_in_words(self, span: str, bins: bool, own: list[str]) -> str:
         """The range, the number of bins and which values have one of their own."""
@@ -132,11 +132,9 @@ class IntegerColumn(BinnedColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of bins, or of integers when there are none."""
         return self.max - self.min + 1 if self.starts is None else len(self.starts)
 
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is an integer in the range."""
         value = integer_of(text)
         return value is not None and self.min <= value <= self.max
 
@@ -154,12 +152,10 @@ class IntegerColumn(BinnedColumn):
 
     @property
     def bin_ends(self) -> tuple[int, ...] | None:
-        """Those of bins that are listed; others are equally wide."""
         return None if self.bin_starts is None else (*self.bin_starts, self.max + 1)
 
     @property
     def scale(self) -> Hashable:
-        """The range and the bins."""
         return "integer", self.min, self.max, self.starts
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
@@ -171,18 +167,15 @@ class IntegerColumn(BinnedColumn):
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The ends of the range."""
         return self.min, self.max
 
     @property
     def summary(self) -> str:
-        """The range and the bins."""
         pairs = pairwise((*(self.starts or ()), self.max + 1))
         own = [str(start) for start, end in pairs if end == start + 1]
         return self._range_in_words(f"{self.min} to {self.max}", self.starts is not None, own)
 
     def read(self, values: pa.Array) -> Codes:
-        """The integers themselves, or their bins."""
         numbers, readable = cells.as_integers(values)
         inside = np.clip(numbers, self.min, self.max)
         if self.starts is None:
@@ -192,12 +185,10 @@ class IntegerColumn(BinnedColumn):
         return self._refused(codes, readable, inside == numbers)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Integers, uniform in their bins."""
         first, last = self.ends(codes)
         return pa.array(first if self.starts is None else rng.integers(first, last, endpoint=True))
 
     def value_labels(self) -> list[str]:
-        """The integers, or the first and last ones of bins."""
         if self.starts is None:
             return [str(value) for value in range(self.min, self.max + 1)]
         return [
@@ -219,7 +210,7 @@ class IntegerColumn(BinnedColumn):
         if max(abs(low), abs(high)) >= MAX_EXACT:
             return Draft(None, "an identifier: integers of more than 15 digits")
         years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
-        if not years and (reason := identifier(name, profile)):
+        if not years and (reason := spelled.identifier(name, profile)):
             return Draft(None, reason)
         most, codes = binning.bins_for(rows), binning.codes_for(rows)
         if high - low < codes:
@@ -234,10 +225,7 @@ class IntegerColumn(BinnedColumn):
             content["bin_starts"] = starts[:-1]
         return Draft({**content, **clip}, note)
 
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Integers."""
-        return ("integer",)
+    cell_types: ClassVar[tuple[CellType, ...]] = ("integer",)
 
     def _beyond(self) -> str:
         return str(self.max + 1)
@@ -296,11 +284,9 @@ class NumericColumn(BinnedColumn):
 
     @property
     def num_values(self) -> int:
-        """Number of bins."""
         return len(self.bin_edges) - 1
 
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is a number in the range."""
         value = number_of(text)
         return value is not None and self.bin_edges[0] <= value <= self.bin_edges[-1]
 
@@ -346,12 +332,10 @@ class NumericColumn(BinnedColumn):
 
     @property
     def bin_ends(self) -> tuple[float, ...]:
-        """The edges."""
         return self.bin_edges
 
     @property
     def scale(self) -> Hashable:
-        """The bins."""
         return "numeric", self.bin_edges
 
     def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -363,7 +347,6 @@ class NumericColumn(BinnedColumn):
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
     def read(self, values: pa.Array) -> Codes:
-        """The bins of numbers."""
         numbers, readable = cells.as_numbers(values)
         edges = np.array(self.bin_edges)
         inside = np.clip(numbers, edges[0], edges[-1])
@@ -414,71 +397,155 @@ class NumericColumn(BinnedColumn):
             content["step"] = grid.step
         return Draft(content, note or _spanning(points))
 
-    @property
-    def cell_types(self) -> tuple[CellType, ...]:
-        """Numbers."""
-        return ("number",)
+    cell_types: ClassVar[tuple[CellType, ...]] = ("number",)
 
     def _beyond(self) -> str:
         return repr(abs(self.bin_edges[-1]) * 2 + 1)
 
 
-# Integers that tell records apart, and what else drafts of integers and of numbers ask.
+class PrivateRangeColumn(PrivateColumn):
+    """Ordered values in bins of about equally many rows each, ends included where not declared."""
 
-_OF_RECORDS = re.compile(
-    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
-)
-"""Words in the names of columns that tell records apart."""
-_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-UNLIKELY = 7
-"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
-UNIFORM = 1.36
-"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
-"""The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: where they are evenly spread over their range, and by their name."""
+    key = "private_bins"
+    whole: ClassVar[bool]
+    """Whether the values are integers."""
+    greatest: ClassVar[int | float]
+    """Largest magnitude of a value."""
+
+    private_bins: Annotated[int, Field(ge=2, le=1000)]
+    """How many bins at most; where they lie is learnt from the rows and paid for."""
+    ordered: bool = True
+    """Whether the order of the values means something (for prefix and range queries)."""
+    outside: Literal["clip", "missing"] = "clip"
+    """What happens to values outside the range, declared or learnt: "clip" them to the nearest
+    end, or count them, and cells that cannot be read, as "missing"."""
+    min: int | float | None = None
+    max: int | float | None = None
+
+    @property
+    def num_values(self) -> int:
+        return self.private_bins
+
+    @property
+    def learnt(self) -> tuple[Learnt, ...]:
+        """What a run will learn from the rows."""
+        ends: dict[Learnt, Any] = {"min": self.min, "max": self.max}
+        return (*(end for end, declared in ends.items() if declared is None), "bins")
+
+    @property
+    def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
+        low = -self.greatest if self.min is None else self.min
+        return low, self.greatest if self.max is None else self.max
+
+    def declares(self, text: str) -> bool:
+        value = integer_of(text) if self.whole else number_of(text)
+        return value is not None and self.span[0] <= value <= self.span[1]
+
+    @property
+    def probe(self) -> IntegerColumn | NumericColumn:
+        """One bin over everything."""
+        low, high = self.span
+        return self._ready((low, high + self.whole), None)
+
+    def resolved(self, edges: Sequence[Any]) -> IntegerColumn | NumericColumn:
+        """The column with bins [edge, next edge), of numbers the last one closed, public now."""
+        return self._ready(edges, self.learnt)
+
+    def stand_in(self) -> IntegerColumn | NumericColumn:
+        """With bins of about equal width, the ends ``WIDTH`` apart where not declared."""
+        low = self.min
+        if low is None:
+            low = 0 if self.max is None else self.max - WIDTH
+        high = low + WIDTH if self.max is None else self.max
+        count = min(self.private_bins, MOST_BINS)
+        if self.places is None:
+            return self.resolved(np.linspace(low, high, count + 1).tolist())
+        unit = 10**self.places
+        ends = round(low * unit), round(high * unit) + self.whole
+        steps = np.unique(np.rint(np.linspace(*ends, count + 1)))
+        return self.resolved([int(k) for k in steps] if self.whole else (steps / unit).tolist())
+
+    @property
+    def places(self) -> int | None:
+        """Decimal places of all values; None where they are any numbers."""
+        return getattr(self, "decimals", 0)
+
+    def numbers(self, values: pa.Array) -> NDArray[Any]:
+        """Normalised cells as integers or numbers; anything where they are none."""
+        return (cells.as_integers if self.whole else cells.as_numbers)(values)[0]
+
+    @abstractmethod
+    def _ready(
+        self, edges: Sequence[Any], learnt: tuple[Learnt, ...] | None
+    ) -> IntegerColumn | NumericColumn:
+        """The column with bins between these edges."""
+
+    def _declared(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"private_bins", "min", "max"})
+
+    def _check_values(self) -> None:
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"min {self.min} is not below max {self.max}: nothing is to be learnt")
+        for marker in self.missing:
+            if self.declares(marker):
+                raise ValueError(
+                    f"missing marker {marker!r} may lie inside the range: declare min and max "
+                    "so that it lies outside"
+                )
 
 
-def identifier(name: str, profile: Profile) -> str:
-    """Why integers are taken for identifiers; empty where they are not.
+class PrivateIntegerColumn(PrivateRangeColumn):
+    """Integers, clipped to min and max where these are declared."""
 
-    Measurements coincide by chance in as many pairs of rows as is expected where they lie that
-    densely; identifiers do not. Where they lie too thinly to tell, those of a small table are
-    measurements unless their name says otherwise: identifiers are all different and evenly spread.
-    """
-    points, rows = profile.points, profile.filled
-    equal = rows - len(points)
-    if profile.too_many and profile.weights.max() > 1:  # merged: how many coincide is not known
-        equal = rows
-    expected = _coincidences(points)
-    if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
-        return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
-    if equal:
-        return ""
-    words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
-    if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
-        return "an identifier by its name, and every integer is different"
-    if rows >= ROWS_OF_KEYS and _is_uniform(points):
-        return "an identifier: every integer is different; declare it by hand if it is a measure"
-    return ""
+    whole = True
+    greatest = INTEGER_LIMIT
+    type: Literal["integer"]
+    min: Integer64 | None = None
+    """Smallest value; learnt when absent."""
+    max: Integer64 | None = None
+    """Largest value; learnt when absent."""
+
+    def _ready(self, edges: Sequence[int], learnt: tuple[Learnt, ...] | None) -> IntegerColumn:
+        low, *_, high = edges
+        bins = self._declared() | {"bin_starts": tuple(edges[:-1]), "learnt": learnt}
+        return IntegerColumn(**bins, min=low, max=high - 1)
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self.private_bins > self.span[1] - self.span[0] + 1:
+            raise ValueError(f"{self.private_bins} bins are more than the integers from min to max")
 
 
-def _coincidences(points: NDArray[np.float64]) -> float:
-    """Pairs of rows expected to share a value, had each value been drawn by itself, about as
-    densely as these different integers lie."""
-    length = max(15, math.isqrt(len(points)))
-    pairs = 0.0
-    for block in np.array_split(points, max(1, len(points) // length)):
-        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
-    return pairs
+class PrivateNumericColumn(PrivateRangeColumn):
+    """Real numbers, clipped to min and max where these are declared."""
+
+    whole = False
+    greatest = sys.float_info.max
+    type: Literal["numeric"]
+    min: Finite | None = None
+    """Smallest value; learnt when absent."""
+    max: Finite | None = None
+    """Largest value; learnt when absent."""
+    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
+    """Decimal places of decoded values; unrounded when absent."""
+
+    def _ready(self, edges: Sequence[float], learnt: tuple[Learnt, ...] | None) -> NumericColumn:
+        declared = self._declared() | ({} if learnt else {"decimals": None})
+        return NumericColumn(**declared, edges=tuple(edges), learnt=learnt)
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self.decimals is None:
+            return
+        for end in (self.min, self.max):
+            if end is not None and end != round(end, self.decimals):
+                raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
+            if end is not None and abs(end) * 10**self.decimals >= 2**53:
+                raise ValueError("the range with these decimals exceeds 15 digits: use fewer")
 
 
-def _is_uniform(points: NDArray[np.float64]) -> bool:
-    """Whether different integers lie evenly between the first and the last."""
-    rows = len(points)
-    shares = (points - points[0]) / (points[-1] - points[0])
-    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
-    return bool(distance * math.sqrt(rows) < UNIFORM)
+# What drafts of integers and of numbers ask.
 
 
 def _trimmed(
@@ -488,9 +555,12 @@ def _trimmed(
     points, weights = profile.points.copy(), profile.weights
     points[0] = profile.low  # merging may have moved the first
     kept = binning.without_absurd(points, weights)
-    clipped = kept.stop - kept.start < len(points)
-    clip = {"outside": "clip"} if clipped else {}
-    return points[kept], weights[kept], clip, CLIPPED if clipped else ""
+    if kept.stop - kept.start == len(points):
+        return points, weights, {}, ""
+    note = (
+        'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
+    )
+    return points[kept], weights[kept], {"outside": "clip"}, note
 
 
 def _spanning(points: NDArray[np.float64]) -> str:
@@ -499,4 +569,6 @@ def _spanning(points: NDArray[np.float64]) -> str:
     if len(sizes) < 2:
         return ""
     first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-    return SPANNING if last - first >= WIDE_SPAN else ""
+    if last - first < WIDE_SPAN:
+        return ""
+    return "the values span many orders of magnitude: a mistake, or several units?"
