@@ -64,7 +64,7 @@ KINDS = {
 def quick_tables(monkeypatch):
     """Fit tables with few rows: these tests are not about their quality."""
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
     )
 
 
@@ -294,7 +294,7 @@ def test_a_huge_sample_is_refused(fitted):
 
 
 def test_a_sample_takes_the_process_and_the_fit_into_account():
-    fit = SynthesisSettings().fewest_rows * 10 * SYNTHETIC_CODE_BYTES
+    fit = SynthesisSettings().fit_rows * 10 * SYNTHETIC_CODE_BYTES
     check_sample_rows(1, 10, PROCESS_BYTES + fit)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
         check_sample_rows(1, 10, PROCESS_BYTES + fit - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from adaptive_qs.arguments import shown
@@ -27,8 +27,8 @@ class Generator(Protocol):
         settings: SynthesisSettings | None = None,
         workers: int = 1,
         progress: PhaseProgress | None = None,
-    ) -> Rows:
-        """A table of codes.
+    ) -> Iterator[Rows]:
+        """A table of codes, in parts that are made as they are asked for.
 
         Args:
             residuals: the noisy estimates.
@@ -40,8 +40,8 @@ class Generator(Protocol):
             workers: threads.
             progress: called with each phase, its steps done and its steps in all.
 
-        Returns:
-            Shape (num_rows, attributes), int32.
+        Yields:
+            Rows, shape (some, attributes), int32; ``num_rows`` in all.
         """
 
 

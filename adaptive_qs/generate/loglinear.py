@@ -152,8 +152,8 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         domain: the attributes.
         cliques: the tables.
         copy_per_axis: store each table once per attribute, with that attribute's axis moved to
-            the end (so that a kernel reads all its values from consecutive memory), instead of
-            once in its natural order.
+            the end and filled up to a multiple of ``LANES`` (so that a kernel reads all its values
+            from consecutive memory), instead of once in its natural order.
     """
     entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
     position, cells = [], 0
@@ -164,10 +164,9 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         for axis, attribute in enumerate(clique):
             others = [i for i in clique if i != attribute]
             if copy_per_axis:
-                moved = [*others, attribute]
-                strides = _strides([domain.sizes[i] for i in moved])
-                entries[attribute].append((cells, others, strides[:-1], 1))
-                cells += domain.size(clique)
+                moved = [*(domain.sizes[i] for i in others), filled_up(domain.sizes[attribute])]
+                entries[attribute].append((cells, others, _strides(moved)[:-1], 1))
+                cells += math.prod(moved)
             else:
                 strides = _strides(shape)
                 rest = [s for k, s in enumerate(strides) if k != axis]
@@ -189,6 +188,15 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         position=tuple(position),
         cells=cells,
     )
+
+
+LANES = 8
+"""Values that a processor multiplies at once: conditionals are filled up to a multiple of it."""
+
+
+def filled_up(size: int) -> int:
+    """The next multiple of ``LANES``."""
+    return -(-size // LANES) * LANES
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
@@ -265,8 +273,8 @@ class LogLinearModel:
 
     Attributes:
         sizes, singles, single_start: n_i, the weights of single attributes one after the other,
-            and where each begins.
-        packed: every clique's weights, once per axis with that axis last.
+            each filled up with zeros to a multiple of ``LANES``, and where each begins.
+        packed: every clique's weights, once per axis with that axis last and filled up likewise.
         adjacency: where the weights around each attribute lie in ``packed``.
     """
 
@@ -277,15 +285,16 @@ class LogLinearModel:
         self.cliques = tuple(cliques)
         self._workers = workers
         self.sizes = np.array(domain.sizes)
-        self.single_start = np.cumsum([0, *domain.sizes])
-        self.singles = np.concatenate([np.maximum(s / s.sum(), 1e-9) for s in singles])
-        self._cumulative = np.concatenate(
-            [np.cumsum(part) for part in np.split(self.singles, self.single_start[1:-1])]
-        )
+        self.single_start = np.cumsum([0, *map(filled_up, domain.sizes)])
+        self.singles = np.zeros(self.single_start[-1])
         self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
         self.adjacency = build_adjacency(domain, self.cliques, copy_per_axis=True)
-        self.packed = np.ones(self.adjacency.cells, dtype=np.float32)
+        self.packed = np.zeros(self.adjacency.cells, dtype=np.float32)
         self._position = dict(zip(self.cliques, self.adjacency.position))
+        for i, single in enumerate(singles):
+            self._single(i)[...] = np.maximum(single / single.sum(), 1e-9)
+        for clique in self.cliques:
+            self._pack(clique)
 
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
         """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place).
@@ -293,32 +302,47 @@ class LogLinearModel:
         Threads may scale different cliques at the same time.
         """
         if len(clique) == 1:
-            span = slice(self.single_start[clique[0]], self.single_start[clique[0] + 1])
-            self.singles[span] = np.clip(self.singles[span] * ratio, 1e-12, 1e12)
-            self._cumulative[span] = np.cumsum(self.singles[span])
+            single = self._single(clique[0])
+            single[...] = np.clip(single * ratio, 1e-12, 1e12)
             return
         weights = self._weights[clique]
         weights *= ratio
         np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
-        position = self._position[clique]
+        self._pack(clique)
+
+    def _single(self, attribute: int) -> Array:
+        start = self.single_start[attribute]
+        return self.singles[start : start + self.domain.sizes[attribute]]
+
+    def _pack(self, clique: Clique) -> None:
+        """Copy a clique's weights to where the kernels read them, once per axis."""
+        weights, position = self._weights[clique], self._position[clique]
         for axis in range(len(clique)):
-            moved = weights.transpose(*(k for k in range(weights.ndim) if k != axis), axis)
-            self.packed[position : position + weights.size].reshape(moved.shape)[...] = moved
-            position += weights.size
+            moved = np.moveaxis(weights, axis, -1)
+            shape = (*moved.shape[:-1], filled_up(moved.shape[-1]))
+            stop = position + math.prod(shape)
+            self.packed[position:stop].reshape(shape)[..., : moved.shape[-1]] = moved
+            position = stop
 
     def sweep(self, rows: Rows, key: int) -> None:
         """Redraw every attribute of every row in place, in an order drawn from ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
         a = self.adjacency
+        parts = np.split(self.singles, self.single_start[1:-1])
+        cumulative = np.concatenate([np.cumsum(part) for part in parts])
+        singles = np.concatenate([part / part.max() for part in parts]).astype(np.float32)
 
         def block(start: int, stop: int) -> None:
             _sweep_rows(
-                rows, start, stop, order, self.sizes, self.singles, self._cumulative,
-                self.single_start, self.packed, a.start, a.offset, a.other, a.stride,
-                np.uint64(key),
+                rows, start, stop, order, self.sizes, singles, cumulative, self.single_start,
+                self.packed, a.start, a.offset, a.other, a.stride, np.uint64(key),
             )  # fmt: skip
 
         over_rows(self._workers, len(rows), block)
+
+
+_ROWS_AT_ONCE = 128
+"""Rows whose values of one attribute are drawn one after the other, while its weights are near."""
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -326,40 +350,71 @@ def _sweep_rows(  # type: ignore[no-untyped-def]
     rows, begin, end, order, sizes, singles, cumulative, single_start, packed, start, offset, other,
     stride, key,
 ):  # fmt: skip
-    p = np.empty(sizes.max())
-    for r in range(begin, end):
+    p = np.empty(single_start[-1])
+    sums = np.empty(single_start[-1] // LANES)
+    for first in range(begin, end, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, end)
         for step in range(order.size):
             i = order[step]
-            n = sizes[i]
-            base = single_start[i]
-            u = uniform(key, r, step)
+            base, width = single_start[i], single_start[i + 1] - single_start[i]
             if start[i] == start[i + 1]:  # nothing depends on i: invert its distribution
-                span = cumulative[base : base + n]
-                rows[r, i] = min(np.searchsorted(span, u * span[n - 1], side="right"), n - 1)
+                span = cumulative[base : base + width]
+                for r in range(first, last):
+                    u = uniform(key, r, step) * span[width - 1]
+                    rows[r, i] = min(np.searchsorted(span, u, side="right"), sizes[i] - 1)
                 continue
-            for v in range(n):
-                p[v] = singles[base + v]
-            for e in range(start[i], start[i + 1]):
-                cell = offset[e]
-                for k in range(other.shape[1]):
-                    cell += rows[r, other[e, k]] * stride[e, k]
-                for v in range(n):
-                    p[v] *= packed[cell + v]
-                if (e - start[i]) % 16 == 15:
+            single = singles[base : base + width]
+            q = p[:width]
+            values = np.uint64(width)
+            groups = width // LANES
+            for r in range(first, last):
+                for v in range(width):
+                    q[v] = single[v]
+                e = start[i]
+                while e + 4 <= start[i + 1]:
+                    c0, c1 = np.uint64(offset[e]), np.uint64(offset[e + 1])
+                    c2, c3 = np.uint64(offset[e + 2]), np.uint64(offset[e + 3])
+                    for k in range(other.shape[1]):
+                        c0 += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+                        c1 += np.uint64(rows[r, other[e + 1, k]]) * np.uint64(stride[e + 1, k])
+                        c2 += np.uint64(rows[r, other[e + 2, k]]) * np.uint64(stride[e + 2, k])
+                        c3 += np.uint64(rows[r, other[e + 3, k]]) * np.uint64(stride[e + 3, k])
                     largest = 0.0
-                    for v in range(n):
-                        largest = max(largest, p[v])
-                    for v in range(n):
-                        p[v] /= largest
-            total = 0.0
-            for v in range(n):
-                total += p[v]
-            left = u * total
-            choice = 0
-            for v in range(n):
-                if p[v] > 0.0:
-                    choice = v
-                    left -= p[v]
-                    if left < 0.0:
-                        break
-            rows[r, i] = choice
+                    for w in range(values):
+                        p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
+                            packed[c2 + w] * packed[c3 + w]
+                        )
+                    for w in range(values):
+                        largest = max(largest, p[w])
+                    if not 1e-100 < largest < 1e100:
+                        for v in range(width):
+                            q[v] /= largest
+                    e += 4
+                while e < start[i + 1]:
+                    cell = np.uint64(offset[e])
+                    for k in range(other.shape[1]):
+                        cell += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+                    for w in range(values):
+                        p[w] *= packed[cell + w]
+                    e += 1
+                total = 0.0
+                for g in range(groups):
+                    group = q[LANES * g : LANES * g + LANES]
+                    part = 0.0
+                    for v in range(LANES):
+                        part += group[v]
+                    sums[g] = part
+                    total += part
+                left = uniform(key, r, step) * total
+                g = 0
+                while g < groups - 1 and left >= sums[g]:
+                    left -= sums[g]
+                    g += 1
+                choice = LANES * g
+                for v in range(LANES * g, min(LANES * g + LANES, sizes[i])):
+                    if q[v] > 0.0:
+                        choice = v
+                        left -= q[v]
+                        if left < 0.0:
+                            break
+                rows[r, i] = choice

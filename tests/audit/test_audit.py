@@ -376,7 +376,7 @@ def artefacts(rows, folder, ledger, monkeypatch, mechanisms):
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_neighbours_write_the_same_bytes(neighbour, ledger, tmp_path, monkeypatch):
-    few_rows = partial(SynthesisSettings, fewest_rows=500)
+    few_rows = partial(SynthesisSettings, fit_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
     recorder, replayer, made = recording()
     first = artefacts(ROWS, tmp_path, ledger(), monkeypatch, recorder)

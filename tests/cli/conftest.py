@@ -46,7 +46,7 @@ def working_in(folder):
         patch.chdir(folder)
         patch.setattr(
             "adaptive_qs.release.release.SynthesisSettings",
-            partial(SynthesisSettings, fewest_rows=500),
+            partial(SynthesisSettings, fit_rows=500),
         )
         Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
         Path("s.json").write_text(json.dumps(SCHEMA))
@@ -80,5 +80,5 @@ def run(folder, capsys):
 def quick_tables(monkeypatch):
     """Fit tables with few rows: these tests are not about their quality."""
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
     )
