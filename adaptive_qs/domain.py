@@ -27,6 +27,8 @@ class Attribute:
         size: number of codes.
         ordered: whether the codes are on a scale, so that prefixes and ranges of them mean
             something. It plays no part in equality.
+        beyond: codes at the end that are off that scale: of unknown and of missing values. It
+            plays no part in equality.
 
     Raises:
         SchemaError: the size is not a positive integer.
@@ -35,6 +37,7 @@ class Attribute:
     name: str
     size: int
     ordered: bool = field(default=True, compare=False)
+    beyond: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         size = as_integer(self.size)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.file import load_query_workload
+from adaptive_qs.workload.file import resolve_queries
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -42,7 +42,7 @@ def test_the_schema_and_workload_examples_are_valid(tmp_path):
     domain = Schema.parse(json.loads(schema)).domain()
     path = tmp_path / "workload.json"
     path.write_text(workload)
-    assert load_query_workload(path, domain).num_sets == math.comb(len(domain), 2) + 2 + len(domain)
+    assert resolve_queries(path, domain).num_sets == math.comb(len(domain), 2) + 2 + len(domain)
 
 
 @pytest.mark.parametrize("page", [README, OVERVIEW, RESULTS])

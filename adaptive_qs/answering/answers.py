@@ -52,7 +52,7 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
 from adaptive_qs.table.write import check_table_path, escapes_of, table_format, write_batches
 from adaptive_qs.workload.file import workload_digest
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 
 # Answers as Arrow record batches: the query in words, the estimate and its interval.
 

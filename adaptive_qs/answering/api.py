@@ -12,7 +12,6 @@ from adaptive_qs.answering.plan import (
     DEFAULT_GAP,
     Batch,
     BatchPlan,
-    QuerySource,
     answers_limits,
     check_learnable,
 )
@@ -26,6 +25,7 @@ from adaptive_qs.run.request import RunOptions
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.file import QuerySource
 
 
 def plan(

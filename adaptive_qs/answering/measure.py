@@ -29,7 +29,7 @@ from adaptive_qs.strategy.integer import (
 )
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
 from adaptive_qs.table.count import TableCounter
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
 #

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adaptive_qs.answering.measure import MAX_ROWS, check_noise, divide_units, grid_bits
@@ -33,14 +32,9 @@ from adaptive_qs.strategy.solution import (
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
-from adaptive_qs.workload.file import (
-    WorkloadFile,
-    all_ways_queries,
-    load_query_workload,
-    workload_digest,
-)
+from adaptive_qs.workload.file import QuerySource, resolve_queries, workload_digest
 from adaptive_qs.workload.matrices import Custom
-from adaptive_qs.workload.workload import QueryWorkload, ways_of
+from adaptive_qs.workload.workload import QueryWorkload
 
 # Memory, time and output of an `answer` run, from public quantities.
 
@@ -234,33 +228,6 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
         f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
         f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
     )
-
-
-# What a caller may give as a workload of queries.
-
-QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
-"""All marginals of so many attributes, a workload file or its content, or a workload; None is the
-default."""
-
-
-def resolve_queries(source: QuerySource, domain: Domain) -> QueryWorkload:
-    """The queries over a domain; by default all 2-way marginals, 1-way for a single attribute.
-
-    Raises:
-        WorkloadError: the file or the number of ways does not fit the domain.
-        ResourceExceeded: too many sets of attributes, or too many coefficients.
-    """
-    if source is None:
-        return all_ways_queries(domain, min(2, len(domain)))
-    if isinstance(source, QueryWorkload):
-        if source.domain != domain:
-            raise WorkloadError("the workload is over other attributes: build it on this schema")
-        return source
-    if isinstance(source, str | Path):
-        return load_query_workload(source, domain)
-    if isinstance(source, Mapping):
-        return WorkloadFile.parse(source).query_workload(domain)
-    return all_ways_queries(domain, ways_of(source))
 
 
 def check_learnable(workload: QueryWorkload, schema: Schema) -> None:

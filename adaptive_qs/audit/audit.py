@@ -21,7 +21,7 @@ from adaptive_qs.answering.answers import answer_batches
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
-from adaptive_qs.answering.plan import QuerySource, answers_limits, check_learnable, resolve_queries
+from adaptive_qs.answering.plan import answers_limits, check_learnable
 from adaptive_qs.audit.tables import (
     FORMS,
     KINDS,
@@ -50,7 +50,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import counter_of
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec
+from adaptive_qs.workload.file import QuerySource, WorkloadFile, WorkloadSpec, resolve_queries
 from adaptive_qs.workload.workload import QueryWorkload, Workload
 
 # The two things that spend budget, `Synthesizer.fit` and `answer`, with all that they publish.

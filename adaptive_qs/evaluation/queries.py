@@ -18,10 +18,10 @@ from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batches
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.workload.axes import Circular, Range
+from adaptive_qs.workload.axes import Circular, FirstCells, Range
 from adaptive_qs.workload.families import family_names, family_of
 from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_workload
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
 
@@ -153,6 +153,8 @@ def _same_length(queries: Queries, table: Array) -> Array:
         transformed = np.fft.rfft(table, axis=0) * spectrum.reshape(-1, *trailing)
         arcs: Array = np.fft.irfft(transformed, queries.size, axis=0)
         return arcs
+    if isinstance(queries, FirstCells):
+        return _same_length(queries.queries, table[: queries.queries.size])
     return queries.answer(table)
 
 
@@ -160,6 +162,8 @@ def length_of(queries: Queries) -> int:
     """Length of the first axis that :func:`_same_length` gives."""
     if isinstance(queries, Range):
         return queries.size + 1
+    if isinstance(queries, FirstCells):
+        return length_of(queries.queries)
     return queries.size if isinstance(queries, Circular) else queries.num_queries
 
 
@@ -259,8 +263,7 @@ def _compared(
     label = "workload" if path is None else path
     if all(name == "marginal" for part in file.parts for name in family_names(part.queries)):
         return file.workload(domain, label), None
-    folder = None if path is None else Path(path).parent
-    queries = file.query_workload(domain, label, folder)
+    queries = file.query_workload(domain, label)
     return _marginals_of(queries), queries
 
 

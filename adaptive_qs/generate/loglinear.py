@@ -6,18 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.residual.model import ReferenceModel, variance_weight
-
-# What a table should match: non-negative marginals with the noise they carry.
+from adaptive_qs.residual import ReferenceModel, variance_weight
 
 Array = NDArray[np.float64]
 
@@ -47,15 +44,13 @@ def make_target(model: ReferenceModel, clique: Clique) -> Target:
     The Euclidean projection (rather than clipping) removes the mass that clipping at zero would
     add. The noise is that of the measured residuals; an unmeasured one adds none.
     """
-    total = max(model.total, 1.0)
-    domain = model.domain
-    precisions = {residual: model.precision(residual) for residual in subsets(clique)}
+    measured = ((tau, model.precision(tau)) for tau in subsets(clique))
     variance = math.fsum(
-        variance_weight(domain, residual, clique) / precision
-        for residual, precision in precisions.items()
+        variance_weight(model.domain, tau, clique) / precision
+        for tau, precision in measured
         if precision > 0
     )
-    counts = project_to_simplex(model.marginal(clique), total)
+    counts = project_to_simplex(model.marginal(clique), max(model.total, 1.0))
     return Target(clique, counts, math.sqrt(variance))
 
 
@@ -82,8 +77,6 @@ def project_to_simplex(array: Array, total: float) -> Array:
     last = np.flatnonzero(flat * rank > excess)[-1]
     return np.maximum(array - largest - excess[last] / (last + 1), 0.0)
 
-
-# Marginals of coded rows: integer matrices of shape (rows, attributes).
 
 Rows = NDArray[np.int32]
 """Coded rows, shape (rows, attributes)."""
@@ -113,17 +106,15 @@ def _add_counts(rows, clique, shape, out):  # type: ignore[no-untyped-def]
         out[cell] += 1
 
 
-# Which cells of which clique tables a change of one attribute touches, as flat arrays.
-#
-# Compiled kernels walk this structure: for attribute i, entries ``start[i] : start[i+1]``; for
+# Which cells of which clique tables a change of one attribute touches, as flat arrays that compiled
+# kernels walk: for attribute i, entries ``start[i] : start[i+1]``; for
 # entry e, the table segment begins at ``offset[e] + Σ_k row[other[e, k]] · stride[e, k]`` and
 # value v of attribute i lies ``v · own_stride[e]`` further on.
 
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Adjacency:
+class Adjacency(NamedTuple):
     """Flat description of the clique tables around each attribute.
 
     Attributes:
@@ -132,7 +123,7 @@ class Adjacency:
         other: (entries, m) the clique's other attributes, padded with 0.
         stride: (entries, m) their strides, padded with 0.
         own_stride: (entries,) stride of the attribute itself.
-        position: for each clique, where its table begins; with one copy per axis, the first.
+        position: (cliques,) where each table begins; with one copy per axis, the first.
         cells: length of the flat buffer.
     """
 
@@ -141,7 +132,7 @@ class Adjacency:
     other: Integers
     stride: Integers
     own_stride: Integers
-    position: tuple[int, ...]
+    position: Integers
     cells: int
 
 
@@ -160,32 +151,26 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
     width = max((len(c) - 1 for c in cliques), default=0)
     for clique in cliques:
         position.append(cells)
-        shape = domain.shape(clique)
         for axis, attribute in enumerate(clique):
             others = [i for i in clique if i != attribute]
+            shape = domain.shape(clique)
             if copy_per_axis:
-                moved = [*(domain.sizes[i] for i in others), filled_up(domain.sizes[attribute])]
-                entries[attribute].append((cells, others, _strides(moved)[:-1], 1))
-                cells += math.prod(moved)
-            else:
-                strides = _strides(shape)
-                rest = [s for k, s in enumerate(strides) if k != axis]
-                entries[attribute].append((cells, others, rest, strides[axis]))
-        if not copy_per_axis:
-            cells += domain.size(clique)
+                shape = (*domain.shape(tuple(others)), filled_up(domain.sizes[attribute]))
+            strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+            own = strides.pop(-1 if copy_per_axis else axis)
+            padding = [0] * (width - len(others))
+            entries[attribute].append((cells, others + padding, strides + padding, own))
+            cells += math.prod(shape) if copy_per_axis else 0
+        cells += 0 if copy_per_axis else domain.size(clique)
     flat = [entry for per_attribute in entries for entry in per_attribute]
-    other = np.zeros((len(flat), width), dtype=np.int64)
-    stride = np.zeros((len(flat), width), dtype=np.int64)
-    for row, (_, attributes, strides, _) in enumerate(flat):
-        other[row, : len(attributes)] = attributes
-        stride[row, : len(strides)] = strides
+    offset, other, stride, own_stride = zip(*flat) if flat else ((), (), (), ())
     return Adjacency(
-        start=np.cumsum([0, *(len(e) for e in entries)]),
-        offset=np.array([e[0] for e in flat], dtype=np.int64),
-        other=other,
-        stride=stride,
-        own_stride=np.array([e[3] for e in flat], dtype=np.int64),
-        position=tuple(position),
+        start=np.cumsum([0, *map(len, entries)]),
+        offset=np.array(offset, dtype=np.int64),
+        other=np.array(other, dtype=np.int64).reshape(len(flat), width),
+        stride=np.array(stride, dtype=np.int64).reshape(len(flat), width),
+        own_stride=np.array(own_stride, dtype=np.int64),
+        position=np.array(position, dtype=np.int64),
         cells=cells,
     )
 
@@ -199,16 +184,6 @@ def filled_up(size: int) -> int:
     return -(-size // LANES) * LANES
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    strides = [1]
-    for n in reversed(shape[1:]):
-        strides.append(strides[-1] * n)
-    return strides[::-1]
-
-
-# Counter-based random numbers for compiled kernels: the same for any order of execution.
-
-
 @njit(cache=True, nogil=True, inline="always")
 def uniform(key, row, step):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1) as a function of (key, row, step): splitmix64 of their combination."""
@@ -220,16 +195,14 @@ def uniform(key, row, step):  # type: ignore[no-untyped-def]
     return np.float64(z >> np.uint64(11)) / 9007199254740992.0
 
 
-# Row- and task-parallel execution of compiled kernels that release the interpreter lock.
-#
-# Results never depend on the number of workers: kernels draw from counter-based random numbers
-# keyed by row, and tasks write to disjoint memory.
+# Results never depend on the number of workers: kernels, which release the interpreter lock, draw
+# from random numbers keyed by row, and tasks write to disjoint memory.
 
 
 def over_rows(workers: int, num_rows: int, kernel: Callable[[int, int], None]) -> None:
     """Call ``kernel(start, stop)`` on contiguous blocks that cover 0 .. num_rows."""
     bounds = [num_rows * k // workers for k in range(workers + 1)]
-    _run(workers, [partial(kernel, start, stop) for start, stop in pairwise(bounds)])
+    over_items(workers, lambda block: kernel(*block), list(pairwise(bounds)))
 
 
 def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
@@ -239,27 +212,32 @@ def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) 
         for item in items[first::workers]:
             task(item)
 
-    _run(workers, [partial(share, first) for first in range(workers)])
-
-
-def _run(workers: int, jobs: Sequence[Callable[[], None]]) -> None:
     if workers == 1:
-        for job in jobs:
-            job()
+        share(0)
         return
     with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(job) for job in jobs]:
+        for future in [pool.submit(share, first) for first in range(workers)]:
             future.result()
 
 
-# A log-linear model p ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ), and its Gibbs sampler.
-#
-# Factors are kept as multiplicative weights, so a conditional is a product of short rows of
-# memory: no exponentials in the inner loop. One sweep redraws every attribute of every row from
-# its conditional; rows are independent given the weights.
+# Factors are kept as multiplicative weights, so a conditional is a product of short rows of memory:
+# no exponentials in the inner loop. One sweep redraws every attribute of every row from its
+# conditional; rows are independent given the weights.
 
 WEIGHT_LIMIT = 1e6
-"""Weights stay within [1/limit, limit]; sixteen of them multiply without overflow."""
+"""Weights stay within [1/limit, limit]; four multiply in single precision without overflow."""
+
+
+class Factors(NamedTuple):
+    """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
+    cumulative sums; every clique's weights, once per axis with that axis last. Weights of an
+    attribute's values are filled up with zeros to a multiple of ``LANES``."""
+
+    sizes: Integers
+    singles: Array
+    single_start: Integers
+    cumulative: Array
+    packed: NDArray[np.float32]
 
 
 class LogLinearModel:
@@ -272,10 +250,8 @@ class LogLinearModel:
         workers: threads that sweep; the result does not depend on it.
 
     Attributes:
-        sizes, singles, single_start: n_i, the weights of single attributes one after the other,
-            each filled up with zeros to a multiple of ``LANES``, and where each begins.
-        packed: every clique's weights, once per axis with that axis last and filled up likewise.
-        adjacency: where the weights around each attribute lie in ``packed``.
+        factors: the weights.
+        adjacency: where the weights around each attribute lie in ``factors.packed``.
     """
 
     def __init__(
@@ -284,17 +260,21 @@ class LogLinearModel:
         self.domain = domain
         self.cliques = tuple(cliques)
         self._workers = workers
-        self.sizes = np.array(domain.sizes)
-        self.single_start = np.cumsum([0, *map(filled_up, domain.sizes)])
-        self.singles = np.zeros(self.single_start[-1])
         self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
         self.adjacency = build_adjacency(domain, self.cliques, copy_per_axis=True)
-        self.packed = np.zeros(self.adjacency.cells, dtype=np.float32)
-        self._position = dict(zip(self.cliques, self.adjacency.position))
+        self._position = dict(zip(self.cliques, self.adjacency.position.tolist()))
+        start = np.cumsum([0, *map(filled_up, domain.sizes)])
+        self.factors = Factors(
+            sizes=np.array(domain.sizes),
+            singles=np.zeros(start[-1]),
+            single_start=start,
+            cumulative=np.zeros(start[-1]),
+            packed=np.zeros(self.adjacency.cells, dtype=np.float32),
+        )
         for i, single in enumerate(singles):
-            self._single(i)[...] = np.maximum(single / single.sum(), 1e-9)
+            self._write_single(i, np.maximum(single / single.sum(), 1e-9))
         for clique in self.cliques:
-            self._pack(clique)
+            self._write(clique)
 
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
         """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place).
@@ -302,41 +282,37 @@ class LogLinearModel:
         Threads may scale different cliques at the same time.
         """
         if len(clique) == 1:
-            single = self._single(clique[0])
-            single[...] = np.clip(single * ratio, 1e-12, 1e12)
+            start = self.factors.single_start[clique[0]]
+            single = self.factors.singles[start : start + ratio.size]
+            self._write_single(clique[0], np.clip(single * ratio, 1e-12, 1e12))
             return
         weights = self._weights[clique]
         weights *= ratio
         np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
-        self._pack(clique)
+        self._write(clique)
 
-    def _single(self, attribute: int) -> Array:
-        start = self.single_start[attribute]
-        return self.singles[start : start + self.domain.sizes[attribute]]
+    def _write_single(self, attribute: int, single: Array) -> None:
+        factors, start = self.factors, self.factors.single_start
+        factors.singles[start[attribute] : start[attribute] + single.size] = single
+        span = slice(start[attribute], start[attribute + 1])
+        factors.cumulative[span] = np.cumsum(factors.singles[span])
 
-    def _pack(self, clique: Clique) -> None:
+    def _write(self, clique: Clique) -> None:
         """Copy a clique's weights to where the kernels read them, once per axis."""
         weights, position = self._weights[clique], self._position[clique]
         for axis in range(len(clique)):
             moved = np.moveaxis(weights, axis, -1)
             shape = (*moved.shape[:-1], filled_up(moved.shape[-1]))
             stop = position + math.prod(shape)
-            self.packed[position:stop].reshape(shape)[..., : moved.shape[-1]] = moved
+            self.factors.packed[position:stop].reshape(shape)[..., : moved.shape[-1]] = moved
             position = stop
 
     def sweep(self, rows: Rows, key: int) -> None:
         """Redraw every attribute of every row in place, in an order drawn from ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
-        a = self.adjacency
-        parts = np.split(self.singles, self.single_start[1:-1])
-        cumulative = np.concatenate([np.cumsum(part) for part in parts])
-        singles = np.concatenate([part / part.max() for part in parts]).astype(np.float32)
 
         def block(start: int, stop: int) -> None:
-            _sweep_rows(
-                rows, start, stop, order, self.sizes, singles, cumulative, self.single_start,
-                self.packed, a.start, a.offset, a.other, a.stride, np.uint64(key),
-            )  # fmt: skip
+            _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))
 
         over_rows(self._workers, len(rows), block)
 
@@ -346,10 +322,9 @@ _ROWS_AT_ONCE = 128
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _sweep_rows(  # type: ignore[no-untyped-def]
-    rows, begin, end, order, sizes, singles, cumulative, single_start, packed, start, offset, other,
-    stride, key,
-):  # fmt: skip
+def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    sizes, singles, single_start, cumulative, packed = factors
+    start, offset, other, stride, _, _, _ = adjacency
     p = np.empty(single_start[-1])
     sums = np.empty(single_start[-1] // LANES)
     for first in range(begin, end, _ROWS_AT_ONCE):

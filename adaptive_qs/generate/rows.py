@@ -9,15 +9,18 @@ wanted; what one page leaves is wanted of the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Clique, Domain, downward_closure
+from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Rows,
@@ -31,7 +34,7 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 
 Array = NDArray[np.float32]
 
@@ -96,9 +99,8 @@ def fit_weights(
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
     Args:
-        model: weights to fit, in place.
+        model, rows: the weights and the state of the chains, moved in place.
         branches: moves of the chains besides single values.
-        rows: state of the chains, in place.
         targets: marginals of ``len(rows)`` rows: cliques of the model and single attributes.
         watched: cliques whose mean marginal is wanted.
         settings: see there.
@@ -171,10 +173,22 @@ def synthesise_rows(
     workers: int = 1,
     progress: PhaseProgress | None = None,
 ) -> Iterator[Rows]:
-    """A table of codes whose marginals match the noisy ones, page by page.
+    """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
-    Arguments and result are those of :class:`~adaptive_qs.generate.base.Generator`; of the cliques
-    that were measured, only maximal ones carry weights.
+    Every generator has these arguments and this result; none sees a private row.
+
+    Args:
+        residuals: the noisy estimates.
+        measured: cliques that were measured.
+        workload: cliques in which the table should be best.
+        num_rows: rows wanted, at least 1.
+        seed: the same seed and inputs give the same table, for any number of workers.
+        settings: limits on time and memory.
+        workers: threads.
+        progress: called with each phase, its steps done and its steps in all.
+
+    Yields:
+        Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
     """
     settings = settings or SynthesisSettings()
     domain = residuals.domain
@@ -194,14 +208,41 @@ def synthesise_rows(
     branches = BranchMoves(model, tree, counts, workers)
     targets += singles
     means = fit_weights(
-        model, branches, rows, targets, watched, settings.fit, rng, workers, _phase(progress, "fit")
+        model,
+        branches,
+        rows,
+        targets,
+        watched,
+        settings.fit,
+        rng,
+        workers,
+        progress and partial(progress, "fit"),
     )
     sharpen(means, watched, targets)
     chains = Chains(model, branches, rows, rng)
     yield from draw_pages(
         chains, Watch(domain, watched, means), num_rows, settings.refine_passes, workers,
-        _phase(progress, "draw"),
+        progress and partial(progress, "draw"),
     )  # fmt: skip
+
+
+Generator = Callable[..., Iterator[Rows]]
+"""From what was released to rows; called as :func:`synthesise_rows`."""
+DEFAULT_GENERATOR = "loglinear"
+
+GENERATORS: dict[str, Generator] = {DEFAULT_GENERATOR: synthesise_rows}
+"""The generators by the name that a release's settings give."""
+
+
+def generator_named(name: Any) -> Generator:
+    """The generator of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not (isinstance(name, str) and name in GENERATORS):
+        raise InputError(f"generator is {shown(name)}: give one of {', '.join(GENERATORS)}")
+    return GENERATORS[name]
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
@@ -237,13 +278,8 @@ def sharpen(means: Sequence[Array], watched: Sequence[Clique], targets: Sequence
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
-    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
-
-    Args:
-        model: its cliques hold every edge.
-        tree: the edges.
-        damping: rows added to numerator and denominator.
-    """
+    """Multiply joint/product of every tree edge into the weights of the clique that holds it,
+    with ``damping`` rows added to numerator and denominator."""
     for node in tree:
         if node.source is None or node.parent is None:
             continue
@@ -341,12 +377,8 @@ class Watch:
 
     def descend(self, excess: Array, rows: Rows, proposals: Rows, rng: np.random.Generator) -> None:
         """Replace values of the rows by proposed ones wherever Σ|excess| falls, in place."""
-        a = self.adjacency
         row_order, attribute_order = rng.permutation(len(rows)), rng.permutation(rows.shape[1])
-        _descend(
-            rows, proposals, row_order, attribute_order, excess,
-            a.start, a.offset, a.other, a.stride, a.own_stride,
-        )  # fmt: skip
+        _descend(rows, proposals, row_order, attribute_order, excess, self.adjacency)
 
 
 def draw_pages(
@@ -407,9 +439,8 @@ def _refine(watch: Watch, page: tuple[Array, Rows, Sequence[Rows], float, int]) 
 
 
 @njit(cache=True, nogil=True)
-def _descend(  # type: ignore[no-untyped-def]
-    rows, proposals, row_order, attribute_order, excess, start, offset, other, stride, own_stride
-):
+def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+    start, offset, other, stride, own_stride, _, _ = a
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
@@ -431,7 +462,3 @@ def _descend(  # type: ignore[no-untyped-def]
                     excess[leave[e]] -= 1.0
                     excess[enter[e]] += 1.0
                 rows[r, i] = new
-
-
-def _phase(progress: PhaseProgress | None, name: str) -> StepProgress | None:
-    return None if progress is None else lambda done, total: progress(name, done, total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
 
-# The strongest tree of measured pairs, and rows drawn from it exactly.
-#
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
 # spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can
 # be sampled exactly: rows start from it, and whole branches are proposed from it later.
@@ -68,15 +66,10 @@ def dependence_tree(
             end[parents[v]] = max(end[parents[v]], end[v])
         nodes.append(Node(root, None, end[root], singles[root][None, :], None))
         for v in order[1:]:
-            nodes.append(_child(v, parents[v], end[v], pairs))
+            parent = parents[v]
+            source, joint = pairs[min(v, parent), max(v, parent)]
+            nodes.append(Node(v, parent, end[v], joint if parent < v else joint.T, source))
     return tuple(nodes)
-
-
-def _child(
-    attribute: int, parent: int, end: int, pairs: Mapping[Clique, tuple[Target, Array]]
-) -> Node:
-    source, joint = pairs[min(attribute, parent), max(attribute, parent)]
-    return Node(attribute, parent, end, joint if parent < attribute else joint.T, source)
 
 
 def pair_marginals(targets: Sequence[Target]) -> dict[Clique, tuple[Target, Array]]:
@@ -104,11 +97,7 @@ def draw_from_tree(
 ) -> Rows:
     """Independent rows from the tree's distribution.
 
-    Args:
-        nodes: the tree.
-        singles: counts of each attribute (rows), used where a parent's value has no counts.
-        num_rows: how many rows to draw.
-        rng: their randomness.
+    ``singles``, counts of each attribute (rows), are used where a parent's value has no counts.
     """
     rows = np.empty((num_rows, len(nodes)), dtype=np.int32)
     nobody = np.zeros(num_rows, dtype=np.int32)
@@ -122,10 +111,7 @@ def draw_from_tree(
 def conditionals(node: Node, single: Array, mix: float) -> Array:
     """P(child | parent), each row a distribution, with ``mix`` of the child's own distribution.
 
-    Args:
-        node: a node of the tree.
-        single: counts of the node's attribute (rows).
-        mix: weight of the child's own distribution, in [0, 1].
+    ``single`` are the counts of the node's attribute (rows).
     """
     prior = np.maximum(single, 1e-9)
     prior = prior / prior.sum()
@@ -176,34 +162,30 @@ class BranchMoves:
         self._model = model
         self._workers = workers
         tables = [conditionals(node, singles[node.attribute], MIX) for node in nodes]
-        self._attribute = np.array([node.attribute for node in nodes])
-        self._parent = np.array([-1 if n.parent is None else n.parent for n in nodes])
-        self._end = np.array([node.end for node in nodes])
-        self._start = np.cumsum([0, *(t.size for t in tables)])
-        self._probability = np.concatenate([t.ravel() for t in tables])
-        self._cumulative = np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables])
+        self._tree = (
+            np.array([node.attribute for node in nodes]),
+            np.array([-1 if node.parent is None else node.parent for node in nodes]),
+            np.array([node.end for node in nodes]),
+            np.cumsum([0, *(t.size for t in tables)]),
+            np.concatenate([t.ravel() for t in tables]),
+            np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables]),
+        )
 
     def __call__(self, rows: Rows, key: int) -> None:
         """Propose one branch for every row, in place; randomness is a function of ``key``."""
-        model = self._model
-        a = model.adjacency
+        factors, adjacency = self._model.factors, self._model.adjacency
 
         def block(start: int, stop: int) -> None:
-            _move_branches(
-                rows, start, stop, self._attribute, self._parent, self._end, self._start,
-                self._probability, self._cumulative, model.sizes, model.singles,
-                model.single_start, model.packed, a.start, a.offset, a.other, a.stride,
-                np.uint64(key),
-            )  # fmt: skip
+            _move_branches(rows, start, stop, self._tree, factors, adjacency, np.uint64(key))
 
         over_rows(self._workers, len(rows), block)
 
 
 @njit(cache=True, nogil=True)
-def _move_branches(  # type: ignore[no-untyped-def]
-    rows, begin, end, node_attribute, node_parent, node_end, table_start, probability, cumulative,
-    sizes, singles, single_start, packed, start, offset, other, stride, key,
-):  # fmt: skip
+def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    node_attribute, node_parent, node_end, table_start, probability, cumulative = tree
+    sizes, singles, single_start, _, packed = factors
+    start, offset, other, stride, _, _, _ = adjacency
     d = node_attribute.size
     new = np.empty(d, np.int32)
     for r in range(begin, end):

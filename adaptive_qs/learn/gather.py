@@ -20,8 +20,6 @@ from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk, ro
 from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 
-# Distinct texts of a column and how many rows have each, in memory of the distinct ones.
-
 Counts = NDArray[np.int64]
 
 MERGING_BYTES = 200
@@ -103,8 +101,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-# The private values of columns that are still to be learnt, read in one pass.
-#
 # Everything else about the table is checked on the way: what the run could refuse later, it refuses
 # here, before anything is paid for.
 
@@ -134,17 +130,7 @@ def gather(
 ) -> Gathered:
     """Read the columns that are to be learnt and check that all others can be encoded.
 
-    Args:
-        source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
-        schema: with private columns.
-        most_bytes: ceiling of what is kept of the private columns.
-        progress: counts as in :func:`adaptive_qs.table.encode.read_table`.
-        check_rows: told how many rows have come; it raises where they are too many.
-
-    Raises:
-        DataError: the table does not fit the schema; no cell is quoted.
-        ResourceExceeded: the private columns do not fit the ceiling; it does not tell how large
-            they are.
+    Arguments and errors are those of :func:`adaptive_qs.learn.schema.gather_private`.
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if isinstance(c, PrivateColumn)}
     if isinstance(source, CodedTable):

@@ -17,12 +17,10 @@ from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 from adaptive_qs.table.columns.private import PrivateRangeColumn
 
-# Private bounds of a column: between which magnitudes its values lie.
-#
-# The public grid holds 0 and ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals
-# between neighbouring numbers, each with its outer end; the outermost take everything beyond them.
-# One histogram over the cells, of squared sensitivity 1, is measured with noise of standard
-# deviation σ.
+# Private bounds of a column: between which magnitudes its values lie. The public grid holds 0 and
+# ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals between neighbouring
+# numbers, each with its outer end; the outermost take everything beyond them. One histogram over
+# the cells, of squared sensitivity 1, is measured with noise of standard deviation σ.
 #
 # The line has three parts: the negative numbers, 0, and the positive ones. In each of them the run
 # of cells that maximises Σ (noisy count − 1.5 σ) is found, and it stands out if that sum is above 4
@@ -56,32 +54,31 @@ class Magnitudes:
 
     Attributes:
         steps: the positive numbers of the grid, ascending.
-        low: declared smallest value, or None.
-        high: declared largest value, or None.
+        low: declared smallest value, or −∞.
+        high: declared largest value, or ∞.
     """
 
     steps: tuple[Number, ...]
-    low: Number | None
-    high: Number | None
+    low: Number
+    high: Number
 
     @classmethod
     def of(cls, column: PrivateRangeColumn) -> Magnitudes:
         """The grid for values of this column."""
         if column.whole:
-            whole = tuple(digit * 10**e for e in range(18) for digit in _DIGITS)
-            return cls(whole, column.min, column.max)
-        exponents = _NUMERIC_EXPONENTS
-        if column.places is not None:
-            exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
-        steps = tuple(float(f"{digit}e{e}") for e in exponents for digit in _DIGITS)
-        return cls(steps, column.min, column.max)
+            steps: tuple[Number, ...] = tuple(d * 10**e for e in range(18) for d in _DIGITS)
+        else:
+            exponents = _NUMERIC_EXPONENTS
+            if column.places is not None:
+                exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
+            steps = tuple(float(f"{d}e{e}") for e in exponents for d in _DIGITS)
+        low = -math.inf if column.min is None else column.min
+        return cls(steps, low, math.inf if column.max is None else column.max)
 
     @property
     def cells(self) -> range:
         """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
-        first = -len(self.steps) if self.low is None else self._cell(self.low)
-        last = len(self.steps) if self.high is None else self._cell(self.high)
-        return range(first, last + 1)
+        return range(self._cell(self.low), self._cell(self.high) + 1)
 
     def counts(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
         """Values in each of the cells; all of them lie between the declared ends."""
@@ -118,19 +115,18 @@ class Magnitudes:
         return (low, low + reach) if low > 0 else (high - reach, high)
 
     def _between(self, value: Number) -> Number:
-        value = value if self.low is None else max(value, self.low)
-        return value if self.high is None else min(value, self.high)
+        return min(max(value, self.low), self.high)
 
     def _cell(self, value: Number) -> int:
         place = min(int(np.searchsorted(self.steps, abs(value))), len(self.steps) - 1) + 1
         return place * ((value > 0) - (value < 0))
 
     def _ends(self, cell: int) -> tuple[Number, Number]:
-        if cell == 0:
-            return 0, 0
-        outer = self.steps[abs(cell) - 1]
-        inner = self.steps[abs(cell) - 2] if abs(cell) > 1 else 0
-        return (inner, outer) if cell > 0 else (-outer, -inner)
+        return self._point(cell - (cell > 0)), self._point(cell + (cell < 0))
+
+    def _point(self, place: int) -> Number:
+        step = self.steps[abs(place) - 1] if place else 0
+        return step if place > 0 else -step
 
 
 def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:
@@ -143,8 +139,6 @@ def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:
         best = max(best, (total, first, position), key=lambda run: run[0])
     return best
 
-
-# The public grid of round numbers between two bounds, from which the edges of bins are taken.
 
 UNIFORM_CELLS = 4096
 """Cells of equal width at most."""
@@ -243,8 +237,6 @@ def _steps() -> Iterator[int]:
         exponent += 1
 
 
-# Edges of bins with about equally many rows each, from noisy counts of cells: post-processing.
-
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
@@ -330,16 +322,14 @@ def _quantiles(mass: Floats, bins: int) -> Positions:
     return np.where(targets - sums[below] < sums[above] - targets, below, above)
 
 
-# A tree of counts over the cells of a grid: noisy once, then consistent by least squares.
-#
-# A tree of branching b and height h has levels 1 .. h, level h being b^h cells. A row is in one
-# node of each level, so the squared sensitivity of all counts together is h, and at zCDP ρ every
-# count has noise of variance h/(2ρ). With A the matrix of all nodes, least squares estimates a sum
-# p over cells with variance p (AᵀA)⁻¹ pᵀ · h/(2ρ). The eigenspaces of AᵀA are the functions
-# constant on the blocks of level j with sum zero on those of level j−1, with eigenvalue (b^(h−j+1)
-# − 1)/(b − 1), and the constants, with that of j = 1. This gives the variance of every prefix in
-# closed form, by which the branching is chosen. (Hay, Rastogi, Miklau, Suciu 2010; Qardaji, Yang,
-# Li 2013.)
+# A tree of counts over the cells of a grid: noisy once, then consistent by least squares. A tree of
+# branching b and height h has levels 1 .. h, level h being b^h cells. A row is in one node of each
+# level, so the squared sensitivity of all counts together is h, and at zCDP ρ every count has noise
+# of variance h/(2ρ). With A the matrix of all nodes, least squares estimates a sum p over cells
+# with variance p (AᵀA)⁻¹ pᵀ · h/(2ρ). The eigenspaces of AᵀA are the functions constant on the
+# blocks of level j with sum zero on those of level j−1, with eigenvalue (b^(h−j+1) − 1)/(b − 1),
+# and the constants, with that of j = 1. This gives the variance of every prefix in closed form, by
+# which the branching is chosen. (Hay, Rastogi, Miklau, Suciu 2010; Qardaji, Yang, Li 2013.)
 
 MAX_BRANCHING = 64
 MAX_SPREAD = 8
@@ -430,17 +420,18 @@ def _height(branching: int, cells: int) -> int:
     return height
 
 
-# Bounds and bins of integer and numeric columns, learnt with noise.
-#
-# A column's part of ρ goes to one histogram of magnitudes where an end is not declared
-# (:mod:`.magnitudes`, squared sensitivity 1), and to one tree of counts over the grid between the
-# bounds (:mod:`.tree`, squared sensitivity its height). A row adds one to one cell of the histogram
-# and to one node of each level, or nothing where its value is missing or outside the bounds that
-# were found and counts as missing. Grid, tree and their noise follow from the schema and from
-# bounds already released; the edges follow from the noisy counts.
+# A column's part of ρ goes to one histogram of magnitudes where an end is not declared (squared
+# sensitivity 1), and to one tree of counts over the grid between the bounds (squared sensitivity
+# its height). A row adds one to one cell of the histogram and to one node of each level, or nothing
+# where its value is missing or outside the bounds that were found and counts as missing. Grid, tree
+# and their noise follow from the schema and from bounds already released; the edges follow from the
+# noisy counts.
+
+Binned = IntegerColumn | NumericColumn
 
 BOUNDS_SHARE = Fraction(1, 4)
 """Part of a column's ρ for the bounds, where an end is not declared."""
+_BLOCK = 1 << 20
 
 
 def learn_ranges(
@@ -448,7 +439,7 @@ def learn_ranges(
     numbers: Mapping[str, Numbers],
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, IntegerColumn | NumericColumn]:
+) -> dict[str, Binned]:
     """Columns with bins, by name.
 
     Args:
@@ -460,51 +451,31 @@ def learn_ranges(
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.
     """
-    plans = [_Plan.of(column, costs[column.name].rho_units) for column in columns]
-    open_ended = [plan for plan in plans if plan.bounds_units]
-    histograms = _released(
-        mechanisms, [plan.magnitude_request(numbers[plan.column.name]) for plan in open_ended]
-    )
-    bounds = {plan.column.name: plan.declared for plan in plans if not plan.bounds_units}
-    for plan, noisy in zip(open_ended, histograms):
-        magnitudes = Magnitudes.of(plan.column)
-        bounds[plan.column.name] = magnitudes.bounds(noisy, _variance(1, plan.bounds_units))
-    grids = [_Grid.of(plan, *bounds[plan.column.name]) for plan in plans]
-    trees = _released(mechanisms, [grid.request(numbers[grid.plan.column.name]) for grid in grids])
-    return {grid.plan.column.name: grid.column(noisy) for grid, noisy in zip(grids, trees)}
-
-
-_BLOCK = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A column and the units of ρ for its bounds and its bins."""
-
-    column: PrivateRangeColumn
-    bounds_units: int
-    bins_units: int
-
-    @classmethod
-    def of(cls, column: PrivateRangeColumn, units: int) -> _Plan:
-        declared = column.min is not None and column.max is not None
-        for_bounds = 0 if declared else math.floor(units * BOUNDS_SHARE)
-        return cls(column, for_bounds, units - for_bounds)
-
-    @property
-    def declared(self) -> tuple[Number, Number]:
-        return self.column.span
-
-    def magnitude_request(self, values: Numbers) -> CountsRequest:
-        counts = _counted(Magnitudes.of(self.column).counts, values)
-        return self.counts_request(counts, 1, self.bounds_units)
-
-    def counts_request(self, counts: Counts, squared_sensitivity: int, units: int) -> CountsRequest:
-        variance = _variance(squared_sensitivity, units)
-        names = (self.column.name,)
-        return CountsRequest(
-            GaussianEvent(Purpose.BINS, names, squared_sensitivity, variance), counts
+    bounds = {column.name: column.span for column in columns}
+    units = {column.name: costs[column.name].rho_units for column in columns}
+    magnitudes = {c.name: Magnitudes.of(c) for c in columns if c.min is None or c.max is None}
+    requests = []
+    for name, found in magnitudes.items():
+        share = math.floor(units[name] * BOUNDS_SHARE)
+        units[name] -= share
+        counts = _counted(found.counts, numbers[name])
+        requests.append(CountsRequest(_event(name, 1, share), counts))
+    for request, noisy in zip(requests, _released(mechanisms, requests)):
+        (name,) = request.event.columns
+        bounds[name] = magnitudes[name].bounds(noisy, request.event.noise_variance)
+    grids = [_Grid.of(column, *bounds[column.name]) for column in columns]
+    requests = [
+        CountsRequest(
+            _event(grid.column.name, grid.tree.height, units[grid.column.name]),
+            grid.tree.counts(_counted(grid.cell_counts, numbers[grid.column.name])),
         )
+        for grid in grids
+    ]
+    trees = zip(grids, requests, _released(mechanisms, requests))
+    return {
+        grid.column.name: grid.binned(noisy, request.event.noise_variance)
+        for grid, request, noisy in trees
+    }
 
 
 @dataclass(frozen=True)
@@ -516,48 +487,40 @@ class _Grid:
             farther from the declared end than from the other bound.
     """
 
-    plan: _Plan
+    column: PrivateRangeColumn
     points: Numbers
     tree: Tree
     fixed: tuple[int, ...]
 
     @classmethod
-    def of(cls, plan: _Plan, low: Number, high: Number) -> _Grid:
-        points = declared_points(plan.column, low, high)
-        past = high + plan.column.whole
+    def of(cls, column: PrivateRangeColumn, low: Number, high: Number) -> _Grid:
+        points = declared_points(column, low, high)
+        past = high + column.whole
         far = [low] if low - points[0] > past - low else []
         far += [past] if points[-1] - past > past - low else []
         fixed = tuple(np.searchsorted(points, far).tolist())
-        return cls(plan, points, Tree.best(points.size - 1), fixed)
+        return cls(column, points, Tree.best(points.size - 1), fixed)
 
-    def request(self, values: Numbers) -> CountsRequest:
-        counts = self.tree.counts(_counted(self._cell_counts, values))
-        return self.plan.counts_request(counts, self.tree.height, self.plan.bins_units)
+    def cell_counts(self, values: Numbers) -> Counts:
+        first, last = self.points[0], self.points[-1] - int(self.column.whole)
+        if self.column.outside == "missing":
+            values = values[(first <= values) & (values <= last)]
+        cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
+        return np.bincount(cells, minlength=self.points.size - 1)
 
-    def column(self, noisy: Counts) -> IntegerColumn | NumericColumn:
-        column, cells = self.plan.column, self.points.size - 1
+    def binned(
+        self, noisy: Counts, noise_variance: Fraction | int
+    ) -> IntegerColumn | NumericColumn:
+        column, cells = self.column, self.points.size - 1
         unit = self.tree.prefix_variances(cells).mean() / self.tree.height
         edges = quantile_edges(
             self.tree.consistent(noisy)[:cells],
-            math.sqrt(unit * self._noise_variance),
+            math.sqrt(unit * noise_variance),
             column.private_bins,
             (column.min is None, column.max is None),
             self.fixed,
         )
         return column.resolved(self.points[edges].tolist())
-
-    @property
-    def _noise_variance(self) -> Fraction:
-        return _variance(self.tree.height, self.plan.bins_units)
-
-    def _cell_counts(self, values: Numbers) -> Counts:
-        first, last = self.points[0], self.points[-1]
-        if self.plan.column.whole:
-            last = last - 1
-        if self.plan.column.outside == "missing":
-            values = values[(first <= values) & (values <= last)]
-        cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
-        return np.bincount(cells, minlength=self.points.size - 1)
 
 
 def _counted(count: Callable[[Numbers], Counts], values: Numbers) -> Counts:
@@ -572,6 +535,7 @@ def _released(mechanisms: Mechanisms, requests: list[CountsRequest]) -> list[Cou
     return mechanisms.release_together(requests) if requests else []
 
 
-def _variance(squared_sensitivity: int, rho_units: int) -> Fraction:
-    """Noise with which counts of this sensitivity cost exactly so many units."""
-    return Fraction(squared_sensitivity * UNITS_PER_RHO, 2 * rho_units)
+def _event(name: str, squared_sensitivity: int, rho_units: int) -> GaussianEvent:
+    """Noisy counts of this sensitivity that cost exactly so many units."""
+    variance = Fraction(squared_sensitivity * UNITS_PER_RHO, 2 * rho_units)
+    return GaussianEvent(Purpose.BINS, (name,), squared_sensitivity, variance)

@@ -24,8 +24,6 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
     from adaptive_qs.learn.gather import Counts, Gathered, Texts
 
-# How much of a run's budget learning bins and values gets, and which column how much of it.
-
 DEFAULT_SHARE = 0.1
 """Part of a run's ρ."""
 DELTA_SHARE = Fraction(1, 2)
@@ -90,8 +88,6 @@ def column_costs(schema: Schema, cost: Cost) -> dict[str, Cost]:
     }
 
 
-# From a schema with private columns to one that can be coded.
-
 MOST_BYTES = 2**30
 """Ceiling of the private values kept, where the caller gives none."""
 
@@ -108,12 +104,12 @@ def gather_private(
     """The private values that a schema is learnt from; none, unread, if it left nothing open.
 
     Every cell of the table fits the schema that :func:`learn_schema` makes of them: what encoding
-    would refuse is refused here. No budget is needed yet, and none is touched.
+    would refuse is refused here, before there is a budget.
 
     Args:
         source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
         schema: what is public about the table.
-        cost: most that all columns together may cost; see :func:`.shares.preprocessing_cost`.
+        cost: most that all columns together may cost; see :func:`preprocessing_cost`.
         most_bytes: ceiling of the private values kept while the columns are learnt.
         progress: reports the reading.
         check_rows: told how many rows have come; it raises where they are too many.
@@ -138,10 +134,9 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     a run that is resumed gets the same schema.
 
     Args:
-        schema: what is public about the table.
-        gathered: what :func:`gather_private` found for this schema and cost.
+        schema, cost: as in :func:`gather_private`.
+        gathered: what that found.
         mechanisms: every private value passes through it, charged before it is drawn.
-        cost: most that all columns together may cost.
 
     Raises:
         InputError: the cost is too small to divide; nothing is charged.
@@ -178,7 +173,6 @@ def _learn_values(
 ) -> CategoricalColumn:
     """The column with the values found; see :mod:`adaptive_qs.privacy.selection`."""
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
-    event = PartitionEvent(
-        Purpose.VALUES, (column.name,), variance, least_threshold(variance, cost.delta), cost.delta
-    )
+    least = least_threshold(variance, cost.delta)
+    event = PartitionEvent(Purpose.VALUES, (column.name,), variance, least, cost.delta)
     return column.resolved(mechanisms.discover_values(event, texts, counts, column.private_values))

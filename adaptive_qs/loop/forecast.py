@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
+    Array,
     LoopSettings,
     Offer,
     RoundBudget,
@@ -22,25 +22,21 @@ from adaptive_qs.loop.loop import (
     one_way_plan,
 )
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.workload import Workload
 
-# What is known of a run beforehand: which columns it will likely leave unconnected, and how well
-# it will know the number of rows. Sizes, weights, the budget and a public number of rows decide; no
-# row is looked at.
-#
-# The loop is run without a table. Every noise level, every share of the budget and every rule is
-# that of :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one
-# assumption: each combination of columns differs from what is known of it by ``DEPENDENCE`` of the
-# rows (L1). A column is likely to stay unconnected where most of ``RUNS`` such loops, which differ
-# in the noise of the selection alone, end without a combination that holds it. Columns that depend
-# on others more strongly are connected with fewer rows, others need more.
+# Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
+# run without a table. Every noise level, every share of the budget and every rule is that of
+# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one assumption:
+# each combination of columns differs from what is known of it by ``DEPENDENCE`` of the rows (L1). A
+# column is likely to stay unconnected where most of ``RUNS`` such loops, which differ in the noise
+# of the selection alone, end without a combination that holds it. Columns that depend on others
+# more strongly are connected with fewer rows, others need more.
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
-
-Array = NDArray[np.float64]
 
 DEPENDENCE = 0.15
 """Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
@@ -60,26 +56,15 @@ MEND = "use coarser bins, fewer values or columns, or more budget"
 def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
     """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
 
-    Rounds make it smaller where combinations are worth measuring.
-
-    Args:
-        domain: the attributes.
-        rho: zCDP of the run.
-        rows: about how many rows there are; 0 where nobody knows, as if they were few.
-        combinations: whether the workload asks for any.
+    Rounds make it smaller where combinations are worth measuring; ``combinations`` says whether the
+    workload asks for any. Rows are 0 where nobody knows about how many there are.
     """
     return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)
 
 
 @dataclass(frozen=True)
 class UnconnectedForecast:
-    """The columns that a run will likely leave independent of all others.
-
-    Args:
-        workload: what matters.
-        rho: zCDP of the run.
-        settings: of its loop.
-    """
+    """The columns that a run of this budget will likely leave independent of all others."""
 
     workload: Workload
     rho: float
@@ -138,16 +123,17 @@ class UnconnectedForecast:
         """
         least = self.least_rows() if self.possible else {}
         wanted = [(rows or math.inf, name) for name, rows in least.items()]
-        wanted = [(rows, name) for rows, name in wanted if rows > FEW_ROWS]
-        if not wanted:
-            return None
         columns = [
-            f"{name} {'any number' if rows == math.inf else format(rows, ',')}"
+            f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
             for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+            if rows > FEW_ROWS
         ]
+        if not columns:
+            return None
         return (
-            "at this budget a column will likely be independent of all others in a table of fewer "
-            f"rows than about: {first_of(columns, NAMED)}: {MEND} (--public-rows N compares)"
+            "at this budget these columns will likely be independent of all others unless the "
+            f"table has about so many rows: {first_of(columns, NAMED)}: {MEND} "
+            "(--public-rows N compares)"
         )
 
     @cached_property
@@ -162,11 +148,8 @@ class UnconnectedForecast:
         return measurable_cliques(self.workload)
 
     @cached_property
-    def _members(self) -> NDArray[np.bool_]:
-        members = np.zeros((len(self._candidates), len(self.workload.domain)), dtype=bool)
-        for row, clique in enumerate(self._candidates):
-            members[row, list(clique)] = True
-        return members
+    def _members(self) -> Members:
+        return Members(self.workload.domain, self._candidates)
 
     @cached_property
     def _planner(self) -> ConditionalPlanner:
@@ -195,7 +178,7 @@ class UnconnectedForecast:
             if residual in position:
                 precision[position[residual]] = value
         error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = self._members.sum(axis=1) == 1
+        single = self._members.table.sum(axis=1) == 1
         error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
         share, left = self.settings.selecting_share, self.rho * (1 - initial)
         budget = RoundBudget.split(left / len(closure), share)
@@ -207,8 +190,7 @@ class UnconnectedForecast:
             if left <= 0 or connected == self._asked or not offer.open.any():
                 break
             budget = budget.fitted(left, share)
-            if budget != planned:
-                stale[:] = True
+            stale |= budget != planned
             fresh = self._planner.expected_errors(precision, 2 * budget.measuring, stale)
             expected, planned = np.where(stale, fresh, expected), budget
             noise = rng.gumbel(scale=2 / budget.epsilon, size=len(error))
@@ -216,12 +198,10 @@ class UnconnectedForecast:
             row = int(np.argmax(np.where(offer.open, score, -np.inf)))
             clique = self._candidates[row]
             offer.take(clique)
-            stale[:] = False
-            for residual, value in self._planner.allocate(
-                clique, precision, 2 * budget.measuring
-            ).items():
+            measured = self._planner.allocate(clique, precision, 2 * budget.measuring)
+            for residual, value in measured.items():
                 precision[position[residual]] += value
-                stale |= self._members[:, list(residual)].all(axis=1)
+            stale = self._members.containing(measured)
             if len(clique) > 1:
                 connected.update(clique)
             left -= budget.total
@@ -238,15 +218,11 @@ def _initial_precisions(
     domain: Domain, rho: float, rows: float, combinations: bool
 ) -> tuple[dict[Clique, float], float]:
     """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
-    share = 1.0
-    if combinations:
-        share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE)
+    share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE) if combinations else 1.0
     precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share
 
-
-# Memory planned before any budget is spent, and the ceilings that keep a run inside it.
 
 CLIQUE_BYTES = 1024
 """Bookkeeping of one clique of the workload's closure."""
@@ -318,11 +294,14 @@ def plan_memory(
 def _refusal(
     domain: Domain, largest: Clique, workers: int, fixed: int, max_memory_bytes: int
 ) -> str:
+    def megabytes(size: int) -> str:
+        return f"{-(-size // 2**20):,} MB"
+
     cells = domain.size(largest)
     marginal = cells * (MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES)
     needed = fixed + cells * MEASURED_CELL_BYTES
     message = (
-        f"the plan needs {_megabytes(needed)} and the ceiling is {_megabytes(max_memory_bytes)}: "
+        f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
         "raise --max-memory"
     )
     if 2 * marginal < needed:
@@ -330,9 +309,5 @@ def _refusal(
     return (
         f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
         f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
-        f"{_megabytes(marginal)} of it"
+        f"{megabytes(marginal)} of it"
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{-(-size // 2**20):,} MB"

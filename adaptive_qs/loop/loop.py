@@ -16,7 +16,7 @@ from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, meas
 from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.table.count import TableCounter
 from adaptive_qs.workload.workload import Workload
 
@@ -71,10 +71,7 @@ class RoundBudget:
         return RoundBudget.split(remaining, selecting_share)
 
 
-# The first measurements: the number of rows and every attribute on its own.
-
 Array = NDArray[np.float64]
-
 
 TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
@@ -96,12 +93,8 @@ def initial_share(domain: Domain, rho: float, total: float) -> float:
     With E the summed L1 error (share of the rows) that the one-way marginals would have if they
     got everything, the share is E^0.4 / 2, kept between 0.1 and 0.9: where one-way marginals are
     noisy already, interactions are out of reach. The rule was fitted to the tables and budgets
-    of ``results/initial_share.csv``; errors are flat around it.
-
-    Args:
-        domain: the attributes.
-        rho: zCDP of the whole run.
-        total: the noisy number of rows.
+    of ``results/initial_share.csv``; errors are flat around it. ``rho`` is of the whole run,
+    ``total`` the noisy number of rows.
     """
     noise_std = 1 / np.sqrt(one_way_precisions(domain, rho))
     error = math.sqrt(2 / math.pi) * float(noise_std @ np.array(domain.sizes)) / max(total, 1.0)
@@ -119,16 +112,10 @@ def measure_total(counter: TableCounter, mechanisms: Mechanisms, rho: float) -> 
 def measure_one_way(
     counter: TableCounter, mechanisms: Mechanisms, model: ReferenceModel, rho: float
 ) -> None:
-    """Measure every one-way residual, and the total as part of them (Fuentes et al., Algorithm 6).
+    """Measure every one-way residual, and the total as part of them, with ``rho`` in all.
 
     A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
-    with variance n_i σ_i²; the totals are drawn as one measurement.
-
-    Args:
-        counter: the private counts.
-        mechanisms: charges ``rho`` in all, then draws.
-        model: receives the measurements.
-        rho: zCDP to spend.
+    with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
     _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho))
 
@@ -150,10 +137,12 @@ def _measure(
     counter: TableCounter,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
-) -> None:
+) -> dict[Clique, float]:
+    """Measure residuals with these precisions, all or none; their noise variances."""
     variances = {residual: 1 / precision for residual, precision in precisions.items()}
     for residual, values in measure_residuals(counter, mechanisms, variances).items():
         model.update(residual, values, precisions[residual])
+    return variances
 
 
 def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
@@ -161,12 +150,9 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
 
     The marginal is projected to the simplex and floored at half a row: post-processing.
     """
-    floor = 0.5
-    reference = []
-    for i in range(len(model.domain)):
-        counts = np.maximum(make_target(model, (i,)).counts, floor)
-        reference.append(counts / math.fsum(counts))
-    return tuple(reference)
+    singles = (make_target(model, (i,)).counts for i in range(len(model.domain)))
+    floored = (np.maximum(counts, 0.5) for counts in singles)
+    return tuple(counts / math.fsum(counts) for counts in floored)
 
 
 SAFETY = 1e-9
@@ -175,7 +161,7 @@ SAFETY = 1e-9
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How the loop spends its budget; everything here is public.
+    """How the loop spends its budget; all of it is public.
 
     Attributes:
         reference: "product" fills unmeasured interactions with independence, "uniform" with
@@ -294,9 +280,8 @@ def run_loop(
         offer.take(clique)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         before = model.marginal(clique)
-        variances = {residual: 1 / x for residual, x in changed.items()}
-        for residual, values in measure_residuals(counter, mechanisms, variances).items():
-            model.update(residual, values, changed[residual])
+        variances = _measure(model, counter, mechanisms, changed)
+        for residual in changed:
             precision[position[residual]] = model.precision(residual)
         moved = _clipped_distance(model.marginal(clique), before)
         target = float(expected[offer.row[clique]])
@@ -311,11 +296,8 @@ def run_loop(
 class Offer:
     """Which candidates may be chosen, given a ceiling on the cells of all measured cliques.
 
-    It depends on sizes and on what was chosen before, both released.
-
-    Attributes:
-        row: position of each candidate.
-        open: whether each candidate fits, or was measured already.
+    It depends on sizes and on what was chosen before, both released. ``row`` is the position of
+    each candidate; ``open`` says which of them fit, or were measured already.
     """
 
     def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:
@@ -340,5 +322,5 @@ def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
     return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
 
 
-def _clipped_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def _clipped_distance(a: Array, b: Array) -> float:
     return float(np.abs(np.maximum(a, 0.0) - np.maximum(b, 0.0)).sum())

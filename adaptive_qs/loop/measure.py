@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual.model import decompose, privacy_cost, variance_weight
+from adaptive_qs.residual import decompose, privacy_cost, variance_weight
 from adaptive_qs.table.count import TableCounter
 
-# Noisy measurement of residuals, in integers.
-#
-# Scaled form: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v is the integer
-# marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of squared length
-# Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
+# Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
+# is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
+# squared length Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
 # (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
 # released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
 #
@@ -36,9 +34,7 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
 
 def measurement_cost(domain: Domain, residual: Clique) -> float:
     """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²)."""
-    if not is_scaled(domain, residual):
-        return 1.0
-    return privacy_cost(domain, residual)
+    return privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
 
 
 def measure_residual(
@@ -91,7 +87,6 @@ def _scale(domain: Domain, residual: Clique) -> int:
 
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
-#
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
 # where x_τ is the new precision, a_τ the precision already held, v_τ how strongly the variance of τ
 # enters the error and p_τ what a unit of precision costs. The optimum is a water-filling,
@@ -162,17 +157,18 @@ class ConditionalPlanner:
         self._row = {clique: row for row, clique in enumerate(candidates)}
         position = {clique: k for k, clique in enumerate(closure)}
         self._cells = np.array([float(domain.size(c)) for c in candidates])
+        self._cost = np.asarray(cost, dtype=np.float64)
         self._groups: dict[int, _Group] = {}
         for degree in sorted({len(c) for c in candidates}):
             members = [c for c in candidates if len(c) == degree]
             inside = [list(subsets(c)) for c in members]
-            weight = [[variance_weight(domain, t, c) for t in s] for c, s in zip(members, inside)]
             self._groups[degree] = _Group(
-                rows=np.array([self._row[c] for c in members]),
-                residuals=np.array([[position[t] for t in s] for s in inside]),
-                weight=np.array(weight),
+                np.array([self._row[c] for c in members]),
+                np.array([[position[t] for t in s] for s in inside]),
+                np.array(
+                    [[variance_weight(domain, t, c) for t in s] for c, s in zip(members, inside)]
+                ),
             )
-        self._cost = np.asarray(cost, dtype=np.float64)
 
     def expected_errors(
         self, precision: Array, budget: float, only: NDArray[np.bool_] | None = None
@@ -190,13 +186,12 @@ class ConditionalPlanner:
             One value per candidate, NaN for those not asked for.
         """
         expected = np.full(len(self._row), np.nan)
-        for group in self._groups.values():
-            rows, residuals, weight = group.rows, group.residuals, group.weight
-            if only is not None:
-                asked = only[rows]
-                rows, residuals, weight = rows[asked], residuals[asked], weight[asked]
+        for rows, residuals, weight in self._groups.values():
+            asked = slice(None) if only is None else only[rows]
+            rows, residuals, weight = rows[asked], residuals[asked], weight[asked]
             known = precision[residuals]
-            new = self._allocate(weight, residuals, known, budget)
+            share = np.full(len(rows), budget)
+            new = allocate_precision(weight, self._cost[residuals], known, share)
             with np.errstate(divide="ignore", invalid="ignore"):
                 variance = np.where(weight > 0, weight / (known + new), 0.0).sum(axis=1)
             expected[rows] = np.sqrt(2 / np.pi * variance) * self._cells[rows]
@@ -212,22 +207,15 @@ class ConditionalPlanner:
         at = int(np.flatnonzero(group.rows == self._row[clique])[0])
         residuals, weight = group.residuals[at], group.weight[at]
         known, cost = precision[residuals], self._cost[residuals]
-        new = self._allocate(weight, residuals, known, budget)
+        new = allocate_precision(weight, cost, known, np.float64(budget))
         least = NEGLIGIBLE_SHARE * budget * min(1.0, 8 / new.size)
         kept = (new > 0) & ((cost * new > least) | (known == 0))
         new = np.where(kept, new, 0.0)
         new *= budget / (cost * new).sum()
         return {tau: float(x) for tau, x in zip(subsets(clique), new) if x > 0}
 
-    def _allocate(
-        self, weight: Array, residuals: NDArray[np.int64], known: Array, budget: float
-    ) -> Array:
-        share = np.full(weight.shape[:-1], budget)
-        return allocate_precision(weight, self._cost[residuals], known, share)
 
-
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Candidates with equally many attributes: arrays of shape (candidates, 2**degree)."""
 
     rows: NDArray[np.int64]

@@ -10,18 +10,18 @@ Proof: docs/proofs.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.table.count import TableCounter
 
 CELL_BITS = 16
@@ -36,30 +36,15 @@ CELL_LIMIT = 2.0**40
 
 
 class SelectionRule(Protocol):
-    """Chooses the marginal of each round.
+    """Chooses the marginal of each round; made as :data:`SELECTION_RULES` says.
 
     Whatever a rule knows of the private counts leaves it through ``mechanisms`` only, which charges
     before it draws; the loop has set ε²/8 aside for that.
     """
 
-    def __init__(
-        self,
-        counter: TableCounter,
-        candidates: Sequence[Clique],
-        weights: Sequence[float],
-        workers: int = 1,
-    ) -> None: ...
-
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
-        """Take in new estimates before a choice.
-
-        Args:
-            model: the current estimates.
-            changed: the residuals that changed since the last call; None for all.
-
-        Returns:
-            How many candidates were rescored (a public number).
-        """
+        """Rescore the candidates in which one of these residuals changed since the last call, all
+        where None; how many they are (a public number)."""
 
     def select(
         self,
@@ -81,9 +66,7 @@ class SelectionRule(Protocol):
 class Selector:
     """AIM's rule: the largest error that a measurement would take away, by its weight.
 
-    Keeps the L1 error of every candidate, recomputing those whose estimate changed.
-
-    The errors are private: they leave this object only through the exponential mechanism.
+    Keeps the private L1 error of every candidate, recomputing those whose estimate changed.
 
     Args:
         counter: the private counts.
@@ -105,19 +88,11 @@ class Selector:
         self._counter = counter
         self._workers = workers
         self._errors = np.zeros(len(self.candidates), dtype=np.int64)
-        self._members = np.zeros((len(self.candidates), len(counter.domain)), dtype=bool)
-        for row, clique in enumerate(self.candidates):
-            self._members[row, list(clique)] = True
+        self._members = Members(counter.domain, self.candidates)
 
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
         """Rescore the candidates whose estimate depends on a changed residual."""
-        if changed is None:
-            rows = np.arange(len(self.candidates))
-        else:
-            hit = np.zeros(len(self.candidates), dtype=bool)
-            for residual in changed:
-                hit |= self._members[:, list(residual)].all(axis=1)
-            rows = np.flatnonzero(hit)
+        rows = np.flatnonzero(self._members.containing([()] if changed is None else changed))
 
         def rescore(row: int) -> None:
             self._errors[row] = grid_l1(self._counter, model, self.candidates[row])
@@ -142,8 +117,31 @@ class Selector:
         return self.candidates[np.flatnonzero(offered)[row]]
 
 
-SELECTION_RULES: dict[str, type[SelectionRule]] = {"aim": Selector}
-"""The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives."""
+class Members:
+    """Which attributes are in which cliques.
+
+    Attributes:
+        table: shape (cliques, attributes).
+    """
+
+    def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
+        self.table = np.zeros((len(cliques), len(domain)), dtype=np.bool_)
+        for row, clique in enumerate(cliques):
+            self.table[row, list(clique)] = True
+
+    def containing(self, residuals: Iterable[Clique]) -> NDArray[np.bool_]:
+        """Which cliques contain one of the residuals, shape (cliques,)."""
+        hit = np.zeros(len(self.table), dtype=np.bool_)
+        for residual in residuals:
+            hit |= self.table[:, list(residual)].all(axis=1)
+        return hit
+
+
+RuleMaker = Callable[[TableCounter, Sequence[Clique], Sequence[float], int], SelectionRule]
+
+SELECTION_RULES: dict[str, RuleMaker] = {"aim": Selector}
+"""The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives; each is made with
+what :class:`Selector` takes."""
 
 
 def grid_l1(counter: TableCounter, model: ReferenceModel, clique: Clique) -> int:

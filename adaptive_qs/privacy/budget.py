@@ -311,8 +311,9 @@ def warn_all(texts: Iterable[str], stacklevel: int) -> None:
 def _epsilon(epsilon: float) -> GuardRail | None:
     if epsilon <= WARNED_EPSILON:
         return None
+    power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
     text = (
-        f"epsilon is {epsilon:.6g}: with any row a release may be e^{epsilon:.4g} times as likely "
+        f"epsilon is {epsilon:.6g}: with any row a release may be e^{power} times as likely "
         "as without it, which promises little: 10 or less is usual"
     )
     return GuardRail(text, f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else "")

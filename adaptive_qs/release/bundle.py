@@ -17,7 +17,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.events import Event, Transcript
 from adaptive_qs.release.facts import Fact, paid_facts
 from adaptive_qs.release.statement import Manifest, Positive, RoundRecord, check_version
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile

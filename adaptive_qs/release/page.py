@@ -18,7 +18,7 @@ from adaptive_qs.pages.words import counted, grouped, render, short
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Kind
 from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
-from adaptive_qs.residual.model import (
+from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,
     privacy_cost,

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.base import DEFAULT_GENERATOR, generator_named
-from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.generate.rows import DEFAULT_GENERATOR, SynthesisSettings, generator_named
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.mechanisms import Mechanisms

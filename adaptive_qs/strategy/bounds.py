@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from adaptive_qs.strategy.solution import CenteringFactor, Factor, Solution, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.protocol import CenteredQueries, Queries
-from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
+from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
 # Closed forms of the spectra of a single attribute's queries: of QᵀQ, and centered of ΠQᵀQΠ.
 #

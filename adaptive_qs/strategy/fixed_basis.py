@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import InputError
 from adaptive_qs.strategy.bounds import is_product, judged, known_fourier_diagonal, total_variance
 from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, Factor, Solution, Strategy
-from adaptive_qs.workload.protocol import CenteredQueries
-from adaptive_qs.workload.residuals import Subworkload, Term
+from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 
 # A strategy of weighted Fourier queries, as real rows, made only when asked for.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.optimal import solve_dense
 from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Strategy
-from adaptive_qs.workload.protocol import AxisQueries
+from adaptive_qs.workload.matrices import AxisQueries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # A workload as a union of Kronecker products: McKenna et al., equation 3.

@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 
 # Queries with integer coefficients, for mechanisms that measure the queries themselves.
 

@@ -17,7 +17,7 @@ from adaptive_qs.strategy.fixed_basis import FourierFactor
 from adaptive_qs.strategy.solution import CenteringFactor, Factor, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import squares_product
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryWorkload
 
 # A planned mechanism: what to measure, and how measurements answer a workload.

@@ -39,8 +39,7 @@ from adaptive_qs.strategy.solution import (
     Strategy,
 )
 from adaptive_qs.workload.axes import Marginal
-from adaptive_qs.workload.protocol import CenteredQueries
-from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
 # Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.
 #

@@ -27,8 +27,7 @@ from adaptive_qs.strategy.solution import (
     SolverSettings,
     Strategy,
 )
-from adaptive_qs.workload.protocol import CenteredQueries
-from adaptive_qs.workload.residuals import Decomposition, Subworkload
+from adaptive_qs.workload.residuals import CenteredQueries, Decomposition, Subworkload
 
 # The best weights for a given set of design queries: Li and Miklau, Program 1.
 #

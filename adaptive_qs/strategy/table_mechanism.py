@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.residual.model import privacy_cost
+from adaptive_qs.residual import privacy_cost
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,
@@ -48,8 +48,7 @@ from adaptive_qs.strategy.residual_mechanism import ResidualMechanism, solve_all
 from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings, Status, Strategy
 from adaptive_qs.workload.axes import Circular, Marginal
 from adaptive_qs.workload.families import answer_product, count_queries
-from adaptive_qs.workload.matrices import MatrixQueries
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.residuals import Decomposition
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 

@@ -127,7 +127,11 @@ class Schema(BaseModel):
 
     def widest_domain(self) -> Domain:
         """The domain with as many codes as each column can get: what can be planned in public."""
-        return Domain(tuple(Attribute(c.name, c.size, c.has_order) for c in self.columns))
+        return Domain(
+            tuple(
+                Attribute(c.name, c.size, c.has_order, c.size - c.num_values) for c in self.columns
+            )
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -14,20 +14,25 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import around, from_to, up_to
 from adaptive_qs.errors import WorkloadError
-from adaptive_qs.workload.matrices import BLOCK, MatrixQueries, check_size, name_of_one
+from adaptive_qs.workload.matrices import (
+    BLOCK,
+    AxisQueries,
+    MatrixQueries,
+    Queries,
+    check_size,
+    name_of_one,
+)
 
-# Counting queries over one attribute whose cells are in order: codes 0 .. n-1.
-#
-# Each family is known by its size alone: its Gram matrix and its sums have closed forms, its
-# answers are differences of cumulative sums, and the variances of its answers differences of
-# cumulative sums of the covariance, O(1) for each query.
+# Queries on one attribute whose cells are in order, codes 0 .. n-1, are known by n alone: Gram
+# matrix and sums have closed forms, answers are differences of cumulative sums, and the variances
+# of answers differences of cumulative sums of the covariance, O(1) for each query.
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OrderedQueries:
-    """What the families of this module share.
+class OrderedQueries(Queries):
+    """What the families of one attribute share.
 
     Args:
         size: cells of the attribute, n ≥ 1.
@@ -36,7 +41,7 @@ class OrderedQueries:
         ValueError: the size is not positive.
     """
 
-    size: int
+    size: int = field()
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -48,42 +53,17 @@ class OrderedQueries:
         return (self.size,)
 
     @property
-    def integral(self) -> bool:
-        """Every coefficient is 0 or 1."""
-        return True
-
-    def matrix(self) -> Array:
-        """Q, shape (m, n): the answers to the unit tables."""
-        return self.answer(np.eye(self.size))
-
-    def sums(self) -> Array:
-        """Q1, shape (m,): the answers to the table of ones."""
-        return self.answer(np.ones(self.size))
-
-    def squared_sums(self) -> float:
-        """‖Q1‖²."""
-        raise NotImplementedError
-
-    def answer(self, table: Array) -> Array:
-        """Q applied to a table, shape (n, ...) -> (m, ...)."""
-        raise NotImplementedError
+    def num_queries(self) -> int:
+        """One for each cell."""
+        return self.size
 
 
 class Marginal(OrderedQueries):
     """x = c for every c: the n cells themselves."""
 
-    @property
-    def num_queries(self) -> int:
-        """The n cells."""
-        return self.size
-
     def gram(self) -> Array:
         """I."""
         return np.eye(self.size)
-
-    def squared_sums(self) -> float:
-        """‖Q1‖² = n."""
-        return float(self.size)
 
     def column_norms(self) -> Array:
         """1 for every cell."""
@@ -105,20 +85,10 @@ class Marginal(OrderedQueries):
 class Prefix(OrderedQueries):
     """x ≤ c for c = 0 .. n-1; the last one is the total."""
 
-    @property
-    def num_queries(self) -> int:
-        """One for each cell."""
-        return self.size
-
     def gram(self) -> Array:
         """n − max(i, j)."""
         down = np.arange(self.size, 0, -1, dtype=np.float64)
         return np.minimum.outer(down, down)
-
-    def squared_sums(self) -> float:
-        """‖Q1‖² = Σ c² = n(n+1)(2n+1)/6."""
-        n = self.size
-        return float(n * (n + 1) * (2 * n + 1) // 6)
 
     def column_norms(self) -> Array:
         """n − i."""
@@ -229,10 +199,6 @@ class Circular(OrderedQueries):
         gram[1:] = windows[:0:-1]
         return gram
 
-    def sums(self) -> Array:
-        """The lengths, over again for every start."""
-        return np.tile(np.arange(1.0, self.size + 1), self.size)
-
     def squared_sums(self) -> float:
         """‖Q1‖² = n Σ L² = n²(n+1)(2n+1)/6."""
         n = self.size
@@ -273,6 +239,48 @@ class Circular(OrderedQueries):
             yield f"{name} anywhere"
 
 
+@dataclass(frozen=True)
+class FirstCells(OrderedQueries):
+    """Queries about the first of n cells; none of them counts the others.
+
+    Args:
+        queries: over the first cells.
+    """
+
+    queries: AxisQueries
+
+    @property
+    def num_queries(self) -> int:
+        """As many as over the first cells."""
+        return self.queries.num_queries
+
+    @property
+    def integral(self) -> bool:
+        """As over the first cells."""
+        return self.queries.integral
+
+    def gram(self) -> Array:
+        """That of the first cells, and zeros."""
+        return np.pad(self.queries.gram(), (0, self.size - self.queries.size))
+
+    def column_norms(self) -> Array:
+        """Those of the first cells, and zeros."""
+        return np.pad(self.queries.column_norms(), (0, self.size - self.queries.size))
+
+    def answer(self, table: Array) -> Array:
+        """From the first cells, shape (n, ...) -> (m, ...)."""
+        return self.queries.answer(table[: self.queries.size])
+
+    def squares(self, covariance: Array) -> Array:
+        """From the first cells, shape (n, n, ...) -> (m, ...)."""
+        first = slice(self.queries.size)
+        return self.queries.squares(covariance[first, first])
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Those of the queries over the first cells."""
+        return self.queries.labels(names, (values[0][: self.queries.size],))
+
+
 def _cumulate(table: Array) -> Array:
     """Sums of the first 0 .. n entries along the first axis; integers keep their type."""
     array: NDArray[Any] = np.asarray(table)
@@ -292,17 +300,12 @@ def _diagonal(array: Array) -> Array:
     return np.moveaxis(np.diagonal(array, axis1=0, axis2=1), -1, 0)
 
 
-# Counting queries that compare the codes of two attributes: A + B ≤ c and |A − B| ≤ c.
-#
-# Both give each cell a level and ask for the number of rows up to every level, so they are prefix
-# queries on the levels.
-
 Levels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LevelQueries:
-    """Level ≤ c for every level c, over n_1 × n_2 cells; every level has a cell.
+class LevelQueries(Queries):
+    """Level ≤ c for every level c, over n_1 × n_2 cells that have one each; no level is empty.
 
     Args:
         first: cells of the first attribute, n_1 ≥ 1.
@@ -324,55 +327,24 @@ class LevelQueries:
         """(n_1, n_2)."""
         return (self.first, self.second)
 
-    @property
-    def integral(self) -> bool:
-        """Every coefficient is 0 or 1."""
-        return True
-
-    @property
-    def num_queries(self) -> int:
-        """Number of levels."""
-        raise NotImplementedError
-
     def levels(self) -> Levels:
         """The level of each cell, shape (n_1, n_2)."""
         raise NotImplementedError
-
-    def matrix(self) -> Array:
-        """Q, shape (m, n_1 n_2)."""
-        return self.means((0, 1)).reshape(self.num_queries, -1)
 
     def gram(self) -> Array:
         """m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""
         level = self.levels().ravel()
         return Prefix(self.num_queries).gram()[np.ix_(level, level)]
 
-    def sums(self) -> Array:
-        """Number of cells up to each level."""
-        cells = np.bincount(self.levels().ravel(), minlength=self.num_queries)
-        return np.cumsum(cells).astype(np.float64)
-
-    def squared_sums(self) -> float:
-        """‖Q1‖²."""
-        return float((self.sums() ** 2).sum())
-
     def column_norms(self) -> Array:
         """m − level."""
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
 
     def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept, shape (m, *kept sizes).
-
-        Args:
-            kept: ascending axes.
-        """
-        level = self.levels()
-        if kept == (0, 1):
-            c = np.arange(self.num_queries)
-            return (level <= c[:, None, None]).astype(np.float64)
-        if not kept:
-            return self.sums() / level.size
-        lines = level if kept == (0,) else level.T
+        """As ever; for one axis by counting, without the matrix."""
+        if len(kept) != 1:
+            return super().means(kept)
+        lines = self.levels() if kept == (0,) else self.levels().T
         kept_size, dropped_size = lines.shape
         counts = np.zeros((self.num_queries, kept_size))
         np.add.at(counts, (lines, np.arange(kept_size)[:, None]), 1.0)
@@ -436,8 +408,6 @@ class AbsDiff(LevelQueries):
         return (f"|{names[0]} - {names[1]}| <= {c} (codes)" for c in range(self.num_queries))
 
 
-# Queries without any structure, drawn at random: a public choice of what is asked.
-
 RANDOM_QUERIES_PER_CELL = 3
 """Random queries on N cells where their number is not given: with it the numbers of queries of
 He et al., table 4, come out."""
@@ -482,11 +452,6 @@ class Random(MatrixQueries):
     def num_queries(self) -> int:
         """The count."""
         return self.count or 0
-
-    @property
-    def integral(self) -> bool:
-        """Every coefficient is 0 or 1."""
-        return True
 
     @property
     def _largest(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -25,9 +26,17 @@ from pydantic_core import CoreSchema, core_schema
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import AdaptiveQsError, WorkloadError
 from adaptive_qs.workload import FAMILIES
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
-from adaptive_qs.workload.matrices import Custom, CustomAxis, read_matrix
-from adaptive_qs.workload.protocol import AxisQueries, Queries
+from adaptive_qs.workload.axes import (
+    AbsDiff,
+    Affine,
+    Circular,
+    FirstCells,
+    Marginal,
+    Prefix,
+    Random,
+    Range,
+)
+from adaptive_qs.workload.matrices import AxisQueries, Custom, CustomAxis, Queries, read_matrix
 
 Shape = tuple[int, ...]
 ReadMatrix = Callable[[str, Shape], Custom]
@@ -43,9 +52,11 @@ class QueryFamily(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     joint: ClassVar[bool] = False
-    """Whether the queries ask about all attributes of a set at once."""
+    """Whether the queries ask about all attributes of a set at once; so they do about one."""
+    needs_order: ClassVar[bool] = False
+    """Whether the values of an attribute have to be in order."""
     kinds: ClassVar[tuple[type[Queries], ...]] = ()
-    """The classes of queries that no other family makes."""
+    """The classes of queries that no other family makes; they take the sizes of attributes."""
 
     family: str
 
@@ -65,7 +76,15 @@ class QueryFamily(BaseModel):
             WorkloadError: the attribute cannot carry them.
             ResourceExceeded: too many coefficients.
         """
-        raise NotImplementedError
+        if self.joint:
+            return self.on_set((attribute.size,), (0,), read)
+        if self.needs_order and not attribute.ordered:
+            raise WorkloadError(
+                f"attribute {attribute.name!r} is not ordered, so it cannot carry "
+                f'{self.family!r} queries: ask for "marginal" or "hybrid", or declare it "ordered" '
+                "in the schema"
+            )
+        return self.kinds[0](attribute.size)  # type: ignore[call-arg]
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """The queries on several attributes at once, where the family is ``joint``.
@@ -73,11 +92,7 @@ class QueryFamily(BaseModel):
         Args:
             shape: sizes of the attributes as the file lists them.
             order: what sorts them: the queries are over the attributes in ascending order.
-            read: reads a matrix file.
-
-        Raises:
-            WorkloadError: the attributes cannot carry them.
-            ResourceExceeded: too many coefficients.
+            read: reads a matrix file; errors are those of :meth:`on_axis`.
         """
         raise NotImplementedError
 
@@ -92,41 +107,31 @@ class MarginalFamily(QueryFamily):
 
     kinds = (Marginal,)
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """One query for each value."""
-        return Marginal(attribute.size)
 
-
-class _OrderedFamily(QueryFamily):
-    """Queries over values that are in order, known by their number."""
-
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """The queries of the only kind."""
-        if not attribute.ordered:
-            raise WorkloadError(
-                f"attribute {attribute.name!r} is not ordered, so it cannot carry "
-                f'{self.family!r} queries: ask for "marginal" or "hybrid", or declare it "ordered" '
-                "in the schema"
-            )
-        return self.kinds[0](attribute.size)  # type: ignore[call-arg, return-value]
-
-
-class PrefixFamily(_OrderedFamily):
+class PrefixFamily(QueryFamily):
     """Values up to every value."""
 
     kinds = (Prefix,)
+    needs_order = True
 
 
-class RangeFamily(_OrderedFamily):
+class RangeFamily(QueryFamily):
     """Values from every value to every other."""
 
     kinds = (Range,)
+    needs_order = True
 
 
-class CircularFamily(_OrderedFamily):
-    """Ranges that may go around the end."""
+class CircularFamily(QueryFamily):
+    """Ranges that may go around the end; unknown and missing values are off the circle."""
 
-    kinds = (Circular,)
+    kinds = (Circular, FirstCells)
+    needs_order = True
+
+    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """Arcs of the declared values."""
+        circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
+        return FirstCells(attribute.size, circle) if attribute.beyond else circle
 
 
 class HybridFamily(QueryFamily):
@@ -150,7 +155,7 @@ class _PairFamily(QueryFamily):
         )
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """The queries of the only kind; which attribute comes first makes no difference."""
+        """Which attribute comes first makes no difference."""
         if len(shape) != 2:
             raise WorkloadError(
                 f"{self.family!r} queries compare two attributes and the set has {len(shape)}: "
@@ -186,10 +191,6 @@ class RandomQueries(QueryFamily):
     seed: Annotated[int, Field(ge=0)] = 0
     """Decides which queries are drawn; public."""
 
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """Drawn over its cells."""
-        return Random((attribute.size,), self.p, self.count, self.seed)
-
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """Drawn over the cells of the sorted attributes."""
         return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
@@ -215,10 +216,6 @@ class CustomQueries(QueryFamily):
             "'custom' queries need a matrix: "
             'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
         )
-
-    def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """The rows of the file."""
-        return CustomAxis(read(self.matrix, (attribute.size,)).coefficients)
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
         """The rows of the file, their cells put in the order of the sorted attributes."""
@@ -325,44 +322,31 @@ def family_of(queries: Queries) -> str:
 
 
 class QueryMaker:
-    """Makes queries; equal ones are made once and shared.
+    """Makes queries on a domain; equal ones are made once and shared.
 
     Args:
         domain: the attributes.
-        folder: where matrix files are; None where there are none.
+        folder: where matrix files are.
     """
 
-    def __init__(self, domain: Domain, folder: Path | None) -> None:
-        self._domain = domain
-        self._folder = folder or Path()
+    def __init__(self, domain: Domain, folder: Path = Path()) -> None:
+        self.domain = domain
+        self._folder = folder
         self._made: dict[object, Queries] = {}
         self._matrices: dict[Path, NDArray[Any]] = {}
 
     def axis(self, attribute: int, spec: AttributeSpec) -> AxisQueries:
-        """The queries on one attribute.
-
-        Args:
-            attribute: position in the domain.
-            spec: what the file says of it.
-
-        Raises:
-            WorkloadError: the attribute cannot carry the family.
-            ResourceExceeded: too many coefficients.
-        """
-        return with_parameters(spec).on_axis(self._domain.attributes[attribute], self._matrix)
+        """The queries on the attribute at this position; errors as :meth:`QueryFamily.on_axis`."""
+        return with_parameters(spec).on_axis(self.domain.attributes[attribute], self._matrix)
 
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
         """The queries on several attributes at once, over them in ascending order.
 
         Args:
             listed: positions in the domain, in the order in which the file lists them.
-            family: one that is joint.
-
-        Raises:
-            WorkloadError: the attributes cannot carry the family.
-            ResourceExceeded: too many coefficients.
+            family: one that is joint; errors as :meth:`QueryFamily.on_set`.
         """
-        key = (family, self._domain.shape(listed), tuple(np.argsort(listed).tolist()))
+        key = (family, self.domain.shape(listed), tuple(np.argsort(listed).tolist()))
         if key not in self._made:
             made = family.on_set(key[1], key[2], self._matrix)
             self._made[key] = self._made.setdefault(made, made)

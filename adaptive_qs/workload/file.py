@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain, combinations, groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
@@ -23,14 +20,12 @@ from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload.families import (
     AttributeSpec,
-    QueryFamily,
     QueryMaker,
     QuerySpec,
     family_names,
     with_parameters,
 )
-from adaptive_qs.workload.matrices import Custom
-from adaptive_qs.workload.protocol import Queries
+from adaptive_qs.workload.matrices import Custom, Queries
 from adaptive_qs.workload.workload import (
     LEAST_WEIGHT,
     MAX_CLIQUES,
@@ -39,8 +34,12 @@ from adaptive_qs.workload.workload import (
     QueryPart,
     QueryWorkload,
     Workload,
+    all_sets,
     ways_of,
 )
+
+S = TypeVar("S", bound=Sized)
+W = TypeVar("W", Workload, QueryWorkload)
 
 # From sets of attributes and the families asked of them to the parts of a query workload.
 
@@ -55,59 +54,18 @@ def all_ways_queries(
             family that an attribute cannot carry.
         ResourceExceeded: more sets than ``MAX_CLIQUES``.
     """
-    maker = QueryMaker(domain, None)
-    sets = all_sets(domain, ways_of(ways))
-    parts = (make_part(maker, domain, some, family, 1.0) for some in sets)
+    maker = QueryMaker(domain)
+    parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, ways_of(ways)))
     return QueryWorkload(domain, tuple(parts))
 
 
-def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
-    """All sets of k attributes for each number k listed, once, shape (sets, k).
-
-    Raises:
-        WorkloadError: a number below 1 or above the number of attributes.
-        ResourceExceeded: more sets than ``MAX_CLIQUES``.
-    """
-    d, arrays = len(domain), []
-    for k in dict.fromkeys(ways):
-        if not 1 <= k <= d:
-            raise WorkloadError(
-                f"ways is {k}: give a number from 1 to {d}, the number of attributes"
-            )
-        count = math.comb(d, k)
-        if count > MAX_CLIQUES:
-            raise ResourceExceeded(
-                f"all sets of {k} of {d} attributes are {count:,}, more than {MAX_CLIQUES:,}: "
-                "ask for fewer ways or list the sets of attributes"
-            )
-        flat = chain.from_iterable(combinations(range(d), k))
-        arrays.append(np.fromiter(flat, np.int32, count * k).reshape(count, k))
-    return arrays
-
-
-def listed_sets(domain: Domain, sets: Iterable[Sequence[str]]) -> list[CliqueArray]:
-    """Sets of attribute names by their number of names: positions as listed, shape (sets, k).
-
-    Raises:
-        SchemaError: an unknown name, or one given twice in a set.
-    """
-    by_degree: dict[int, list[list[int]]] = {}
-    for names in sets:
-        domain.clique(names)
-        by_degree.setdefault(len(names), []).append([domain.names.index(name) for name in names])
-    return [np.array(rows, dtype=np.int32) for rows in by_degree.values()]
-
-
-def make_part(
-    maker: QueryMaker, domain: Domain, sets: CliqueArray, spec: QuerySpec, weight: float
-) -> QueryPart:
+def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
     """What is asked of some sets of equally many attributes.
 
     A set that occurs twice with the same queries is asked once, with the sum of its weights.
 
     Args:
         maker: of queries on the domain.
-        domain: the attributes.
         sets: shape (sets, k), positions as listed.
         spec: what the file says.
         weight: of each set.
@@ -122,36 +80,26 @@ def make_part(
     else:
         family = with_parameters(spec)
         if family.joint and sets.shape[1] > 1:
-            return _joint_part(maker, sets, family, weight)
-        by_name = dict.fromkeys(domain.names, family)
-    cliques, counts = _distinct(np.sort(sets, axis=1))
+            weights: dict[tuple[tuple[int, ...], Queries], float] = {}
+            for listed in map(tuple, sets.tolist()):
+                key = (tuple(sorted(listed)), maker.joint(listed, family))
+                weights[key] = weights.get(key, 0.0) + weight
+            cliques, joint = zip(*weights)
+            return QueryPart(np.array(cliques, np.int32), {}, joint, np.array([*weights.values()]))
+        by_name = dict.fromkeys(maker.domain.names, family)
+    ordered = np.sort(sets, axis=1)
+    _, first, counts = np.unique(ordered, axis=0, return_index=True, return_counts=True)
+    by_occurrence = np.argsort(first)
+    distinct = ordered[first[by_occurrence]]
     axis = {}
-    for attribute in np.unique(cliques).tolist():
-        name = domain.names[attribute]
+    for attribute in np.unique(distinct).tolist():
+        name = maker.domain.names[attribute]
         if name not in by_name:
             raise WorkloadError(
                 f"queries do not say what is asked of attribute {name!r}: name it with its family"
             )
         axis[attribute] = maker.axis(attribute, by_name[name])
-    return QueryPart(cliques, axis, None, weight * counts)
-
-
-def _joint_part(
-    maker: QueryMaker, sets: CliqueArray, family: QueryFamily, weight: float
-) -> QueryPart:
-    weights: dict[tuple[tuple[int, ...], Queries], float] = {}
-    for listed in map(tuple, sets.tolist()):
-        key = (tuple(sorted(listed)), maker.joint(listed, family))
-        weights[key] = weights.get(key, 0.0) + weight
-    cliques, joint = zip(*weights)
-    return QueryPart(np.array(cliques, np.int32), {}, joint, np.array(list(weights.values())))
-
-
-def _distinct(cliques: CliqueArray) -> tuple[CliqueArray, NDArray[np.float64]]:
-    """The distinct rows in the order in which they first occur, and how often they do."""
-    _, first, counts = np.unique(cliques, axis=0, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    return cliques[first[order]], counts[order].astype(np.float64)
+    return QueryPart(distinct, axis, None, weight * counts[by_occurrence].astype(np.float64))
 
 
 Ways = Annotated[int, Field(ge=1)]
@@ -178,6 +126,42 @@ class Part(BaseModel):
         if (self.ways is None) == (self.attributes is None):
             raise ValueError('give either "ways" or "attributes"')
         return self
+
+    def check_mapping(self, domain: Domain) -> None:
+        """Refuse queries on attributes that the domain, or every set of the part, lacks."""
+        if isinstance(self.queries, Mapping):
+            domain.clique(self.queries)
+            used = {name for names in self.attributes or (domain.names,) for name in names}
+            for name in self.queries:
+                if name not in used:
+                    raise WorkloadError(
+                        f"queries name attribute {name!r}, which is in no set: remove it"
+                    )
+
+    def marginals(self, domain: Domain) -> list[tuple[Clique, ...]]:
+        """Its cliques, where it asks for no other queries than marginals."""
+        for family in family_names(self.queries):
+            if family != "marginal":
+                raise WorkloadError(
+                    f"{family!r} queries are for plan and answer: here use 'marginal' instead"
+                )
+        if self.attributes is None:
+            return [Workload.all_ways(domain, self.ways or ()).cliques]
+        return [tuple(domain.clique(names) for names in self.attributes)]
+
+    def asked(self, maker: QueryMaker) -> list[QueryPart]:
+        """What it asks of the sets of each number of attributes."""
+        domain = maker.domain
+        if self.attributes is None:
+            sets = all_sets(domain, self.ways or ())
+        else:
+            by_degree: dict[int, list[list[int]]] = {}
+            for names in self.attributes:
+                domain.clique(names)
+                listed = [domain.names.index(name) for name in names]
+                by_degree.setdefault(len(names), []).append(listed)
+            sets = [np.array(rows, dtype=np.int32) for rows in by_degree.values()]
+        return [make_part(maker, some, self.queries, self.weight) for some in sets]
 
 
 class WorkloadFile(BaseModel):
@@ -220,72 +204,63 @@ class WorkloadFile(BaseModel):
 
         Raises:
             WorkloadError: an attribute that the domain lacks, more ways than attributes, or
-                queries other than marginals.
+                queries other than marginals; the message names ``source`` and the part.
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
-        asked = 0
-        for number, part in enumerate(self.parts, start=1):
-            with _naming(source, number):
-                cliques = _cliques(part, domain)
-                asked += len(cliques)
-                if asked > MAX_CLIQUES:  # also of those that are asked for again and again
-                    raise ResourceExceeded(
-                        f"brings the marginals to {asked:,}, more than {MAX_CLIQUES:,}: ask for "
-                        "fewer"
-                    )
-                for clique in cliques:
-                    weights[clique] = weights.get(clique, 0.0) + part.weight
+        for part, found in self._read(source, domain, "marginals", lambda p: p.marginals(domain)):
+            for clique in chain.from_iterable(found):
+                weights[clique] = weights.get(clique, 0.0) + part.weight
         return Workload(domain, weights)
 
-    def query_workload(
-        self, domain: Domain, source: str = "workload", folder: str | Path | None = None
-    ) -> QueryWorkload:
+    def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
         """The queries over a domain: for each part of the file, one part per number of attributes.
 
         Args:
             domain: the attributes.
-            source: what errors call the file.
-            folder: where the matrix files of custom queries are.
+            source: what errors call the file; matrices of custom queries are beside it.
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
                 ways than attributes, a matrix that does not fit, or only queries that are zero.
             ResourceExceeded: too many sets of attributes, or too many coefficients.
         """
-        maker = QueryMaker(domain, None if folder is None else Path(folder))
-        parts: list[QueryPart] = []
-        for number, part in enumerate(self.parts, start=1):
-            with _naming(source, number):
-                parts += _query_parts(part, domain, maker)
-                if (sets := sum(map(len, parts))) > MAX_CLIQUES:
-                    raise ResourceExceeded(
-                        f"brings the sets of attributes to {sets:,}, more than {MAX_CLIQUES:,}: "
-                        "ask for fewer"
-                    )
+        maker = QueryMaker(domain, Path(source).parent)
+        pieces = self._read(source, domain, "sets of attributes", lambda part: part.asked(maker))
+        parts = tuple(chain.from_iterable(found for _, found in pieces))
         if all(part.is_zero for part in parts):
             which = "part 1" if len(self.parts) == 1 else f"parts 1 to {len(self.parts)}"
             raise WorkloadError(
                 f"{source}: {which}: every query is zero: ask about some cells; of random "
                 "queries raise p or count, or change the seed"
             )
-        return QueryWorkload(domain, tuple(parts))
+        return QueryWorkload(domain, parts)
 
-
-def load_workload(path: str | Path, domain: Domain) -> Workload:
-    """Read a workload file of marginals for the attributes of a domain.
-
-    Raises:
-        WorkloadError: the file is missing, is no workload file, or does not fit the domain; the
-            message names the file and the part.
-        ResourceExceeded: too many marginals.
-    """
-    return WorkloadFile.parse(read_json(path, WorkloadError), str(path)).workload(domain, str(path))
+    def _read(
+        self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]
+    ) -> Iterator[tuple[Part, list[S]]]:
+        """Every part with what is read of it; errors name the file and the part."""
+        asked = 0
+        for number, part in enumerate(self.parts, start=1):
+            try:
+                part.check_mapping(domain)
+                found = read(part)
+                asked += sum(map(len, found))
+                if asked > MAX_CLIQUES:  # also of those that are asked for again and again
+                    raise ResourceExceeded(
+                        f"brings the {noun} to {asked:,}, more than {MAX_CLIQUES:,}: ask for fewer"
+                    )
+            except AdaptiveQsError as error:
+                kind = WorkloadError if error.exit_code == 2 else type(error)
+                raise kind(f"{source}: part {number}: {error}") from None
+            yield part, found
 
 
 WorkloadSpec = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Workload
 """All marginals of so many attributes, a workload file or its parsed content, or a workload; None
 is the default."""
+QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
+"""The same for a workload of any queries."""
 
 
 def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
@@ -295,71 +270,37 @@ def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
         WorkloadError: the file or the number of ways does not fit the domain.
         ResourceExceeded: too many marginals.
     """
-    if spec is None:
-        return Workload.all_ways(domain, min(2, len(domain)))
-    if isinstance(spec, Workload):
+    return _resolve(spec, domain, Workload, WorkloadFile.workload, Workload.all_ways)
+
+
+def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
+    """As :func:`resolve_workload`, for any queries.
+
+    Raises:
+        WorkloadError: also where an attribute cannot carry the queries asked of it, or a matrix
+            file is missing or does not fit.
+        ResourceExceeded: too many sets of attributes, or too many coefficients.
+    """
+    return _resolve(spec, domain, QueryWorkload, WorkloadFile.query_workload, all_ways_queries)
+
+
+def _resolve(
+    spec: Any,
+    domain: Domain,
+    kind: type[W],
+    of_file: Callable[[WorkloadFile, Domain, str], W],
+    of_ways: Callable[[Domain, Any], W],
+) -> W:
+    if isinstance(spec, kind):
         if spec.domain != domain:
             raise WorkloadError("the workload is over other attributes: build it on this schema")
         return spec
     if isinstance(spec, str | Path):
-        return load_workload(spec, domain)
+        file = WorkloadFile.parse(read_json(spec, WorkloadError), str(spec))
+        return of_file(file, domain, str(spec))
     if isinstance(spec, Mapping):
-        return WorkloadFile.parse(spec).workload(domain)
-    return Workload.all_ways(domain, ways_of(spec))
-
-
-def load_query_workload(path: str | Path, domain: Domain) -> QueryWorkload:
-    """Read a workload file of any queries for the attributes of a domain.
-
-    Raises:
-        WorkloadError: as for :func:`load_workload`, or an attribute cannot carry the queries asked
-            of it, or a matrix file is missing or does not fit.
-        ResourceExceeded: too many sets of attributes, or too many coefficients.
-    """
-    file = WorkloadFile.parse(read_json(path, WorkloadError), str(path))
-    return file.query_workload(domain, str(path), Path(path).parent)
-
-
-def _cliques(part: Part, domain: Domain) -> tuple[Clique, ...]:
-    _check_mapping(part, domain)
-    for family in family_names(part.queries):
-        if family != "marginal":
-            raise WorkloadError(
-                f"{family!r} queries are for plan and answer: here use 'marginal' instead"
-            )
-    if part.attributes is None:
-        return Workload.all_ways(domain, part.ways or ()).cliques
-    return tuple(domain.clique(names) for names in part.attributes)
-
-
-def _query_parts(part: Part, domain: Domain, maker: QueryMaker) -> list[QueryPart]:
-    _check_mapping(part, domain)
-    if part.attributes is None:
-        sets = all_sets(domain, part.ways or ())
-    else:
-        sets = listed_sets(domain, part.attributes)
-    return [make_part(maker, domain, some, part.queries, part.weight) for some in sets]
-
-
-def _check_mapping(part: Part, domain: Domain) -> None:
-    """Refuse queries on attributes that the domain, or every set of the part, lacks."""
-    if not isinstance(part.queries, Mapping):
-        return
-    domain.clique(part.queries)
-    used = {name for names in part.attributes or (domain.names,) for name in names}
-    for name in part.queries:
-        if name not in used:
-            raise WorkloadError(f"queries name attribute {name!r}, which is in no set: remove it")
-
-
-@contextmanager
-def _naming(source: str, number: int) -> Iterator[None]:
-    """Put the file and the part in front of what is wrong with them."""
-    try:
-        yield
-    except AdaptiveQsError as error:
-        kind = WorkloadError if error.exit_code == 2 else type(error)
-        raise kind(f"{source}: part {number}: {error}") from None
+        return of_file(WorkloadFile.parse(spec), domain, "workload")
+    return of_ways(domain, min(2, len(domain)) if spec is None else spec)
 
 
 _EMPTY = {
@@ -382,9 +323,6 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
         complaint = complaint._replace(message=message)
     keys = where if where[:1] == ["queries"] else where[:1]
     raise WorkloadError(complaint.line(place, keys)) from None
-
-
-# What a workload asks, as one hash: equal for equal questions.
 
 
 def workload_digest(workload: Workload | QueryWorkload) -> str:

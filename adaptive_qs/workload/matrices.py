@@ -1,4 +1,4 @@
-"""Queries without structure, known by their coefficients, and the files that users give them in."""
+"""Linear counting queries, those known by their coefficients, and the files that users give."""
 
 from __future__ import annotations
 
@@ -8,56 +8,127 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 
-# Queries without structure, known by their coefficients, and those that a user gives.
-
 Array = NDArray[np.float64]
 
-MAX_COEFFICIENTS = 10**8
-"""Most coefficients one matrix of queries may have."""
 
-MAX_MAGNITUDE = 1e9
-"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+class Queries:
+    """Linear counting queries Q (m, N) over the N = Πshape cells of some attributes.
 
-BLOCK = 2**22
-"""Coefficients converted to floating point at a time."""
+    A family covers one attribute (prefix, range, ...) or several at once (affine, ...). It is a
+    small frozen value: equal queries compare equal and hash equal, so that equal problems are
+    solved once. Where there is a closed form, the matrix is not made.
+    """
 
+    if TYPE_CHECKING:
 
-class MatrixQueries:
-    """What follows from the coefficients; subclasses say where they come from."""
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Sizes n_i of the attributes covered, in order."""
 
-    shape: tuple[int, ...]
-    """Sizes n_i of the attributes covered, in order."""
-
-    @property
-    def coefficients(self) -> NDArray[Any]:
-        """Q, shape (m, N), of any numeric type; not to be written to."""
-        raise NotImplementedError
+    @cached_property
+    def size(self) -> int:
+        """Number of cells N."""
+        return math.prod(self.shape)
 
     @property
     def num_queries(self) -> int:
-        """Number of queries m."""
-        return len(self.coefficients)
+        """Number of queries m (exact, never overflows)."""
+        raise NotImplementedError
 
     @property
     def integral(self) -> bool:
         """Whether every coefficient is an integer."""
-        raise NotImplementedError
+        return True
 
     @property
-    def size(self) -> int:
-        """Number of cells N = Πshape."""
-        return math.prod(self.shape)
+    def coefficients(self) -> NDArray[Any]:
+        """Q, shape (m, N), of any numeric type, rows as :meth:`answer` has them; read only."""
+        return self.answer(np.eye(self.size).reshape(*self.shape, self.size))
 
     def matrix(self) -> Array:
-        """Q, shape (m, N)."""
+        """Q in floating point, a copy."""
         return self.coefficients.astype(np.float64)
+
+    def gram(self) -> Array:
+        """QᵀQ, shape (N, N)."""
+        raise NotImplementedError
+
+    def sums(self) -> Array:
+        """Q1, shape (m,): the number of cells, with their coefficients, in each query."""
+        return self.answer(np.ones(self.shape))
+
+    def squared_sums(self) -> float:
+        """‖Q1‖²."""
+        return float((self.sums() ** 2).sum())
+
+    def column_norms(self) -> Array:
+        """Σ_q Q[q, cell]², shape (N,): the diagonal of the Gram matrix."""
+        raise NotImplementedError
+
+    def means(self, kept: tuple[int, ...]) -> Array:
+        """The mean of each query over the axes not kept (ascending), shape (m, *kept sizes)."""
+        dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
+        q = self.coefficients.reshape(-1, *self.shape)
+        return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table over the attributes.
+
+        Args:
+            table: shape (*shape, ...); trailing axes are independent tables.
+
+        Returns:
+            Shape (m, ...), of the table's dtype where that is an integer and Q is integral.
+        """
+        raise NotImplementedError
+
+    def squares(self, covariance: Array) -> Array:
+        """Variance of every query's answer: diag(Q C Qᵀ).
+
+        Args:
+            covariance: C, shape (N, N, ...): of the cells of a table, symmetric in its first two
+                axes; trailing axes are independent covariances.
+
+        Returns:
+            Shape (m, ...).
+        """
+        raise NotImplementedError
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """A sentence such as "age <= 39" for each query, in the order of :meth:`answer`.
+
+        Args:
+            names: one per attribute covered.
+            values: for each attribute, one public label per cell.
+        """
+        raise NotImplementedError
+
+
+AxisQueries = Queries
+"""Queries over a single attribute: shape is (n,)."""
+
+MAX_COEFFICIENTS = 10**8
+"""Most coefficients one matrix of queries may have."""
+MAX_MAGNITUDE = 1e9
+"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+BLOCK = 2**22
+"""Coefficients converted to floating point at a time."""
+
+
+class MatrixQueries(Queries):
+    """What follows from the coefficients; subclasses say where they come from."""
+
+    @property
+    def num_queries(self) -> int:
+        """Number of rows."""
+        return len(self.coefficients)
 
     def gram(self) -> Array:
         """QᵀQ, shape (N, N)."""
@@ -74,23 +145,9 @@ class MatrixQueries:
         """Q1, shape (m,)."""
         return self.coefficients.sum(axis=1, dtype=np.float64)
 
-    def squared_sums(self) -> float:
-        """‖Q1‖²."""
-        return float((self.sums() ** 2).sum())
-
     def column_norms(self) -> Array:
         """Σ_q Q[q, cell]², shape (N,)."""
         return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
-
-    def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept, shape (m, *kept sizes).
-
-        Args:
-            kept: ascending axes.
-        """
-        dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
-        q = self.coefficients.reshape(-1, *self.shape)
-        return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
 
     def answer(self, table: Array) -> Array:
         """Q applied to a table, shape (*shape, ...) -> (m, ...).
@@ -252,8 +309,6 @@ def check_size(rows: int, cells: int, advice: str) -> None:
             f"more than {MAX_COEFFICIENTS:,}: {advice}"
         )
 
-
-# Matrices of custom queries in files: .npy, or .csv of numbers.
 
 MAX_CSV_BYTES = 2**28
 """Largest CSV file of a matrix; a binary file holds as much in far fewer bytes."""

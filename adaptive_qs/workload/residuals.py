@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.axes import Circular
-from adaptive_qs.workload.protocol import AxisQueries, CenteredQueries, Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
@@ -24,74 +23,18 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 Array = NDArray[np.float64]
 
 
-@runtime_checkable
-class KnowsSquaredSums(Protocol):
-    """Queries with a shorter way to ‖Q1‖² than their sums."""
-
-    def squared_sums(self) -> float:
-        """‖Q1‖²."""
-
-
-@runtime_checkable
-class KnowsMeans(Protocol):
-    """Queries with a shorter way to their means along some axes than their matrix."""
-
-    def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept, shape (m, *kept sizes)."""
-
-
 def squared_mean(queries: Queries) -> float:
     """‖Q1‖²/N²: the Gram of what is left of queries when no axis is kept.
 
     For queries on one attribute this is the factor of a dropped axis; for joint queries the Gram
     of their part in the total.
     """
-    squares = (
-        queries.squared_sums()
-        if isinstance(queries, KnowsSquaredSums)
-        else float((queries.sums() ** 2).sum())
-    )
-    return squares / math.prod(queries.shape) ** 2
+    return queries.squared_sums() / queries.size**2
 
 
 @dataclass(frozen=True)
-class CenteredAxis:
-    """QΠ: what queries on one attribute ask beside the total."""
-
-    queries: AxisQueries
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n,)."""
-        return self.queries.shape
-
-    def gram(self) -> Array:
-        """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
-        gram = self.queries.gram()
-        gram = gram - gram.mean(axis=0)  # the queries may keep theirs
-        gram -= gram.mean(axis=1, keepdims=True)
-        gram += gram.T
-        gram /= 2
-        return gram
-
-    def circulant(self) -> Array | None:
-        """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
-        if not isinstance(self.queries, Circular):
-            return None
-        row = self.queries.circulant()
-        return row - row.mean()
-
-    def rows(self) -> Array | None:
-        """QΠ itself, shape (m, n), where m < n."""
-        if self.queries.num_queries >= self.queries.size:
-            return None
-        matrix = self.queries.matrix()
-        return matrix - matrix.mean(axis=1, keepdims=True)
-
-
-@dataclass(frozen=True)
-class CenteredJoint:
-    """A part of queries that ask about several attributes at once.
+class CenteredQueries:
+    """The part of queries that lies in a residual space; equal parts compare and hash equal.
 
     Args:
         queries: over all their axes.
@@ -115,7 +58,7 @@ class CenteredJoint:
         return tuple(self.queries.shape[axis] for axis in self.kept)
 
     def gram(self) -> Array:
-        """Shape (N, N)."""
+        """Shape (N, N), N = Πshape: symmetric, and every row sums to zero along every axis."""
         cells = math.prod(self.shape)
         if len(self.kept) < len(self.queries.shape) or self.queries.num_queries < cells:
             rows = self._rows()
@@ -125,29 +68,35 @@ class CenteredJoint:
         return (gram + gram.T) / 2
 
     def rows(self) -> Array | None:
-        """The queries themselves, shape (m, N), where m < N."""
+        """The queries themselves, shape (m, N), where m < N; None where the Gram is smaller."""
         return self._rows() if self.queries.num_queries < math.prod(self.shape) else None
 
     def _rows(self) -> Array:
-        means = _means(self.queries, self.kept)
+        means = self.queries.means(self.kept)
         return _center(means, range(1, means.ndim)).reshape(len(means), -1)
 
 
-def centered_part(queries: Queries, kept: tuple[int, ...]) -> CenteredQueries:
-    """The part of queries on several attributes that keeps some axes (at least one).
+class CenteredAxis(CenteredQueries):
+    """QΠ: what queries on one attribute ask beside the total."""
 
-    Args:
-        queries: over all their axes.
-        kept: ascending axes.
-    """
-    return CenteredJoint(queries, kept)
+    def __init__(self, queries: Queries) -> None:
+        super().__init__(queries, (0,))
 
+    def gram(self) -> Array:
+        """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
+        gram = self.queries.gram()
+        gram = gram - gram.mean(axis=0)  # the queries may keep theirs
+        gram -= gram.mean(axis=1, keepdims=True)
+        gram += gram.T
+        gram /= 2
+        return gram
 
-def _means(queries: Queries, kept: tuple[int, ...]) -> Array:
-    if isinstance(queries, KnowsMeans):
-        return queries.means(kept)
-    dropped = tuple(axis + 1 for axis in range(len(queries.shape)) if axis not in kept)
-    return queries.matrix().reshape(-1, *queries.shape).mean(axis=dropped)
+    def circulant(self) -> Array | None:
+        """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
+        if not isinstance(self.queries, Circular):
+            return None
+        row = self.queries.circulant()
+        return row - row.mean()
 
 
 def _center(array: Array, axes: range) -> Array:
@@ -201,7 +150,7 @@ class Subworkload:
         return sum((term.gram() for term in self.terms), np.zeros((self.cells, self.cells)))
 
 
-# Query decomposition: what a workload asks of each residual space (He et al., section 6.2).
+# Query decomposition (He et al., section 6.2).
 #
 # A query over clique γ is the sum of one subquery for each τ ⊆ γ, q(⊗W) with W the mean over an
 # axis outside τ and the centering I − 11ᵀ/n over an axis of τ. Subqueries of different residual
@@ -211,6 +160,8 @@ class Subworkload:
 # vectorised.
 
 Indices = NDArray[np.int64]
+Terms = dict[tuple[CenteredQueries, ...], int]
+"""Distinct products of centered queries, numbered as they come."""
 
 MAX_INCIDENCES = 2**26
 """Most pairs (attribute set, subset) of one workload; each takes a few dozen bytes."""
@@ -258,131 +209,86 @@ def decompose_workload(workload: QueryWorkload) -> Decomposition:
             f"the workload's attribute sets have {incidences:,} subsets together, more than "
             f"{MAX_INCIDENCES:,}: ask for fewer ways or list the sets of attributes"
         )
-    terms = _Terms()
-    pieces = [
-        piece
-        for number, part in enumerate(workload.parts)
-        for piece in _pieces(number, part, terms)
-    ]
+    terms: Terms = {}
+    pieces: dict[int, list[tuple[Indices, Indices, NDArray[np.int32]]]] = {}
+    entries: dict[int, list[tuple[Indices, Array]]] = {}
+    inside = []
+    for part in workload.parts:
+        positions = np.full((len(part), 1 << part.degree), -1, dtype=np.int64)
+        inside.append(positions)
+        for mask in range(1 << part.degree):
+            kept = tuple(k for k in range(part.degree) if mask >> k & 1)
+            split = _product_terms if part.joint is None else _joint_terms
+            term, coefficients = split(part, kept, terms)
+            rows = np.flatnonzero(term >= 0)
+            if rows.size:
+                attributes = part.cliques[rows][:, list(kept)]
+                pieces.setdefault(len(kept), []).append((positions[:, mask], rows, attributes))
+                entries.setdefault(len(kept), []).append((term[rows], coefficients[rows]))
     if not pieces:
         raise WorkloadError("every query of the workload is zero: ask for something")
     residuals: list[Clique] = []
-    entries: list[_Entries] = []
-    inside = tuple(
-        np.full((len(part), 1 << part.degree), -1, dtype=np.int64) for part in workload.parts
-    )
-    for degree in sorted({piece.attributes.shape[1] for piece in pieces}):
-        group = [piece for piece in pieces if piece.attributes.shape[1] == degree]
-        found, position = _unique_rows(np.concatenate([piece.attributes for piece in group]))
-        position += len(residuals)
+    at: list[Indices] = []
+    for degree in sorted(pieces):
+        attributes = np.concatenate([attributes for *_, attributes in pieces[degree]])
+        found, position = _unique_rows(attributes)
+        at.append(position + len(residuals))
         residuals.extend(map(tuple, found.tolist()))
         start = 0
-        for piece in group:
-            at = position[start : start + len(piece.rows)]
-            inside[piece.part][piece.rows, piece.mask] = at
-            entries.append(_Entries(at, piece.terms, piece.coefficients))
-            start += len(piece.rows)
-    subworkloads, class_of, scales = _classes(_sum_equal(entries, terms), terms)
-    return Decomposition(workload, tuple(residuals), subworkloads, class_of, scales, inside)
+        for column, rows, _ in pieces[degree]:
+            column[rows] = at[-1][start : start + rows.size]
+            start += rows.size
+    flat = [entry for degree in sorted(entries) for entry in entries[degree]]
+    numbers, coefficients = (np.concatenate(some) for some in zip(*flat))
+    classes = _classes(np.concatenate(at), numbers, coefficients, list(terms))
+    return Decomposition(workload, tuple(residuals), *classes, tuple(inside))
 
 
-class _Piece(NamedTuple):
-    """One subset pattern of one part: where its attribute sets put weight."""
-
-    part: int
-    mask: int
-    rows: Indices  # sets of the part
-    attributes: NDArray[np.int32]  # the residual of each
-    terms: Indices  # the term of each
-    coefficients: Array
-
-
-class _Entries(NamedTuple):
-    """Coefficients of terms in residuals."""
-
-    residuals: Indices
-    terms: Indices
-    coefficients: Array
-
-
-class _Terms:
-    """Distinct products of centered queries, by number."""
-
-    def __init__(self) -> None:
-        self.factors: list[tuple[CenteredQueries, ...]] = []
-        self._number: dict[tuple[CenteredQueries, ...], int] = {}
-
-    def number(self, factors: tuple[CenteredQueries, ...]) -> int:
-        if factors not in self._number:
-            self._number[factors] = len(self.factors)
-            self.factors.append(factors)
-        return self._number[factors]
-
-
-def _pieces(number: int, part: QueryPart, terms: _Terms) -> list[_Piece]:
-    pieces = []
-    for mask in range(1 << part.degree):
-        kept = tuple(k for k in range(part.degree) if mask >> k & 1)
-        split = _product_terms if part.joint is None else _joint_terms
-        term, coefficients = split(part, kept, terms)
-        rows = np.flatnonzero(term >= 0)
-        if rows.size:
-            attributes = part.cliques[rows][:, list(kept)]
-            pieces.append(_Piece(number, mask, rows, attributes, term[rows], coefficients[rows]))
-    return pieces
-
-
-def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple[Indices, Array]:
+def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
     """For each set: the term of its subset (−1 where it is zero), and the coefficient."""
     most = max(part.axis) + 1
     family = np.full(most, -1, dtype=np.int64)
     mean = np.zeros(most)
-    centered: list[CenteredQueries] = []
-    seen: dict[CenteredQueries, int] = {}
+    centered: dict[CenteredQueries, int] = {}
     for attribute, queries in part.axis.items():
         mean[attribute] = _nonzero_mean(queries)
-        factor = CenteredAxis(queries)
         trace = float(queries.column_norms().sum())
         if trace - mean[attribute] * queries.size > ZERO_SHARE * trace:
-            if factor not in seen:
-                seen[factor] = len(centered)
-                centered.append(factor)
-            family[attribute] = seen[factor]
+            family[attribute] = centered.setdefault(CenteredAxis(queries), len(centered))
+    factors = list(centered)
     dropped = [k for k in range(part.degree) if k not in kept]
     coefficients = part.weights * mean[part.cliques[:, dropped]].prod(axis=1)
     kinds, position = _unique_rows(family[part.cliques[:, list(kept)]])
     numbers = [
-        -1 if min(kind, default=0) < 0 else terms.number(tuple(centered[k] for k in kind))
+        -1
+        if min(kind, default=0) < 0
+        else terms.setdefault(tuple(factors[k] for k in kind), len(terms))
         for kind in kinds.tolist()
     ]
     term = np.array(numbers, dtype=np.int64)[position]
     return np.where(coefficients > 0, term, -1), coefficients
 
 
-def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: _Terms) -> tuple[Indices, Array]:
+def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
     """As :func:`_product_terms`, for queries on all attributes of a set at once."""
     assert part.joint is not None
-    coefficients = part.weights.copy()
-    numbers = np.empty(len(part), dtype=np.int64)
     known: dict[Queries, tuple[int, float]] = {}
-    for index, queries in enumerate(part.joint):
+    for queries in part.joint:
         if queries not in known:
-            if kept:
-                centered = centered_part(queries, kept)
-                zero = _trace(centered) <= ZERO_SHARE * float(queries.column_norms().sum())
-                known[queries] = (-1 if zero else terms.number((centered,)), 1.0)
-            else:
-                known[queries] = (terms.number(()), _nonzero_mean(queries))
-        number, scale = known[queries]
-        numbers[index] = number if scale > 0 else -1
-        coefficients[index] *= scale
-    return numbers, coefficients
+            factors = tuple(CenteredQueries(queries, axes) for axes in [kept] if axes)
+            scale = 1.0 if kept else _nonzero_mean(queries)
+            if any(_trace(f) <= ZERO_SHARE * queries.column_norms().sum() for f in factors):
+                scale = 0.0
+            number = terms.setdefault(factors, len(terms)) if scale > 0 else -1
+            known[queries] = number, scale
+    numbers, scales = zip(*(known[queries] for queries in part.joint))
+    return np.array(numbers, dtype=np.int64), part.weights * np.array(scales)
 
 
 def _nonzero_mean(queries: Queries) -> float:
     """‖Q1‖²/N², without what rounding makes of zero; at most ‖Q‖²/N."""
     mean = squared_mean(queries)
-    most = float(queries.column_norms().sum()) / math.prod(queries.shape)
+    most = float(queries.column_norms().sum()) / queries.size
     return mean if mean > ZERO_MEAN * most else 0.0
 
 
@@ -391,41 +297,40 @@ def _trace(centered: CenteredQueries) -> float:
     return float(np.trace(centered.gram()) if rows is None else (rows * rows).sum())
 
 
-def _sum_equal(entries: list[_Entries], terms: _Terms) -> _Entries:
-    """Entries of one residual and one term added up, ordered by both."""
-    residuals = np.concatenate([entry.residuals for entry in entries])
-    numbers = np.concatenate([entry.terms for entry in entries])
-    coefficients = np.concatenate([entry.coefficients for entry in entries])
-    keys, position = np.unique(residuals * len(terms.factors) + numbers, return_inverse=True)
+def _classes(
+    residuals: Indices,
+    numbers: Indices,
+    coefficients: Array,
+    factors: list[tuple[CenteredQueries, ...]],
+) -> tuple[tuple[Subworkload, ...], Indices, Array]:
+    """Residuals with the same terms in the same ratio, one subworkload for each such class.
+
+    Args:
+        residuals, numbers, coefficients: what is added of which term to which residual.
+        factors: the terms by number.
+    """
+    keys, position = np.unique(residuals * len(factors) + numbers, return_inverse=True)
     total: Array = np.bincount(position.ravel(), weights=coefficients).astype(np.float64)
-    found, term = np.divmod(keys, len(terms.factors))
-    return _Entries(found, term, total)
-
-
-def _classes(entries: _Entries, terms: _Terms) -> tuple[tuple[Subworkload, ...], Indices, Array]:
-    """Residuals with the same terms in the same ratio, one subworkload for each such class."""
-    first, counts = np.unique(entries.residuals, return_index=True, return_counts=True)[1:]
+    residual, term = np.divmod(keys, len(factors))
+    first, counts = np.unique(residual, return_index=True, return_counts=True)[1:]
     class_of = np.empty(first.size, dtype=np.int64)
-    scales = entries.coefficients[first]
+    scales = total[first]
     subworkloads: list[Subworkload] = []
     for count in np.unique(counts):
         members = np.flatnonzero(counts == count)
         at = first[members][:, None] + np.arange(count)
-        ratios = entries.coefficients[at] / scales[members][:, None]
-        signature = np.hstack([entries.terms[at], _rounded(ratios)])
+        ratios = total[at] / scales[members][:, None]
+        signature = np.hstack([term[at], _rounded(ratios)])
         _, sample, position = np.unique(signature, axis=0, return_index=True, return_inverse=True)
         class_of[members] = len(subworkloads) + position.ravel()
         for index in sample:
             made = tuple(
-                Term(float(ratio), terms.factors[number])
-                for number, ratio in zip(entries.terms[at[index]], ratios[index])
+                Term(float(ratio), factors[number])
+                for number, ratio in zip(term[at[index]], ratios[index])
             )
-            subworkloads.append(Subworkload(_shape(made[0]), made))
+            shape = tuple(n for factor in made[0].factors for n in factor.shape)
+            subworkloads.append(Subworkload(shape, made))
     return tuple(subworkloads), class_of, scales
-
-
-def _shape(term: Term) -> tuple[int, ...]:
-    return tuple(n for factor in term.factors for n in factor.shape)
 
 
 def _rounded(ratios: Array) -> Array:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,26 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.domain import Clique, Domain, downward_closure
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.matrices import MatrixQueries
-from adaptive_qs.workload.protocol import AxisQueries, Queries
+from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
 
-# A workload of weighted marginals, and the weight it gives to any clique.
+Array = NDArray[np.float64]
+CliqueArray = NDArray[np.int32]
 
 MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
 """Weights beyond these say no more, and their products with errors would leave the floats."""
+
+
+_EMPTY = "the workload is empty: name at least one set of attributes"
+_NO_ATTRIBUTES = "the workload has a part without attributes: name some"
+
+
+def _out_of_range(weight: Any) -> WorkloadError:
+    return WorkloadError(
+        f"the workload has weight {shown(weight)}: give a number from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}"
+    )
 
 
 def ways_of(ways: Any) -> tuple[int, ...]:
@@ -47,6 +58,30 @@ def ways_of(ways: Any) -> tuple[int, ...]:
     return known
 
 
+def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
+    """All sets of k attributes for each number k listed, once, shape (sets, k).
+
+    Raises:
+        WorkloadError: a number below 1 or above the number of attributes.
+        ResourceExceeded: more sets than ``MAX_CLIQUES``.
+    """
+    d, arrays = len(domain), []
+    for k in dict.fromkeys(ways):
+        if not 1 <= k <= d:
+            raise WorkloadError(
+                f"ways is {k}: give a number from 1 to {d}, the number of attributes"
+            )
+        count = math.comb(d, k)
+        if count > MAX_CLIQUES:
+            raise ResourceExceeded(
+                f"all sets of {k} of {d} attributes are {count:,}, more than {MAX_CLIQUES:,}: "
+                "ask for fewer ways or list the sets of attributes"
+            )
+        flat = chain.from_iterable(combinations(range(d), k))
+        arrays.append(np.fromiter(flat, np.int32, count * k).reshape(count, k))
+    return arrays
+
+
 @dataclass(frozen=True, repr=False)
 class Workload:
     """Marginals to answer well, each with a positive weight.
@@ -68,16 +103,13 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not self.weights:
-            raise WorkloadError("the workload is empty: name at least one set of attributes")
+            raise WorkloadError(_EMPTY)
         for clique, weight in self.weights.items():
             if not clique:
-                raise WorkloadError("the workload has a part without attributes: name some")
+                raise WorkloadError(_NO_ATTRIBUTES)
             number = as_number(weight)
             if number is None or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
-                raise WorkloadError(
-                    f"the workload has weight {shown(weight)}: give a number from "
-                    f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-                )
+                raise _out_of_range(weight)
 
     @classmethod
     def all_ways(cls, domain: Domain, ways: int | Iterable[int]) -> Workload:
@@ -87,20 +119,8 @@ class Workload:
             WorkloadError: a number below 1 or above the number of attributes.
             ResourceExceeded: more marginals than ``MAX_CLIQUES``.
         """
-        weights: dict[Clique, float] = {}
-        for k in ways_of(ways):
-            if not 1 <= k <= len(domain):
-                raise WorkloadError(
-                    f"ways is {k}: give a number from 1 to {len(domain)}, the number of attributes"
-                )
-            count = math.comb(len(domain), k)
-            if count > MAX_CLIQUES:
-                raise ResourceExceeded(
-                    f"all {k}-way marginals of {len(domain)} attributes are {count:,}, more than "
-                    f"{MAX_CLIQUES:,}: ask for fewer ways or list the sets of attributes"
-                )
-            weights.update(dict.fromkeys(combinations(range(len(domain)), k), 1.0))
-        return cls(domain, weights)
+        sets = chain.from_iterable(some.tolist() for some in all_sets(domain, ways_of(ways)))
+        return cls(domain, dict.fromkeys(map(tuple, sets), 1.0))
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -127,11 +147,6 @@ class Workload:
         """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
 
-
-# A workload of weighted counting queries, by sets of attributes.
-
-Array = NDArray[np.float64]
-CliqueArray = NDArray[np.int32]
 
 WEIGHT_RANGE = 1e9
 """Largest ratio of two weights: far beyond it solvers would take the lesser for rounding errors."""
@@ -160,13 +175,10 @@ class QueryPart:
 
     def __post_init__(self) -> None:
         if not self.cliques.size:
-            raise WorkloadError("the workload has a part without attributes: name some")
+            raise WorkloadError(_NO_ATTRIBUTES)
         bad = ~((self.weights >= LEAST_WEIGHT) & (self.weights <= MOST_WEIGHT))  # NaN as well
         if bad.any():
-            raise WorkloadError(
-                f"the workload has weight {float(self.weights[bad][0])!r}: give a number from "
-                f"{LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-            )
+            raise _out_of_range(float(self.weights[bad][0]))
 
     def __len__(self) -> int:
         return len(self.cliques)
@@ -185,16 +197,13 @@ class QueryPart:
     @property
     def is_zero(self) -> bool:
         """Whether every coefficient of every query is zero."""
-        known: dict[Queries, bool] = {}
-
-        def is_zero(queries: Queries) -> bool:
-            if not isinstance(queries, MatrixQueries):
-                return False
-            if queries not in known:
-                known[queries] = not queries.coefficients.any()
-            return known[queries]
-
-        return all(any(map(is_zero, self.queries(index))) for index in range(len(self)))
+        asked = {queries for index in range(len(self)) for queries in self.queries(index)}
+        zero = {
+            queries
+            for queries in asked
+            if isinstance(queries, MatrixQueries) and not queries.coefficients.any()
+        }
+        return all(not zero.isdisjoint(self.queries(index)) for index in range(len(self)))
 
     @cached_property
     def num_queries(self) -> int:
@@ -224,7 +233,7 @@ class QueryWorkload:
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise WorkloadError("the workload is empty: name at least one set of attributes")
+            raise WorkloadError(_EMPTY)
         largest = max(float(part.weights.max()) for part in self.parts)
         least = min(float(part.weights.min()) for part in self.parts)
         if least * WEIGHT_RANGE < largest:

@@ -17,7 +17,7 @@ from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import MarginalCounter

@@ -49,7 +49,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
-from adaptive_qs.residual.model import ReferenceModel, decompose, uniform_reference
+from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.count import MarginalCounter
 from scripts.results import RESULTS, write_results

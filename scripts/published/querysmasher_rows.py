@@ -101,10 +101,10 @@ class Row:
         pairs = np.array(list(combinations(range(len(domain)), 2)), dtype=np.int32)
         numeric = np.array([a.ordered for a in domain.attributes])[pairs].all(axis=1)
         products = numeric if self.schema in ("Adult", "Loans") else np.zeros_like(numeric)
-        maker = QueryMaker(domain, None)
-        yield make_part(maker, domain, pairs[~products], self.workload, 1.0)
+        maker = QueryMaker(domain)
+        yield make_part(maker, pairs[~products], self.workload, 1.0)
         if products.any():
-            yield make_part(maker, domain, pairs[products], "prefix", 1.0)
+            yield make_part(maker, pairs[products], "prefix", 1.0)
 
 
 def all_rows(tables: Iterable[int]) -> list[Row]:

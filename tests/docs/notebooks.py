@@ -8,10 +8,8 @@ time: it has no noise, or noise from a seed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,15 +32,7 @@ def read(path: Path) -> Any:
 
 
 def executed(path: Path, folder: Path) -> Any:
-    """A notebook with what it says now.
-
-    Args:
-        path: of the notebook.
-        folder: empty; stands for that of the project.
-
-    Raises:
-        CellExecutionError: a cell fails.
-    """
+    """A notebook with what it says now; the empty folder stands for that of the project."""
     notebook = read(path)
     for name in LINKED:
         (folder / name).symlink_to(ROOT / name)
@@ -55,16 +45,10 @@ def executed(path: Path, folder: Path) -> Any:
         record_timing=False,
         resources={"metadata": {"path": str(place)}},
     )
-    with this_project(folder):
-        return client.execute()
-
-
-@contextlib.contextmanager
-def this_project(folder: Path) -> Iterator[None]:
-    """The kernel imports the package from here, and leaves nothing in the home of the user."""
+    # The kernel imports the package from here, and leaves nothing in the home of the user.
     homes = {name: str(folder) for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR")}
     with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), **homes}):
-        yield
+        return client.execute()
 
 
 def code_cells(notebook: Any) -> list[Any]:

@@ -84,22 +84,12 @@ def snippets(markdown: str) -> list[Snippet]:
     for fence in re.finditer(r"^```(\w*)\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
         before = markdown[: fence.start()]
         spoken = [line for line in before.splitlines() if line.strip()]
-        excuse = re.fullmatch(r"<!-- not run: (.+) -->", spoken.pop()) if _excused(spoken) else None
+        excused = bool(spoken) and spoken[-1].startswith("<!-- not run")
+        excuse = re.fullmatch(r"<!-- not run: (.+) -->", spoken.pop()) if excused else None
         name = re.search(r"`([\w.-]+\.\w+)`:$", spoken[-1] if spoken else "")
-        found.append(
-            Snippet(
-                before.count("\n") + 1,
-                fence[1],
-                fence[2],
-                name and name[1],
-                excuse and excuse[1],
-            )
-        )
+        line = before.count("\n") + 1
+        found.append(Snippet(line, fence[1], fence[2], name and name[1], excuse and excuse[1]))
     return found
-
-
-def _excused(spoken: list[str]) -> bool:
-    return bool(spoken) and spoken[-1].startswith("<!-- not run")
 
 
 def commands(block: str) -> list[Command]:
@@ -196,12 +186,7 @@ class Reader:
         return code, said + more
 
     def program(self, arguments: list[str], given: str = "") -> tuple[int, str]:
-        """Exit code of the program, and what it says on stdout and stderr.
-
-        Args:
-            arguments: of the command line.
-            given: what standard input holds.
-        """
+        """Exit code of the program, and what it says; ``given`` is what standard input holds."""
         with mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode()))):
             return self._captured(lambda: main(arguments))
 
@@ -264,18 +249,11 @@ def quick_tables() -> Iterator[None]:
 def read_json(text: str) -> None:
     """Read a schema or a workload as the program would; anything else is no example."""
     content = json.loads(text)
-    if "parts" in content:
-        WorkloadFile.parse(content)
-    else:
-        Schema.parse(content)
+    (WorkloadFile if "parts" in content else Schema).parse(content)
 
 
 def read_page(page: Path, folder: Path, echo: bool = False) -> None:
-    """Follow a page from top to bottom.
-
-    Raises:
-        AssertionError: a block fails, or shows what does not come; it names page and line.
-    """
+    """Follow a page from top to bottom; what fails names page and line."""
     reader = Reader(folder)
     with fixed_noise():
         for snippet in snippets(page.read_text(encoding="utf-8")):

@@ -17,15 +17,11 @@ def paths(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_modules_that_a_page_names_exist(page):
+def test_modules_and_folders_that_a_page_names_exist(page):
     named = paths(page)
     assert len(named) >= 7
     there = {path for path in named if (PACKAGE / path).exists() or (ROOT / path).exists()}
     assert named - there == set()
-
-
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_folders_of_tests_and_scripts_that_a_page_names_exist(page):
     named = re.findall(r"(?:tests|scripts|examples|docs)/[\w/.-]*\w", (ROOT / page).read_text())
     assert {path for path in named if not (ROOT / path).exists()} == set()
 

@@ -18,10 +18,7 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
         ("marginals", [f"{limit.CLOSE_SINGLE:g} ", f"{limit.USABLE_SINGLE:g} "]),
         ("columns", [f"{limit.LOST_COLUMN:.0%}"]),
         ("associations", [f"{limit.CLEAR_V:g} ", f"{limit.LOST_PART:.0%}"]),
-        (
-            "models",
-            [f"{limit.SMALL_LOSS:.0%}", f"{limit.LARGE_LOSS:.0%}"],
-        ),
+        ("models", [f"{limit.SMALL_LOSS:.0%}", f"{limit.LARGE_LOSS:.0%}"]),
     ],
 )
 def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):

@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.base import GENERATORS
+from adaptive_qs.generate.rows import GENERATORS
 
 ROWS = pd.DataFrame({"a": [0, 0, 0, 2] * 60, "b": [0, 1] * 120})
 SCHEMA = {"a": 3, "b": 2}

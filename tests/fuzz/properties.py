@@ -26,7 +26,7 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.importers import Kind, import_schema
 from adaptive_qs.table.propose import propose_schema
 from adaptive_qs.table.schema import Schema, check_schema
-from adaptive_qs.workload.file import WorkloadFile, load_query_workload, load_workload
+from adaptive_qs.workload.file import WorkloadFile, resolve_queries, resolve_workload
 
 from .commands import argument_lists, check_command
 from .documents import OTHERS, SCHEMAS, WORKLOADS, json_files
@@ -175,8 +175,8 @@ def check_workload_file(example: tuple[bytes, bytes]) -> None:
         path.write_bytes(content)
         (Path(folder) / "m.csv").write_bytes(matrix)
         (Path(folder) / "m.npy").write_bytes(matrix)
-        refused(lambda: load_query_workload(path, domain), private=False)
-        workload = refused(lambda: load_workload(path, domain), private=False)
+        refused(lambda: resolve_queries(path, domain), private=False)
+        workload = refused(lambda: resolve_workload(path, domain), private=False)
     if workload is not None:
         written = json.loads(WorkloadFile.of(workload).model_dump_json())
         again = WorkloadFile.parse(written).workload(domain)

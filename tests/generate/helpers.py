@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from adaptive_qs.domain import Domain, downward_closure
 from adaptive_qs.generate.loglinear import LogLinearModel, make_target
-from adaptive_qs.residual.model import ReferenceModel
+from adaptive_qs.residual import ReferenceModel, decompose
 
 FALSE_ALARM = 1e-6
 """Probability with which one chi-square test of a right sampler fails (fixed seeds: once)."""
@@ -35,6 +35,16 @@ def random_loglinear(domain, cliques, seed, spread=1.0, workers=1):
             tables[c][tuple(row[i] for i in c)] for c in cliques
         )
     return model, joint / joint.sum()
+
+
+def drawn_rows(joint, count, seed=0):
+    """Rows drawn from a distribution over all cells."""
+    cells = np.random.default_rng(seed).choice(joint.size, size=count, p=joint.ravel())
+    return np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+
+
+def margin(joint, clique):
+    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in clique))
 
 
 def histogram(rows, domain):
@@ -79,7 +89,13 @@ def residuals_of(rows, domain, cliques, noise_std=0.0, seed=0):
 def _measure(model, rows, residuals, noise_std, rng):
     for tau in residuals:
         counts = marginal_of(rows, model.domain, tau) if tau else np.array(float(len(rows)))
-        values = counts + rng.normal(scale=noise_std, size=counts.shape)
-        for axis in range(values.ndim):
-            values = values - values.mean(axis=axis, keepdims=True)
-        model.update(tau, values, 1 / max(noise_std, 1e-3) ** 2)
+        noisy = counts + rng.normal(scale=noise_std, size=counts.shape)
+        model.update(tau, decompose(noisy, tau, tau), 1 / max(noise_std, 1e-3) ** 2)
+
+
+def assert_depends_on_the_key_only(made):
+    """``made(workers, key)`` gives the same for any number of workers, and not for another key."""
+    first = made(1, 5)
+    for workers in (2, 3):
+        np.testing.assert_array_equal(first, made(workers, 5))
+    assert (first != made(1, 6)).any()

@@ -1,4 +1,4 @@
-""""""
+"""Trees of dependences: their edges, rows drawn from them, and moves of their branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from adaptive_qs.generate.tree import (
     pair_marginals,
 )
 
-from .helpers import assert_drawn_from, domain_of, histogram, random_loglinear
+from .helpers import (
+    assert_depends_on_the_key_only,
+    assert_drawn_from,
+    domain_of,
+    drawn_rows,
+    histogram,
+    margin,
+    random_loglinear,
+)
 
 ROWS = 40_000
 DOMAIN = domain_of(3, 2, 4, 2)
@@ -32,16 +40,12 @@ def tree_joint(seed=0):
     return np.einsum("a,ac,cb,ad->abcd", draw(3), draw(3, 4), draw(4, 2), draw(3, 2))
 
 
-def marginal(joint, clique):
-    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in clique))
-
-
 def targets_of(joint, cliques, noise_std=1.0):
-    return [Target(c, ROWS * marginal(joint, c), noise_std) for c in cliques]
+    return [Target(c, ROWS * margin(joint, c), noise_std) for c in cliques]
 
 
 def singles_of(joint):
-    return [ROWS * marginal(joint, (i,)) for i in range(joint.ndim)]
+    return [ROWS * margin(joint, (i,)) for i in range(joint.ndim)]
 
 
 def start(joint, cliques, damping=2.0):
@@ -56,11 +60,10 @@ def edges(tree):
     return {tuple(sorted((n.parent, n.attribute))) for n in tree if n.parent is not None}
 
 
-@pytest.mark.parametrize(
-    "cliques",
-    [[(0, 2), (1, 2), (0, 3)], [(0, 1, 2), (0, 3)], [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]],
-    ids=str,
-)
+TREE = [(0, 2), (1, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("cliques", [TREE, [(0, 1, 2), (0, 3)], [*TREE, (1, 3), (2, 3)]], ids=str)
 def test_a_tree_structured_table_is_drawn_exactly(cliques):
     joint = tree_joint()
     _, rows = start(joint, cliques)
@@ -72,7 +75,7 @@ def test_a_tree_structured_table_is_drawn_exactly(cliques):
 def test_the_weights_hold_the_same_tree():
     """Without damping the model is the tree itself, so a sweep keeps the rows' distribution."""
     joint = tree_joint()
-    model, rows = start(joint, [(0, 2), (1, 2), (0, 3)], damping=1e-9)
+    model, rows = start(joint, TREE, damping=1e-9)
     for key in range(3):
         model.sweep(rows, key)
     assert_drawn_from(histogram(rows, DOMAIN), joint)
@@ -81,7 +84,7 @@ def test_the_weights_hold_the_same_tree():
 def test_without_measured_pairs_attributes_are_drawn_on_their_own():
     joint = tree_joint()
     _, rows = start(joint, [])
-    product = np.einsum("a,b,c,d->abcd", *(marginal(joint, (i,)) for i in range(4)))
+    product = np.einsum("a,b,c,d->abcd", *(margin(joint, (i,)) for i in range(4)))
     assert_drawn_from(histogram(rows, DOMAIN), product)
 
 
@@ -101,14 +104,14 @@ def test_a_value_that_the_pair_never_saw_is_still_drawn_from_somewhere():
 def test_conditionals_are_distributions_that_reach_from_the_pair_to_the_attribute(mix):
     joint = tree_joint()
     singles = singles_of(joint)
-    tree = dependence_tree(DOMAIN, targets_of(joint, [(0, 2), (1, 2), (0, 3)]), singles)
+    tree = dependence_tree(DOMAIN, targets_of(joint, TREE), singles)
     for node in tree:
-        own = marginal(joint, (node.attribute,))
+        own = margin(joint, (node.attribute,))
         found = conditionals(node, singles[node.attribute], mix)
         if node.parent is None:
             given = own[None, :]
         else:
-            pair = marginal(joint, tuple(sorted((node.parent, node.attribute))))
+            pair = margin(joint, tuple(sorted((node.parent, node.attribute))))
             pair = pair if node.parent < node.attribute else pair.T
             given = pair / pair.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(found, (1 - mix) * given + mix * own, atol=1e-9)
@@ -143,25 +146,22 @@ def test_mutual_information_is_the_divergence_from_independence(seed):
     product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     expected = entropy(joint.ravel(), product.ravel())
     assert mutual_information(1000 * joint) == pytest.approx(expected)
-
-
-def test_mutual_information_at_its_ends():
     assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0, abs=1e-12)
     assert mutual_information(np.eye(4)) == pytest.approx(math.log(4))
 
 
-def test_the_forest_takes_the_edges_of_the_tree():
+@pytest.mark.parametrize(
+    ("pairs", "expected", "roots"),
+    [
+        ([(i, j) for i in range(4) for j in range(i + 1, 4)], {(0, 2), (1, 2), (0, 3)}, {0}),
+        ([(0, 2)], {(0, 2)}, {0, 1, 3}),
+    ],
+)
+def test_the_forest_takes_the_edges_of_the_tree_that_are_measured(pairs, expected, roots):
     joint = tree_joint()
-    every_pair = [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    tree = dependence_tree(DOMAIN, targets_of(joint, every_pair), singles_of(joint))
-    assert edges(tree) == {(0, 2), (1, 2), (0, 3)}
-
-
-def test_attributes_without_a_measured_pair_stay_alone():
-    joint = tree_joint()
-    tree = dependence_tree(DOMAIN, targets_of(joint, [(0, 2)]), singles_of(joint))
-    assert edges(tree) == {(0, 2)}
-    assert {n.attribute for n in tree if n.parent is None} == {0, 1, 3}
+    tree = dependence_tree(DOMAIN, targets_of(joint, pairs), singles_of(joint))
+    assert edges(tree) == expected
+    assert {n.attribute for n in tree if n.parent is None} == roots
 
 
 def test_a_pair_comes_from_its_least_noisy_target():
@@ -173,7 +173,7 @@ def test_a_pair_comes_from_its_least_noisy_target():
         assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
         assert pairs[0, 2][0] is quiet
         assert pairs[0, 1][0] is noisy
-        np.testing.assert_allclose(pairs[1, 2][1], ROWS * marginal(joint, (1, 2)))
+        np.testing.assert_allclose(pairs[1, 2][1], ROWS * margin(joint, (1, 2)))
 
 
 # Branch moves against distributions obtained by enumeration.
@@ -193,9 +193,7 @@ def moves_of(cliques, spread=1.0, workers=1):
     model, joint = random_loglinear(
         BRANCHES_DOMAIN, cliques, seed=4, spread=spread, workers=workers
     )
-    margin = lambda c: joint.sum(axis=tuple(i for i in range(4) if i not in c))  # noqa: E731
-    targets = [Target(c, ROWS * margin(c), 1.0) for c in cliques]
-    singles = [ROWS * margin((i,)) for i in range(4)]
+    targets, singles = targets_of(joint, cliques), singles_of(joint)
     tree = dependence_tree(BRANCHES_DOMAIN, targets, singles)
     return joint, BranchMoves(model, tree, singles, workers)
 
@@ -204,8 +202,7 @@ def moves_of(cliques, spread=1.0, workers=1):
 def test_a_move_keeps_the_models_distribution(name):
     """Detailed balance, on a model that the proposing tree does not match."""
     joint, moves = moves_of(CLIQUES[name], spread=1.5)
-    cells = np.random.default_rng(0).choice(joint.size, size=ROWS, p=joint.ravel())
-    rows = np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+    rows = drawn_rows(joint, ROWS)
     before = rows.copy()
     for key in range(3):
         moves(rows, key)
@@ -233,15 +230,13 @@ def test_a_move_changes_one_branch_only():
 
 
 def test_moves_depend_on_the_key_and_not_on_the_workers():
-    results = []
-    for workers, key in [(1, 5), (2, 5), (3, 5), (1, 6)]:
+    def moved(workers, key):
         _, moves = moves_of(CLIQUES["cycle"], workers=workers)
         rows = np.zeros((1001, 4), dtype=np.int32)
         moves(rows, key)
-        results.append(rows)
-    np.testing.assert_array_equal(results[0], results[1])
-    np.testing.assert_array_equal(results[0], results[2])
-    assert (results[0] != results[3]).any()
+        return rows
+
+    assert_depends_on_the_key_only(moved)
 
 
 def test_moves_reach_what_the_tree_thinks_impossible():

@@ -47,19 +47,15 @@ def between(magnitudes, value, dtype):
     return magnitudes.bounds(counts, Fraction(1, 100))
 
 
-@given(st.integers(-(10**18) + 1, 10**18 - 1))
-def test_every_integer_lies_between_neighbouring_numbers(value):
-    low, high = between(Magnitudes.of(column(**WHOLE)), value, np.int64)
-    if abs(value) <= 5 * 10**17:
-        assert low <= value <= high
+@given(st.integers(-(10**18) + 1, 10**18 - 1), st.floats(-5e17, 5e17))
+def test_every_number_lies_between_neighbouring_numbers(whole, real):
+    low, high = between(Magnitudes.of(column(**WHOLE)), whole, np.int64)
+    if abs(whole) <= 5 * 10**17:
+        assert low <= whole <= high
     assert max(abs(low), abs(high)) <= 5 * 10**17
     assert (high - low) * 5 <= 3 * max(abs(low), abs(high)) or 0 in (low, high)
-
-
-@given(st.floats(-5e17, 5e17))
-def test_every_number_lies_between_neighbouring_numbers(value):
-    low, high = between(Magnitudes.of(column(**REAL)), value, np.float64)
-    assert low <= value <= high
+    low, high = between(Magnitudes.of(column(**REAL)), real, np.float64)
+    assert low <= real <= high
 
 
 @given(
@@ -295,32 +291,24 @@ def test_zero_among_real_numbers_has_a_bin_of_its_own():
     column, held = learnt(values, type="numeric", decimals=2)
     assert held[0] == 10_000
     assert column.bin_edges[:2] == (0.0, 0.01)
-    column, held = learnt(values, type="numeric")
-    assert held[0] == 10_000
+    assert learnt(values, type="numeric")[1][0] == 10_000
 
 
-def test_a_constant_is_found():
+def test_constants_and_two_values_are_found():
     column, held = learnt([7] * 500, type="integer")
     assert (column.min, column.max, held.tolist()) == (7, 7, [500])
-    column, held = learnt([0.0] * 500, type="numeric", decimals=1)
-    assert held.tolist() == [500]
+    assert learnt([0.0] * 500, type="numeric", decimals=1)[1].tolist() == [500]
     column, held = learnt([7] * 500, type="integer", min=0, max=20)
     assert (column.min, column.max) == (0, 20)
     assert held[list(column.bin_starts).index(7)] == 500
-
-
-def test_two_values_are_told_apart():
     column, held = learnt([0] * 300 + [1] * 200, type="integer")
     assert (column.min, column.max, held.tolist()) == (0, 1, [300, 200])
     column, held = learnt([0] * 300 + [10**6] * 200, type="integer")
-    assert held[0] == 300
-    assert held[-1] == 200
-    assert column.bin_starts[1] == 1
+    assert (held[0], held[-1], column.bin_starts[1]) == (300, 200, 1)
 
 
 def test_years_are_resolved_to_single_years():
-    years = RNG.integers(1950, 2025, ROWS)
-    column, held = learnt(years, type="integer")
+    column, held = learnt(RNG.integers(1950, 2025, ROWS), type="integer")
     assert (column.min, column.max) == (1950, 2024)
     assert held.size == BINS
     assert held.max() < 1.5 * held.min()
@@ -334,18 +322,15 @@ def test_missing_values_are_no_values():
 
 def test_values_beyond_learnt_ends_are_clipped_or_missing():
     values = [*RNG.integers(0, 100, ROWS), 10**9]
-    cost = Cost.within(Fraction(1))
-    column, held = learnt(values, cost, type="integer")
-    assert column.max < 200  # a single row does not move a bound by itself
-    assert held.sum() == ROWS + 1
-    column, held = learnt(values, cost, type="integer", outside="missing", missing=["?"])
-    assert column.max < 200
-    assert held[-1] >= 1
+    for keys in ({}, {"outside": "missing", "missing": ["?"]}):
+        column, held = learnt(values, Cost.within(Fraction(1)), type="integer", **keys)
+        assert column.max < 200  # a single row does not move a bound by itself
+        assert held.sum() == ROWS + 1
+        assert not keys or held[-1] >= 1
 
 
 # Bins of skewed columns, over sizes and budgets, with and without declared ends.
 
-SKEWED_BINS = 16
 CELLS = 10_000  # more than a grid has
 DEVIATIONS = 4
 DRAWS = {
@@ -364,8 +349,19 @@ TREE = Tree.best(CELLS)
 PREFIX_VARIANCES = TREE.prefix_variances(CELLS)
 
 
-def schema_column(keys):
-    return one(type="numeric", private_bins=SKEWED_BINS, **keys).columns[0]
+def skewed(keys):
+    return one(type="numeric", private_bins=BINS, **keys)
+
+
+def rho_learnt(epsilon):
+    return DEFAULT_SHARE * rho_of(epsilon, 1e-9)
+
+
+def learnt_from(values, keys, epsilon, seed=0):
+    """The column, and the codes of its rows."""
+    frame = pd.DataFrame({"a": values})
+    schema = resolved(frame, skewed(keys), Cost.within(Fraction(rho_learnt(epsilon))), seed)
+    return schema.columns[0], read_table(frame, schema).columns[0]
 
 
 def lost_rows(counts, sigma):
@@ -387,7 +383,7 @@ def most_rows(values, keys, rho):
     """Most rows but zeros that a bin may hold, with all noise within DEVIATIONS of 0."""
     lost, rho_bins = 0, rho
     if not ("min" in keys and "max" in keys):
-        magnitudes = Magnitudes.of(schema_column(keys))
+        magnitudes = Magnitudes.of(skewed(keys).columns[0])
         sigma = 1 / math.sqrt(2 * rho * BOUNDS_SHARE)
         cells, counts = np.array(magnitudes.cells), magnitudes.counts(values)
         lost = sum(lost_rows(counts[np.sign(cells) == sign], sigma) for sign in (-1, 1))
@@ -395,8 +391,8 @@ def most_rows(values, keys, rho):
     std = math.sqrt(PREFIX_VARIANCES.mean() / (2 * rho_bins))
     error = DEVIATIONS * math.sqrt(PREFIX_VARIANCES.max() / (2 * rho_bins))
     light = np.count_nonzero(values)
-    most_bins = SKEWED_BINS - 4  # two edges at 0, two at the bounds
-    aim = max(LEAST_SHARE * values.size / SKEWED_BINS, std)
+    most_bins = BINS - 4  # two edges at 0, two at the bounds
+    aim = max(LEAST_SHARE * values.size / BINS, std)
     bins = min(most_bins, max(1, int((light - lost - 2 * error) / aim)))
     equal = (light + error) / bins
     cell = max((values.size + error) / most_bins, HEAVY_DEVIATIONS * std)
@@ -408,18 +404,14 @@ def most_rows(values, keys, rho):
 @pytest.mark.parametrize("name", DRAWS)
 def test_no_bin_swallows_a_skewed_column(name, rows, epsilon):
     values = DRAWS[name](np.random.default_rng(rows), rows)
-    rho = DEFAULT_SHARE * rho_of(epsilon, 1e-9)
-    frame = pd.DataFrame({"a": values})
     for keys in ENDS[name]:
-        schema = resolved(
-            frame, one(type="numeric", private_bins=SKEWED_BINS, **keys), Cost.within(Fraction(rho))
-        )
-        edges = np.array(schema.columns[0].bin_edges)
+        found, codes = learnt_from(values, keys, epsilon)
+        edges = np.array(found.bin_edges)
         assert edges[0] == keys.get("min", edges[0])
         assert edges[-1] == keys.get("max", edges[-1])
-        assert np.abs(edges[edges != 0]).min() >= Magnitudes.of(schema_column(keys)).steps[0]
-        held = np.bincount(read_table(frame, schema).columns[0][values != 0])
-        assert held.max() <= most_rows(values, keys, rho)
+        assert np.abs(edges[edges != 0]).min() >= Magnitudes.of(skewed(keys).columns[0]).steps[0]
+        held = np.bincount(codes[values != 0])
+        assert held.max() <= most_rows(values, keys, rho_learnt(epsilon))
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -427,9 +419,8 @@ def test_the_limit_says_something_from_some_thousand_rows_on(name):
     """A declared end costs nothing: the limit of rows is below all rows for each of the ends."""
     for rows, epsilon, share in [(2000, 5, 0.65), (10_000, 1, 0.85), (100_000, 0.5, 0.35)]:
         values = DRAWS[name](np.random.default_rng(rows), rows)
-        rho = DEFAULT_SHARE * rho_of(epsilon, 1e-9)
-        for keys in ENDS[name]:
-            assert most_rows(values, keys, rho) < share * np.count_nonzero(values)
+        limits = [most_rows(values, keys, rho_learnt(epsilon)) for keys in ENDS[name]]
+        assert max(limits) < share * np.count_nonzero(values)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -437,11 +428,8 @@ def test_the_limit_says_something_from_some_thousand_rows_on(name):
 def test_a_declared_end_far_away_does_not_collapse_a_small_column(keys, seed):
     """Three quarters of these rows lie in four cells: with σ = 37 they need (6 + 4) σ = 370."""
     values = np.random.default_rng(seed).lognormal(10, 1, 1500)
-    frame = pd.DataFrame({"a": values})
-    cost = Cost.within(Fraction(DEFAULT_SHARE * rho_of(1, 1e-9)))
-    schema = resolved(frame, one(type="numeric", private_bins=SKEWED_BINS, **keys), cost, seed)
-    held = np.bincount(read_table(frame, schema).columns[0])
-    assert held.max() < values.size / 4
+    _, codes = learnt_from(values, keys, 1, seed)
+    assert np.bincount(codes).max() < values.size / 4
 
 
 # The tree of counts against dense least squares.
@@ -455,24 +443,14 @@ def matrix(tree):
 
 
 @pytest.mark.parametrize("tree", SHAPES)
-def test_one_row_changes_one_count_of_each_level(tree):
+def test_estimates_and_variances_are_those_of_least_squares(tree):
     nodes = matrix(tree)
     assert set(np.unique(nodes)) <= {0, 1}
-    assert (nodes.sum(axis=0) == tree.height).all()
+    assert (nodes.sum(axis=0) == tree.height).all()  # one row changes one count of each level
     assert (np.diff(nodes, axis=1) ** 2).sum() >= 2  # leaves are told apart
-
-
-@pytest.mark.parametrize("tree", SHAPES)
-def test_estimates_are_those_of_least_squares(tree):
-    nodes = matrix(tree)
     noisy = np.random.default_rng(1).integers(-1000, 1000, nodes.shape[0])
     expected = np.linalg.lstsq(nodes.astype(float), noisy, rcond=None)[0]
     assert np.allclose(tree.consistent(noisy), expected, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("tree", SHAPES)
-def test_variances_of_prefixes_are_those_of_least_squares(tree):
-    nodes = matrix(tree)
     covariance = np.linalg.inv(nodes.T @ nodes) * tree.height
     prefixes = np.tril(np.ones((tree.leaves, tree.leaves)))
     expected = np.einsum("ij,jk,ik->i", prefixes, covariance, prefixes)

@@ -1,11 +1,11 @@
-""""""
+"""Noisy residuals against exact matrices; plans against CVXPY and optimality conditions."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 from functools import reduce
-from itertools import chain, combinations
+from itertools import combinations
 
 import cvxpy as cp
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.domain import Domain, downward_closure, subsets
 from adaptive_qs.loop import measure
 from adaptive_qs.loop.measure import (
     ConditionalPlanner,
@@ -23,7 +23,7 @@ from adaptive_qs.loop.measure import (
     measure_residual,
     measurement_cost,
 )
-from adaptive_qs.residual.model import privacy_cost, variance_weight
+from adaptive_qs.residual import privacy_cost, variance_weight
 from adaptive_qs.table.coded import MAX_ROWS
 
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
@@ -148,9 +148,7 @@ def test_labels_name_the_attributes_and_nothing_else():
     assert [e.label for e in mechanisms.budget.events] == ["total", "residual a0 x a2"]
 
 
-# Conditional ResidualPlanner against CVXPY with Clarabel and against optimality conditions.
-
-CONDITIONAL_DOMAIN = Domain.from_sizes(dict(zip("abcde", (2, 3, 7, 1, 4))))
+WIDER = Domain.from_sizes(dict(zip("abcde", (2, 3, 7, 1, 4))))
 
 
 def objective(v, x, a):
@@ -238,21 +236,19 @@ def test_leading_axes_are_independent_problems(some):
         np.testing.assert_allclose(together[row, 0], alone, rtol=1e-9)
 
 
-def test_with_nothing_known_the_optimum_has_the_closed_form_of_residual_planner():
+def test_what_is_known_decides_who_gets_something():
+    """Nothing known is the closed form of ResidualPlanner; what is known well gets nothing."""
     v, p, c = np.array([1.0, 4.0, 9.0]), np.array([1.0, 0.5, 0.25]), 7.0
     x = allocate_precision(v, p, np.zeros(3), c)
     np.testing.assert_allclose(x, c * np.sqrt(v / p) / np.sqrt(v * p).sum())
-
-
-def test_what_is_known_well_gets_nothing():
     x = allocate_precision([1.0, 1.0], [1.0, 1.0], [1000.0, 1.0], 2.0)
     np.testing.assert_allclose(x, [0.0, 2.0])
 
 
 @pytest.mark.parametrize("residual", [(), (0,), (2,), (0, 2), (0, 2, 4), (3,), (0, 3)])
 def test_cost_and_weight_follow_propositions_4_3_and_4_4(residual):
-    n = CONDITIONAL_DOMAIN.sizes
-    assert privacy_cost(CONDITIONAL_DOMAIN, residual) == pytest.approx(
+    n = WIDER.sizes
+    assert privacy_cost(WIDER, residual) == pytest.approx(
         math.prod((n[i] - 1) / n[i] for i in residual)
     )
     clique = (0, 2, 3, 4)
@@ -262,68 +258,67 @@ def test_cost_and_weight_follow_propositions_4_3_and_4_4(residual):
         ones = np.ones((n[i], n[i]))
         factor = np.eye(n[i]) - ones / n[i] if i in residual else ones / n[i] ** 2
         covariance = np.kron(covariance, factor)
-    weight = variance_weight(CONDITIONAL_DOMAIN, residual, clique)
+    weight = variance_weight(WIDER, residual, clique)
     np.testing.assert_allclose(np.diag(covariance), weight, atol=1e-15)
 
 
 CANDIDATES = [c for k in (1, 2, 3) for c in combinations((0, 1, 2, 4), k)]
-CLOSURE = downward_closure(CANDIDATES)
-COST = [privacy_cost(CONDITIONAL_DOMAIN, tau) for tau in CLOSURE]
+
+
+class Planned:
+    """A planner with its closure and costs, and the problem of each clique."""
+
+    def __init__(self, domain, candidates):
+        self.closure = downward_closure(candidates)
+        self.cost = np.array([privacy_cost(domain, tau) for tau in self.closure])
+        self.planner = ConditionalPlanner(domain, self.closure, candidates, self.cost)
+        self.domain = domain
+        self.nothing = np.zeros(len(self.closure))
+
+    def problem(self, clique):
+        """Residuals, their positions in the closure, weights and costs."""
+        taus = list(subsets(clique))
+        rows = [self.closure.index(tau) for tau in taus]
+        v = np.array([variance_weight(self.domain, tau, clique) for tau in taus])
+        return taus, rows, v, self.cost[rows]
+
+    def spent(self, chosen):
+        return sum(self.cost[self.closure.index(tau)] * x for tau, x in chosen.items())
+
+
+WIDE = Planned(WIDER, CANDIDATES)
 
 
 def precisions(seed):
     rng = np.random.default_rng(seed)
-    return np.where(
-        rng.random(len(CLOSURE)) < 0.5, 0.0, np.exp(rng.normal(scale=3, size=len(CLOSURE)))
-    )
-
-
-def subsets_of(clique):
-    return list(chain.from_iterable(combinations(clique, k) for k in range(len(clique) + 1)))
+    some = np.exp(rng.normal(scale=3, size=len(WIDE.closure)))
+    return np.where(rng.random(len(WIDE.closure)) < 0.5, 0.0, some)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_expected_errors_equal_a_direct_loop(seed):
+def test_expected_errors_equal_a_direct_loop_in_any_order(seed):
     known, budget = precisions(seed), 0.3
-    planner = ConditionalPlanner(CONDITIONAL_DOMAIN, CLOSURE, CANDIDATES, COST)
     expected = []
     for clique in CANDIDATES:
-        rows = [CLOSURE.index(tau) for tau in subsets_of(clique)]
-        v = np.array(
-            [variance_weight(CONDITIONAL_DOMAIN, tau, clique) for tau in subsets_of(clique)]
-        )
-        p = np.array([COST[r] for r in rows])
-        x = allocate_precision(v, p, known[rows], budget)
-        variance = objective(v, x, known[rows])
-        expected.append(
-            math.sqrt(2 / math.pi) * CONDITIONAL_DOMAIN.size(clique) * math.sqrt(variance)
-        )
-    np.testing.assert_allclose(planner.expected_errors(known, budget), expected, rtol=1e-12)
-
-
-def test_candidates_may_come_in_any_order():
-    known = precisions(9)
-    expected = ConditionalPlanner(CONDITIONAL_DOMAIN, CLOSURE, CANDIDATES, COST).expected_errors(
-        known, 0.1
-    )
+        _, rows, v, p = WIDE.problem(clique)
+        variance = objective(v, allocate_precision(v, p, known[rows], budget), known[rows])
+        expected.append(math.sqrt(2 / math.pi * variance) * WIDER.size(clique))
+    found = WIDE.planner.expected_errors(known, budget)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
     order = np.random.default_rng(0).permutation(len(CANDIDATES))
-    shuffled = ConditionalPlanner(CONDITIONAL_DOMAIN, CLOSURE, [CANDIDATES[k] for k in order], COST)
-    np.testing.assert_allclose(shuffled.expected_errors(known, 0.1), expected[order])
+    shuffled = ConditionalPlanner(WIDER, WIDE.closure, [CANDIDATES[k] for k in order], WIDE.cost)
+    np.testing.assert_allclose(shuffled.expected_errors(known, budget), found[order])
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_allocation_spends_the_budget_and_drops_only_known_negligible_residuals(seed):
     known, budget = precisions(seed), 0.3
-    planner = ConditionalPlanner(CONDITIONAL_DOMAIN, CLOSURE, CANDIDATES, COST)
     for clique in CANDIDATES:
-        taus = subsets_of(clique)
-        rows = [CLOSURE.index(tau) for tau in taus]
-        v = np.array([variance_weight(CONDITIONAL_DOMAIN, tau, clique) for tau in taus])
-        p = np.array([COST[r] for r in rows])
+        taus, rows, v, p = WIDE.problem(clique)
         best = allocate_precision(v, p, known[rows], budget)
-        chosen = planner.allocate(clique, known, budget)
+        chosen = WIDE.planner.allocate(clique, known, budget)
         assert set(chosen) <= set(taus)
-        assert sum(COST[CLOSURE.index(t)] * x for t, x in chosen.items()) == pytest.approx(budget)
+        assert WIDE.spent(chosen) == pytest.approx(budget)
         for tau, cost, row, x in zip(taus, p, rows, best):
             if tau not in chosen:
                 assert x == 0 or (cost * x <= 1e-3 * budget and known[row] > 0)
@@ -334,72 +329,55 @@ def test_an_allocation_spends_the_budget_and_drops_only_known_negligible_residua
 
 def test_an_unknown_residual_is_measured_however_little_it_gets():
     """The total of 60,000 cells gets 1/60,000 of what the largest residual gets."""
-    domain = Domain.from_sizes({"a": 50, "b": 40, "c": 30})
-    closure = downward_closure([(0, 1, 2)])
-    cost = [privacy_cost(domain, tau) for tau in closure]
-    planner = ConditionalPlanner(domain, closure, [(0, 1, 2)], cost)
-    chosen = planner.allocate((0, 1, 2), np.zeros(len(closure)), 1.0)
-    assert set(chosen) == set(closure)
+    large = Planned(Domain.from_sizes({"a": 50, "b": 40, "c": 30}), [(0, 1, 2)])
+    chosen = large.planner.allocate((0, 1, 2), large.nothing, 1.0)
+    assert set(chosen) == set(large.closure)
     assert chosen[()] < 1e-3
 
 
 def test_the_share_of_a_dropped_residual_goes_to_the_others():
     """Known precisions put residual (0,) just below the water line, by a ten-thousandth."""
-    clique = (0, 2)
-    taus = subsets_of(clique)
-    cost = np.array([privacy_cost(CONDITIONAL_DOMAIN, tau) for tau in taus])
-    level = np.sqrt([variance_weight(CONDITIONAL_DOMAIN, tau, clique) for tau in taus] / cost)
+    pair = Planned(WIDER, [(0, 2)])
+    taus, rows, v, cost = pair.problem((0, 2))
+    assert rows == [0, 1, 2, 3]
+    level = np.sqrt(v / cost)
     known = np.where([tau == (0,) for tau in taus], level * (1 - 1e-4), 0.0)
     best = level - known
     budget = float((cost * best).sum())
-    planner = ConditionalPlanner(CONDITIONAL_DOMAIN, taus, [clique], cost)
-    chosen = planner.allocate(clique, known, budget)
+    chosen = pair.planner.allocate((0, 2), known, budget)
     assert set(chosen) == set(taus) - {(0,)}
-    spent = sum(c * chosen.get(tau, 0.0) for tau, c in zip(taus, cost))
-    assert spent == pytest.approx(budget, rel=1e-12)
+    assert pair.spent(chosen) == pytest.approx(budget, rel=1e-12)
     for tau, x in zip(taus, best):
         assert tau == (0,) or chosen[tau] > x
 
 
 def test_a_single_valued_attribute_costs_and_gets_nothing():
-    candidates = [(0, 3), (3,), (0,)]
-    closure = downward_closure(candidates)
-    cost = [privacy_cost(CONDITIONAL_DOMAIN, tau) for tau in closure]
-    planner = ConditionalPlanner(CONDITIONAL_DOMAIN, closure, candidates, cost)
-    chosen = planner.allocate((0, 3), np.zeros(len(closure)), 1.0)
+    single = Planned(WIDER, [(0, 3), (3,), (0,)])
+    chosen = single.planner.allocate((0, 3), single.nothing, 1.0)
     assert set(chosen) == {(), (0,)}
-    errors = planner.expected_errors(np.zeros(len(closure)), 1.0)
+    errors = single.planner.expected_errors(single.nothing, 1.0)
     assert np.isfinite(errors).all()
     assert errors[0] == pytest.approx(errors[2])
 
 
-def test_conditional_noise_is_never_worse_than_isotropic_noise():
+@pytest.mark.parametrize("seed", range(10))
+def test_conditional_noise_is_never_worse_than_isotropic_noise(seed):
     """IID noise of variance s² gives residual τ the precision Π_{j∉τ}(1/n_j)/s²."""
-    budget = 0.3
-    for seed in range(10):
-        known = precisions(seed)
-        for clique in CANDIDATES:
-            taus = subsets_of(clique)
-            rows = [CLOSURE.index(tau) for tau in taus]
-            v = np.array([variance_weight(CONDITIONAL_DOMAIN, tau, clique) for tau in taus])
-            p = np.array([COST[r] for r in rows])
-            iid = budget * np.array(
-                [CONDITIONAL_DOMAIN.size(t) / CONDITIONAL_DOMAIN.size(clique) for t in taus]
-            )
-            assert (p * iid).sum() == pytest.approx(budget)
-            best = allocate_precision(v, p, known[rows], budget)
-            assert objective(v, best, known[rows]) <= objective(v, iid, known[rows]) * (1 + 1e-9)
+    budget, known = 0.3, precisions(seed)
+    for clique in CANDIDATES:
+        taus, rows, v, p = WIDE.problem(clique)
+        iid = budget * np.array([WIDER.size(t) / WIDER.size(clique) for t in taus])
+        assert (p * iid).sum() == pytest.approx(budget)
+        best = allocate_precision(v, p, known[rows], budget)
+        assert objective(v, best, known[rows]) <= objective(v, iid, known[rows]) * (1 + 1e-9)
 
 
 def test_a_known_clique_of_many_attributes_is_still_measured():
     """With 2,048 known residuals the average share is below a thousandth of the budget."""
-    domain = Domain.from_sizes({f"b{i}": 2 for i in range(11)})
     clique = tuple(range(11))
-    closure = tuple(subsets_of(clique))
-    cost = [privacy_cost(domain, tau) for tau in closure]
-    planner = ConditionalPlanner(domain, closure, [clique], cost)
-    first = planner.allocate(clique, np.zeros(len(closure)), 1.0)
-    known = np.array([first.get(tau, 0.0) for tau in closure])
-    second = planner.allocate(clique, known, 1.0)
+    many = Planned(Domain.from_sizes({f"b{i}": 2 for i in clique}), [clique])
+    first = many.planner.allocate(clique, many.nothing, 1.0)
+    known = np.array([first.get(tau, 0.0) for tau in many.closure])
+    second = many.planner.allocate(clique, known, 1.0)
     assert second
-    assert sum(cost[closure.index(tau)] * x for tau, x in second.items()) == pytest.approx(1.0)
+    assert many.spent(second) == pytest.approx(1.0)

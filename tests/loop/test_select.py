@@ -1,4 +1,4 @@
-""""""
+"""The scores of candidates against their definition, and how far one row moves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.domain import downward_closure
 from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import Recorder, centered, counter_of, domain_of, every_row, skewed_rows
 
@@ -20,6 +20,7 @@ CANDIDATES = [c for k in (1, 2, 3) for c in combinations(range(3), k)]
 WEIGHTS = [float(w) for w in np.linspace(0.3, 2.0, len(CANDIDATES))]
 ALL = np.ones(len(CANDIDATES), dtype=bool)
 NOTHING_EXPECTED = np.zeros(len(CANDIDATES))
+COUNTER = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
 
 cliques = st.sets(st.integers(0, 2), max_size=3).map(lambda s: tuple(sorted(s)))
 
@@ -31,6 +32,14 @@ def random_model(seed, measured, scale=5.0):
     for tau in measured:
         model.update(tau, centered(rng.normal(scale=scale, size=DOMAIN.shape(tau))), 1.0)
     return model
+
+
+def ready(table, model):
+    """A selector on a list of rows or a counter that has seen this model."""
+    counter = counter_of(DOMAIN, table) if isinstance(table, list) else table
+    selector = Selector(counter, CANDIDATES, WEIGHTS)
+    selector.refresh(model)
+    return selector
 
 
 def scores_of(selector, expected=NOTHING_EXPECTED, offered=ALL, epsilon=1.0):
@@ -61,25 +70,20 @@ def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measu
 
 @given(st.lists(cliques, min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_rescoring_stale_candidates_only_equals_rescoring_all(changes, seed):
-    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
     model = random_model(seed, [(), (0,), (1,), (0, 1)])
-    lazy = Selector(counter, CANDIDATES, WEIGHTS)
+    lazy = Selector(COUNTER, CANDIDATES, WEIGHTS)
     assert lazy.refresh(model) == len(CANDIDATES)
     rng = np.random.default_rng(seed)
     for tau in changes:
         model.update(tau, centered(rng.normal(scale=20, size=DOMAIN.shape(tau))), 2.0)
         stale = [c for c in CANDIDATES if set(tau) <= set(c)]
         assert lazy.refresh(model, [tau]) == len(stale)
-        full = Selector(counter, CANDIDATES, WEIGHTS)
-        full.refresh(model)
-        assert scores_of(lazy) == scores_of(full)
+        assert scores_of(lazy) == scores_of(ready(COUNTER, model))
 
 
 def test_several_changes_at_once_leave_nothing_stale():
-    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
     model = random_model(0, [(), (0,), (1,), (2,)])
-    lazy, full = (Selector(counter, CANDIDATES, WEIGHTS) for _ in range(2))
-    lazy.refresh(model)
+    lazy = ready(COUNTER, model)
     for tau in [(0,), (1, 2)]:
         model.update(
             tau, centered(np.ones(DOMAIN.shape(tau)).cumsum().reshape(DOMAIN.shape(tau))), 2
@@ -87,20 +91,17 @@ def test_several_changes_at_once_leave_nothing_stale():
     assert lazy.refresh(model, [(0,), (1, 2)]) == len(
         {c for c in CANDIDATES if 0 in c or c == (1, 2)}
     )
-    full.refresh(model)
-    assert scores_of(lazy) == scores_of(full)
+    assert scores_of(lazy) == scores_of(ready(COUNTER, model))
 
 
 def test_scores_are_the_weighted_improvement():
     """w (‖μ − μ̂‖₁ − expected), weights within 2⁻¹⁰ of the largest and never below it."""
-    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
     model = random_model(3, [(), (0,), (2,), (0, 2)])
-    selector = Selector(counter, CANDIDATES, WEIGHTS)
-    selector.refresh(model)
+    selector = ready(COUNTER, model)
     expected = np.linspace(0.5, 9.0, len(CANDIDATES))
     scores, sensitivity = scores_of(selector, expected)
     for score, clique, weight, offset in zip(scores, CANDIDATES, WEIGHTS, expected):
-        error = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0)).sum()
+        error = np.abs(COUNTER.count(clique) - np.maximum(model.marginal(clique), 0)).sum()
         improvement = score * max(WEIGHTS) / sensitivity
         slack = 1e-3 * max(WEIGHTS) * abs(error - offset) + 1e-2
         assert improvement == pytest.approx(weight * (error - offset), abs=slack)
@@ -113,9 +114,7 @@ def test_no_row_moves_a_score_by_more_than_the_declared_sensitivity(rows, seed):
     model = random_model(seed, downward_closure(CANDIDATES)[seed:], scale=1.0)
 
     def scored(table):
-        selector = Selector(counter_of(DOMAIN, table), CANDIDATES, WEIGHTS)
-        selector.refresh(model)
-        return scores_of(selector, np.full(len(CANDIDATES), 0.7))
+        return scores_of(ready(table, model), np.full(len(CANDIDATES), 0.7))
 
     before, sensitivity = scored(table)
     for row in every_row(DOMAIN):
@@ -127,20 +126,12 @@ def test_no_row_moves_a_score_by_more_than_the_declared_sensitivity(rows, seed):
 def test_the_declared_sensitivity_is_attained():
     """Where the estimate is zero, a row moves the heaviest candidate's score by all of it."""
     empty = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
-
-    def scored(table):
-        selector = Selector(counter_of(DOMAIN, table), CANDIDATES, WEIGHTS)
-        selector.refresh(empty)
-        return scores_of(selector)
-
-    (before, sensitivity), (after, _) = scored([]), scored([(0, 0, 0)])
+    (before, sensitivity), (after, _) = (scores_of(ready(t, empty)) for t in ([], [(0, 0, 0)]))
     assert max(y - x for x, y in zip(before, after)) == sensitivity
 
 
 def test_only_offered_candidates_are_chosen_and_weighed():
-    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
-    selector = Selector(counter, CANDIDATES, WEIGHTS)
-    selector.refresh(random_model(0, [()]))
+    selector = ready(COUNTER, random_model(0, [()]))
     offered = np.zeros(len(CANDIDATES), dtype=bool)
     offered[[1, 4]] = True
     mechanisms = Recorder(rho=10.0)
@@ -155,11 +146,10 @@ def test_only_offered_candidates_are_chosen_and_weighed():
 
 
 def test_the_best_candidate_wins_at_a_large_epsilon():
-    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0))
-    selector = Selector(counter, CANDIDATES, [1.0] * len(CANDIDATES))
+    selector = Selector(COUNTER, CANDIDATES, [1.0] * len(CANDIDATES))
     model = random_model(5, downward_closure(CANDIDATES))
     selector.refresh(model)
-    errors = [np.abs(counter.count(c) - np.maximum(model.marginal(c), 0)).sum() for c in CANDIDATES]
+    errors = [np.abs(COUNTER.count(c) - np.maximum(model.marginal(c), 0)).sum() for c in CANDIDATES]
     chosen = selector.select(Recorder(rho=1e9), NOTHING_EXPECTED, 1e4, ALL)
     assert chosen == CANDIDATES[int(np.argmax(errors))]
 
@@ -182,8 +172,7 @@ def test_scores_do_not_depend_on_the_number_of_workers():
 @pytest.mark.parametrize("huge", [1e12, 1e18, 1e300, np.inf])
 def test_enormous_expected_errors_do_not_wrap_around(huge):
     """A wrapped product would turn the worst candidate into the best, and break the sensitivity."""
-    selector = Selector(counter_of(DOMAIN, skewed_rows(DOMAIN, 30, 0)), CANDIDATES, WEIGHTS)
-    selector.refresh(random_model(0, [()]))
+    selector = ready(COUNTER, random_model(0, [()]))
     expected = np.zeros(len(CANDIDATES))
     expected[-1] = huge
     scores, _ = scores_of(selector, expected)
@@ -193,11 +182,8 @@ def test_enormous_expected_errors_do_not_wrap_around(huge):
 
 def test_enormous_estimates_do_not_wrap_around():
     """Low budgets on large marginals give estimates of this size from noise alone."""
-    selector = Selector(counter_of(DOMAIN, [(0, 0, 0)]), CANDIDATES, WEIGHTS)
-    selector.refresh(random_model(0, [(0, 1, 2)], scale=1e13))
-    scores, sensitivity = scores_of(selector)
+    model = random_model(0, [(0, 1, 2)], scale=1e13)
+    scores, sensitivity = scores_of(ready([(0, 0, 0)], model))
     assert min(scores) >= 0
-    neighbour = Selector(counter_of(DOMAIN, [(0, 0, 0), (1, 2, 3)]), CANDIDATES, WEIGHTS)
-    neighbour.refresh(random_model(0, [(0, 1, 2)], scale=1e13))
-    after, _ = scores_of(neighbour)
+    after, _ = scores_of(ready([(0, 0, 0), (1, 2, 3)], model))
     assert max(abs(x - y) for x, y in zip(scores, after)) <= sensitivity

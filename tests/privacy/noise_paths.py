@@ -21,7 +21,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
-from adaptive_qs.residual.model import ReferenceModel, uniform_reference
+from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.integer import answer_scale, on_grid
 from adaptive_qs.strategy.mechanism import QueryMeasurement, StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy

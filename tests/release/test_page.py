@@ -26,7 +26,7 @@ from adaptive_qs.release.page import (
     release_page,
 )
 from adaptive_qs.release.release import Release
-from adaptive_qs.residual.model import ReferenceModel, ResidualEstimate, decompose
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload

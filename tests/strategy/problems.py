@@ -8,7 +8,7 @@ import numpy as np
 from adaptive_qs.domain import Domain
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
-from adaptive_qs.workload.residuals import CenteredAxis, CenteredJoint, Subworkload, Term
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 
@@ -25,7 +25,7 @@ def product(*factors, scale=1.0):
 
 
 def joint(queries, scale=1.0):
-    part = CenteredJoint(queries, tuple(range(len(queries.shape))))
+    part = CenteredQueries(queries, tuple(range(len(queries.shape))))
     return Subworkload(queries.shape, (Term(scale, (part,)),))
 
 

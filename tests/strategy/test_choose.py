@@ -22,7 +22,7 @@ from adaptive_qs.strategy.restricted import solve_fourier_product
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
-from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 from .variance_oracles import summed_variances
@@ -184,7 +184,7 @@ SETTINGS = SolverSettings()
 
 
 def joint(queries, scale=1.0):
-    return Term(scale, (centered_part(queries, (0, 1)),))
+    return Term(scale, (CenteredQueries(queries, (0, 1)),))
 
 
 def products(*queries):

@@ -25,7 +25,7 @@ from adaptive_qs.strategy.optimal import (
 )
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
-from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, centered_part
+from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
 from .conic import solve_conic
 from .oracles import (
@@ -225,7 +225,7 @@ def term(scale, *families):
 
 
 def kept(scale, axes):
-    return Term(scale, (centered_part(Affine(4, 4), axes),))
+    return Term(scale, (CenteredQueries(Affine(4, 4), axes),))
 
 
 def sub(*terms):
@@ -350,7 +350,7 @@ def test_a_failure_is_not_remembered():
 
 
 def joint(scale, family):
-    return Term(scale, (centered_part(family, (0, 1)),))
+    return Term(scale, (CenteredQueries(family, (0, 1)),))
 
 
 def products(scale, *families):

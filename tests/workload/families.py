@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import (
+    AbsDiff,
+    Affine,
+    Circular,
+    FirstCells,
+    Marginal,
+    Prefix,
+    Random,
+    Range,
+)
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 
 SIZES = (1, 2, 3, 7)
@@ -15,6 +24,7 @@ def numbers(rows, cells, seed=0):
 
 AXIS = [
     *(family(n) for family in (Marginal, Prefix, Range, Circular) for n in SIZES),
+    *(FirstCells(n + more, Circular(n)) for n, more in ((1, 1), (3, 2))),
     CustomAxis(numbers(3, 5)),
     CustomAxis(numbers(9, 4)),
     CustomAxis([[1, -2, 0], [0, 3, 1]]),
@@ -52,6 +62,8 @@ def definition(queries):
                 for start in range(n)
                 for length in range(1, n + 1)
             ]
+        case FirstCells(n, inner):
+            return [[*row, *[0] * (n - inner.size)] for row in definition(inner)]
         case Affine(n, m):
             return [[a + b <= c for a in range(n) for b in range(m)] for c in range(n + m - 1)]
         case AbsDiff(n, m):

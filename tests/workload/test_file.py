@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload import file as building
 from adaptive_qs.workload import file as workload_file
 from adaptive_qs.workload import matrices
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
@@ -24,73 +23,85 @@ from adaptive_qs.workload.file import (
     PUBLISHED,
     WorkloadFile,
     all_ways_queries,
-    load_query_workload,
-    load_workload,
     render,
+    resolve_queries,
+    resolve_workload,
 )
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import Workload
 
 DOMAIN = Domain.from_sizes({"age": 5, "sex": 2, "job": 3, "one": 1})
+SCHEMA = json.loads(render())
 
 
-def write(tmp_path, content):
-    path = tmp_path / "w.json"
+def write(folder, *parts):
+    """A file with these parts, or with this text or content."""
+    content = parts[0] if len(parts) == 1 and not is_part(parts[0]) else of_parts(*parts)
+    path = folder / "w.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
 
-def parts(*parts):
+def is_part(content):
+    return isinstance(content, dict) and "version" not in content
+
+
+def of_parts(*parts):
     return {"version": 1, "parts": list(parts)}
+
+
+def refusal(call, place):
+    """The one line in which a file is refused, after the place that it names."""
+    with pytest.raises(WorkloadError) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(place)
+    assert "\n" not in message
+    return message
 
 
 def test_parts_become_weighted_cliques(tmp_path):
     path = write(
         tmp_path,
-        parts(
-            {"ways": [1, 4]},
-            {"attributes": [["sex", "age"], ["job"]], "queries": "marginal", "weight": 2.5},
-            {"attributes": [["age", "sex"]], "queries": {"age": "marginal", "sex": "marginal"}},
-        ),
+        {"ways": [1, 4]},
+        {"attributes": [["sex", "age"], ["job"]], "queries": "marginal", "weight": 2.5},
+        {"attributes": [["age", "sex"]], "queries": {"age": "marginal", "sex": "marginal"}},
     )
     weights = {(0,): 1, (1,): 1, (2,): 3.5, (3,): 1, (0, 1, 2, 3): 1, (0, 1): 3.5}
-    assert load_workload(path, DOMAIN).weights == weights
-
-
-def test_ways_are_all_sets_of_that_many_attributes(tmp_path):
-    path = write(tmp_path, parts({"ways": [3]}))
-    assert load_workload(path, DOMAIN) == Workload.all_ways(DOMAIN, 3)
+    assert resolve_workload(path, DOMAIN).weights == weights
+    path = write(tmp_path, {"ways": [3]})
+    assert resolve_workload(path, DOMAIN) == Workload.all_ways(DOMAIN, 3)
 
 
 BAD = {
-    "no parts": (parts(), "is empty"),
-    "no ways": (parts({"ways": []}), "part 1: ways: is empty"),
-    "no sets": (parts({"ways": [1]}, {"attributes": []}), "part 2: attributes: is empty"),
-    "empty set": (parts({"attributes": [[]]}), "part 1: attributes: is empty"),
-    "neither": (parts({"weight": 1}), 'part 1: give either "ways" or "attributes"'),
-    "both": (parts({"ways": [1], "attributes": [["age"]]}), "part 1: give either"),
-    "unknown": (parts({"ways": [1]}, {"attributes": [["agee"]]}), "part 2: attribute 'agee'"),
-    "twice": (parts({"attributes": [["age", "age"]]}), "part 1"),
-    "zero ways": (parts({"ways": [0]}), "part 1: ways"),
-    "many ways": (parts({"ways": [5]}), "part 1: ways is 5: give a number from 1 to 4"),
-    "weight 0": (parts({"ways": [1], "weight": 0}), "part 1: weight"),
-    "weight -1": (parts({"ways": [1], "weight": -1.5}), "part 1: weight"),
+    "no parts": (of_parts(), "parts: is empty: give at least one part"),
+    "no ways": (of_parts({"ways": []}), "part 1: ways: is empty"),
+    "no sets": (of_parts({"ways": [1]}, {"attributes": []}), "part 2: attributes: is empty"),
+    "empty set": (of_parts({"attributes": [[]]}), "part 1: attributes: is empty"),
+    "neither": (of_parts({"weight": 1}), 'part 1: give either "ways" or "attributes"'),
+    "both": (of_parts({"ways": [1], "attributes": [["age"]]}), "part 1: give either"),
+    "unknown": (of_parts({"ways": [1]}, {"attributes": [["agee"]]}), "part 2: attribute 'agee'"),
+    "twice": (of_parts({"attributes": [["age", "age"]]}), "part 1"),
+    "zero ways": (of_parts({"ways": [0]}), "part 1: ways"),
+    "many ways": (of_parts({"ways": [5]}), "part 1: ways is 5: give a number from 1 to 4"),
+    "weight 0": (of_parts({"ways": [1], "weight": 0}), "part 1: weight"),
+    "weight -1": (of_parts({"ways": [1], "weight": -1.5}), "part 1: weight"),
     "weight NaN": (
         '{"version": 1, "parts": [{"ways": [1], "weight": NaN}]}',
         "NaN is not a number",
     ),
-    "weight text": (parts({"ways": [1], "weight": "2"}), "part 1: weight"),
-    "extra key": (parts({"ways": [1], "wieght": 2}), "part 1: wieght"),
+    "weight text": (of_parts({"ways": [1], "weight": "2"}), "part 1: weight"),
+    "extra key": (of_parts({"ways": [1], "wieght": 2}), "part 1: wieght"),
     "family": (
-        parts({"ways": [1], "queries": "range"}),
+        of_parts({"ways": [1], "queries": "range"}),
         "part 1: 'range' queries are for plan and answer: here use 'marginal'",
     ),
     "families": (
-        parts({"attributes": [["age", "sex"]], "queries": {"age": "prefix", "sex": "marginal"}}),
+        of_parts({"attributes": [["age", "sex"]], "queries": {"age": "prefix", "sex": "marginal"}}),
         "part 1: 'prefix' queries are for plan and answer: here use 'marginal'",
     ),
-    "family of": (parts({"ways": [1], "queries": {"agee": "marginal"}}), "attribute 'agee'"),
-    "no family": (parts({"ways": [1], "queries": "sums"}), "part 1: queries"),
+    "family of": (of_parts({"ways": [1], "queries": {"agee": "marginal"}}), "attribute 'agee'"),
+    "no family": (of_parts({"ways": [1], "queries": "sums"}), "part 1: queries"),
     "version": ({"version": 2, "parts": [{"ways": [1]}]}, "version"),
     "array": ([1, 2], "w.json"),
     "not JSON": ("{", "line 1: not valid JSON"),
@@ -101,26 +112,27 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_files_are_refused_in_one_line(case, tmp_path):
     content, hint = BAD[case]
-    with pytest.raises(WorkloadError) as caught:
-        load_workload(write(tmp_path, content), DOMAIN)
-    message = str(caught.value)
-    assert message.startswith(str(tmp_path / "w.json"))
-    assert hint in message
-    assert "\n" not in message
+    path = write(tmp_path, content)
+    assert hint in refusal(lambda: resolve_workload(path, DOMAIN), str(path))
 
 
 def test_unreadable_files(tmp_path):
     with pytest.raises(WorkloadError, match="no such file"):
-        load_workload(tmp_path / "none.json", DOMAIN)
+        resolve_workload(tmp_path / "none.json", DOMAIN)
     (tmp_path / "w.json").write_bytes(b"\xff\xfe")
     with pytest.raises(WorkloadError, match="UTF-8"):
-        load_workload(tmp_path / "w.json", DOMAIN)
+        resolve_workload(tmp_path / "w.json", DOMAIN)
 
 
 def test_too_many_marginals_are_a_matter_of_resources(tmp_path):
-    wide = Domain.from_sizes({f"a{i}": 2 for i in range(60)})
-    with pytest.raises(ResourceExceeded, match="part 1"):
-        load_workload(write(tmp_path, parts({"ways": [30]})), wide)
+    """Those that are asked for again and again count each time."""
+    for size, parts, message in [
+        (60, [{"ways": [30]}], "part 1"),
+        (20, [{"ways": [6]}] * 1_000, "part 26: brings the marginals to 1,007,760"),
+    ]:
+        domain = Domain.from_sizes({f"a{i}": 2 for i in range(size)})
+        with pytest.raises(ResourceExceeded, match=message):
+            resolve_workload(write(tmp_path, *parts), domain)
 
 
 cliques = st.sets(st.integers(0, 3), min_size=1).map(lambda c: tuple(sorted(c)))
@@ -132,31 +144,16 @@ def test_a_workload_survives_its_file(weights):
     content = json.loads(WorkloadFile.of(workload).model_dump_json())
     again = WorkloadFile.parse(content).workload(DOMAIN)
     assert list(again.weights.items()) == list(workload.weights.items())
-    jsonschema.validate(content, json.loads(render()))
+    jsonschema.validate(content, SCHEMA)
 
 
 def test_published_schema_is_current():
     assert PUBLISHED.read_text(encoding="utf-8") == render()
 
 
-@pytest.mark.parametrize(
-    "case", ["extra key", "weight 0", "no family", "version", "no parts", "empty set"]
-)
-def test_published_schema_refuses_what_the_reader_refuses(case):
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(BAD[case][0], json.loads(render()))
-
-
-def test_sets_that_are_asked_for_again_and_again_count_each_time(tmp_path):
-    domain = Domain.from_sizes({f"a{i}": 2 for i in range(20)})
-    path = write(tmp_path, parts(*[{"ways": [6]}] * 1_000))
-    with pytest.raises(ResourceExceeded, match="part 26: brings the marginals to 1,007,760"):
-        load_workload(path, domain)
-
-
 # Workload files of any queries: what they mean, and one line for everything wrong with them.
 
-QUERY_FILE_DOMAIN = Domain(
+WIDER = Domain(
     (
         Attribute("age", 5),
         Attribute("sex", 2, ordered=False),
@@ -168,16 +165,10 @@ QUERY_FILE_DOMAIN = Domain(
 AGE, SEX, HOURS, FAMILY, P = range(5)
 
 
-def query_file_write(folder, *parts):
-    path = folder / "w.json"
-    path.write_text(json.dumps({"version": 1, "parts": parts}))
-    return path
-
-
 def read(folder, *parts):
-    path = query_file_write(folder, *parts)
-    jsonschema.validate(json.loads(path.read_text()), json.loads(render()))
-    return load_query_workload(path, QUERY_FILE_DOMAIN)
+    path = write(folder, *parts)
+    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    return resolve_queries(path, WIDER)
 
 
 def asked(workload):
@@ -199,7 +190,7 @@ def test_each_part_and_number_of_attributes_is_a_part(tmp_path):
         {"attributes": [pair], "queries": {"family": "absdiff"}},
     )
     hybrid = [Prefix(5), Marginal(2), Prefix(3), Prefix(4), Prefix(1)]
-    plain = [Marginal(n) for n in QUERY_FILE_DOMAIN.sizes]
+    plain = [Marginal(n) for n in WIDER.sizes]
     expected = [((i, j), (hybrid[i], hybrid[j]), 1.0) for i, j in combinations(range(5), 2)]
     expected += [((i,), (hybrid[i],), 1.0) for i in range(5)]
     expected += [(c, tuple(plain[i] for i in c), 2.0) for c in [(AGE, HOURS), (AGE, P), (SEX,)]]
@@ -305,14 +296,12 @@ def test_sets_that_occur_twice_in_a_part_add_their_weights(tmp_path):
 )
 def test_marginals_mean_the_same_in_both_readings(weights):
     parts = [
-        {"attributes": [QUERY_FILE_DOMAIN.clique_names(clique)], "weight": weight}
+        {"attributes": [WIDER.clique_names(clique)], "weight": weight}
         for clique, weight in weights.items()
     ]
     file = WorkloadFile.parse({"version": 1, "parts": parts})
-    workload = file.query_workload(QUERY_FILE_DOMAIN)
-    assert {clique: weight for clique, _, weight in asked(workload)} == file.workload(
-        QUERY_FILE_DOMAIN
-    ).weights
+    workload = file.query_workload(WIDER)
+    assert {clique: weight for clique, _, weight in asked(workload)} == file.workload(WIDER).weights
 
 
 def test_all_ways_of_many_attributes():
@@ -402,40 +391,38 @@ QUERY_FILE_BAD = {
 @pytest.mark.parametrize("case", QUERY_FILE_BAD)
 def test_bad_parts_are_refused_in_one_line(case, tmp_path):
     content, hint = QUERY_FILE_BAD[case]
-    path = query_file_write(tmp_path, {"ways": [1]}, content)
-    with pytest.raises(WorkloadError) as caught:
-        load_query_workload(path, QUERY_FILE_DOMAIN)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: part 2: ")
-    assert hint in message
-    assert "\n" not in message
+    path = write(tmp_path, {"ways": [1]}, content)
+    assert hint in refusal(lambda: resolve_queries(path, WIDER), f"{path}: part 2: ")
 
 
 def test_no_parts(tmp_path):
     with pytest.raises(WorkloadError, match=r"w.json: parts: is empty: give at least one part$"):
-        load_query_workload(query_file_write(tmp_path), QUERY_FILE_DOMAIN)
+        resolve_queries(write(tmp_path, of_parts()), WIDER)
 
 
 def test_only_zero_queries_are_refused_and_some_are_not(tmp_path):
     rare = {"attributes": [["age"], ["age", "sex"]], "queries": {"family": "random", "p": 1e-9}}
     with pytest.raises(WorkloadError, match=r"w.json: part 1: every query is zero: ask about some"):
-        load_query_workload(query_file_write(tmp_path, rare), QUERY_FILE_DOMAIN)
+        resolve_queries(write(tmp_path, rare), WIDER)
     with pytest.raises(WorkloadError, match=r"w.json: parts 1 to 2: every query is zero"):
-        load_query_workload(query_file_write(tmp_path, rare, rare), QUERY_FILE_DOMAIN)
-    assert (
-        load_query_workload(
-            query_file_write(tmp_path, rare, {"ways": [1]}), QUERY_FILE_DOMAIN
-        ).num_sets
-        == 7
-    )
+        resolve_queries(write(tmp_path, rare, rare), WIDER)
+    assert resolve_queries(write(tmp_path, rare, {"ways": [1]}), WIDER).num_sets == 7
 
 
-@pytest.mark.parametrize("case", ["p", "count", "seed", "of attribute", "count float", "list"])
-def test_the_published_schema_refuses_what_the_reader_refuses(case):
+REFUSED = [
+    BAD[case][0]
+    for case in ("extra key", "weight 0", "no family", "version", "no parts", "empty set")
+]
+REFUSED += [
+    of_parts(QUERY_FILE_BAD[case][0])
+    for case in ("p", "count", "seed", "of attribute", "count float", "list")
+]
+
+
+@pytest.mark.parametrize("content", REFUSED, ids=str)
+def test_the_published_schema_refuses_what_the_reader_refuses(content):
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(
-            {"version": 1, "parts": [QUERY_FILE_BAD[case][0]]}, json.loads(render())
-        )
+        jsonschema.validate(content, SCHEMA)
 
 
 def save(name, values):
@@ -446,9 +433,15 @@ def text(name, content):
     return lambda folder: (folder / name).write_bytes(content)
 
 
+def several(folder):
+    np.savez(folder / "m.npz", EYE)
+    (folder / "m.npz").rename(folder / "m.npy")
+
+
 EYE = np.eye(5)
 BAD_MATRICES = {
     "missing": (lambda folder: None, "m.npy", "no such file"),
+    "several": (several, "m.npy", "several arrays"),
     "folder": (lambda folder: os.mkdir(folder / "m.csv"), "m.csv", "check the path"),
     "kind": (text("m.txt", b"1"), "m.txt", "not a .npy or .csv file"),
     "width": (save("m.npy", np.eye(4)), "m.npy", "4 columns for 5 cells"),
@@ -476,22 +469,9 @@ BAD_MATRICES = {
 def test_bad_matrices_are_refused_in_one_line(case, tmp_path):
     make, name, hint = BAD_MATRICES[case]
     make(tmp_path)
-    path = query_file_write(tmp_path, AGES | {"queries": custom(name)})
-    with pytest.raises(WorkloadError) as caught:
-        load_query_workload(path, QUERY_FILE_DOMAIN)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: part 1: {tmp_path / name}: ")
-    assert hint in message
-    assert "\n" not in message
-
-
-def test_several_arrays_are_no_matrix(tmp_path):
-    np.savez(tmp_path / "m.npz", EYE)
-    (tmp_path / "m.npz").rename(tmp_path / "m.npy")
-    with pytest.raises(WorkloadError, match="several arrays"):
-        load_query_workload(
-            query_file_write(tmp_path, AGES | {"queries": custom("m.npy")}), QUERY_FILE_DOMAIN
-        )
+    path = write(tmp_path, AGES | {"queries": custom(name)})
+    place = f"{path}: part 1: {tmp_path / name}: "
+    assert hint in refusal(lambda: resolve_queries(path, WIDER), place)
 
 
 @pytest.mark.parametrize(
@@ -510,22 +490,21 @@ def test_too_much_is_a_matter_of_resources(module, limit, queries, message, monk
     monkeypatch.setattr(module, limit, 24)
     ages = AGES | {"queries": queries}
     with pytest.raises(ResourceExceeded, match="part [16]: .*" + message):
-        load_query_workload(
-            query_file_write(tmp_path, *[ages] + [{"ways": [1]}] * 5), QUERY_FILE_DOMAIN
-        )
+        resolve_queries(write(tmp_path, *[ages] + [{"ways": [1]}] * 5), WIDER)
 
 
 def test_too_many_sets_are_refused_before_they_are_listed(monkeypatch):
     wide = Domain.from_sizes({f"a{i}": 2 for i in range(60)})
-    monkeypatch.setattr(building, "combinations", lambda *_: pytest.fail("the sets were listed"))
+    listed = "adaptive_qs.workload.workload.combinations"
+    monkeypatch.setattr(listed, lambda *_: pytest.fail("the sets were listed"))
     with pytest.raises(ResourceExceeded, match="all sets of 30 of 60 attributes"):
         all_ways_queries(wide, 30)
 
 
 @pytest.mark.parametrize("family", ["prefix", {"age": "hybrid"}, {"family": "random"}])
 def test_synthesize_takes_marginals_only_and_says_where_to_go(family, tmp_path):
-    path = query_file_write(tmp_path, AGES | {"queries": family})
+    path = write(tmp_path, AGES | {"queries": family})
     with pytest.raises(WorkloadError, match="queries are for plan and answer: here use 'marginal'"):
-        load_workload(path, QUERY_FILE_DOMAIN)
-    braces = query_file_write(tmp_path, AGES | {"queries": {"family": "marginal"}})
-    assert load_workload(braces, QUERY_FILE_DOMAIN).weights == {(AGE,): 1.0}
+        resolve_workload(path, WIDER)
+    braces = write(tmp_path, AGES | {"queries": {"family": "marginal"}})
+    assert resolve_workload(braces, WIDER).weights == {(AGE,): 1.0}

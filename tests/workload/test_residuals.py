@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from itertools import combinations
 
@@ -10,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import Domain
-from adaptive_qs.domain import subsets as decomposition_subsets
+from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload import residuals as module
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.residuals import (
     CenteredAxis,
-    CenteredJoint,
-    centered_part,
+    CenteredQueries,
     decompose_workload,
     squared_mean,
 )
@@ -59,39 +58,28 @@ def assert_is_part(part, slow, shape):
         assert part.rows() is None
 
 
-@pytest.mark.parametrize("queries", AXIS, ids=identity_of)
-def test_the_centered_part_of_one_attribute(queries):
-    assert_is_part(CenteredAxis(queries), explicit_part(queries, (0,)), queries.shape)
-
-
 @pytest.mark.parametrize("queries", AXIS + JOINT, ids=identity_of)
-def test_every_part_of_joint_queries(queries):
+def test_every_part_of_queries(queries):
     for kept in all_subsets(queries):
         shape = tuple(queries.shape[axis] for axis in kept)
-        assert_is_part(centered_part(queries, kept), explicit_part(queries, kept), shape)
-
-
-@pytest.mark.parametrize("queries", AXIS + JOINT, ids=identity_of)
-def test_what_is_left_when_no_axis_is_kept(queries):
-    mean = queries.matrix().mean(axis=1)
+        assert_is_part(CenteredQueries(queries, kept), explicit_part(queries, kept), shape)
+    if len(queries.shape) == 1:
+        assert_is_part(CenteredAxis(queries), explicit_part(queries, (0,)), queries.shape)
+    mean = queries.matrix().mean(axis=1)  # what is left when no axis is kept
     assert squared_mean(queries) == pytest.approx((mean**2).sum(), rel=ROUNDING)
 
 
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+some, seeds = st.integers(1, 20), st.integers(0, 9)
 joint = st.one_of(
     st.builds(Affine, st.integers(1, 6), st.integers(1, 6)),
     st.builds(AbsDiff, st.integers(1, 6), st.integers(1, 6)),
+    st.builds(Random, shapes, st.floats(0.1, 1), st.none() | some, seeds),
     st.builds(
-        Random,
-        st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
-        st.floats(0.1, 1),
-        st.none() | st.integers(1, 20),
-        st.integers(0, 9),
-    ),
-    st.builds(
-        lambda shape, rows, seed: Custom(numbers(rows, int(np.prod(shape)), seed), shape),
-        st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
-        st.integers(1, 20),
-        st.integers(0, 9),
+        lambda shape, rows, seed: Custom(numbers(rows, math.prod(shape), seed), shape),
+        shapes,
+        some,
+        seeds,
     ),
 )
 
@@ -103,7 +91,7 @@ def test_the_parts_add_up_to_the_queries(queries):
     whole = (queries.matrix() ** 2).sum()
     total = squared_mean(queries) * queries.matrix().shape[1]
     for kept in all_subsets(queries):
-        part = centered_part(queries, kept)
+        part = CenteredQueries(queries, kept)
         dropped = queries.matrix().shape[1] // np.prod(part.shape)
         total += np.trace(part.gram()) * dropped
         shape = tuple(queries.shape[axis] for axis in kept)
@@ -120,16 +108,11 @@ def test_families_of_one_attribute_at_any_size(family, n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_circular_parts_are_circulant(n):
-    part = CenteredAxis(Circular(n))
-    row = part.circulant()
-    gram = part.gram()
+    row, gram = CenteredAxis(Circular(n)).circulant(), CenteredAxis(Circular(n)).gram()
     for shift in range(n):
         np.testing.assert_allclose(gram[shift], np.roll(row, shift), atol=1e-12 * n**2)
     assert CenteredAxis(Range(n)).circulant() is None
-
-
-def test_circulant_rows_need_no_matrix():
-    row = CenteredAxis(Circular(10_000)).circulant()
+    row = CenteredAxis(Circular(10_000)).circulant()  # without a matrix
     assert abs(row.sum()) <= 1e-16 * 10_000 * np.abs(row).sum()
 
 
@@ -137,14 +120,14 @@ def test_equal_parts_are_equal_values():
     eye = np.eye(3)
     assert len({CenteredAxis(CustomAxis(eye)), CenteredAxis(CustomAxis(eye.tolist()))}) == 1
     assert CenteredAxis(Prefix(3)) != CenteredAxis(Range(3))
-    assert centered_part(Affine(2, 3), (1,)) == CenteredJoint(Affine(2, 3), (1,))
-    assert centered_part(Affine(2, 3), (1,)) != centered_part(Affine(2, 3), (0, 1))
+    assert CenteredQueries(Affine(2, 3), (1,)) == CenteredQueries(Affine(2, 3), (1,))
+    assert CenteredQueries(Affine(2, 3), (1,)) != CenteredQueries(Affine(2, 3), (0, 1))
 
 
 @pytest.mark.parametrize("kept", [(), (2,), (1, 0), (0, 0), (-1,)])
 def test_axes_that_cannot_be_kept(kept):
     with pytest.raises(ValueError, match="kept axes"):
-        CenteredJoint(Affine(2, 3), kept)
+        CenteredQueries(Affine(2, 3), kept)
 
 
 @pytest.mark.parametrize(("n", "published"), [(10, 39.77), (20, 63.01), (30, 79.14)])
@@ -164,18 +147,13 @@ def test_circular_parts_give_the_published_errors(n, published):
 FAMILIES = (Marginal, Prefix, Range, Circular)
 
 
-def decomposition_numbers(rows, cells, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, cells))
-
-
-def product(cliques, axis, weights=None):
+def product(cliques, axis, weights=None, joint=None):
     weights = np.ones(len(cliques)) if weights is None else np.array(weights, dtype=float)
-    return QueryPart(np.array(cliques, np.int32), axis, None, weights)
+    return QueryPart(np.array(cliques, np.int32), axis, joint, weights)
 
 
-def decomposition_joint(cliques, asked, weights=None):
-    weights = np.ones(len(cliques)) if weights is None else np.array(weights, dtype=float)
-    return QueryPart(np.array(cliques, np.int32), {}, tuple(asked), weights)
+def jointly(cliques, asked, weights=None):
+    return product(cliques, {}, weights, tuple(asked))
 
 
 def workload(sizes, *parts):
@@ -199,12 +177,10 @@ def brute_force(asked):
         for index, clique in enumerate(part.cliques.tolist()):
             matrix = reduce(np.kron, [q.matrix() for q in part.queries(index)], np.eye(1))
             shape = tuple(sizes[i] for i in clique)
-            for kept in decomposition_subsets(tuple(range(len(clique)))):
+            for kept in subsets(tuple(range(len(clique)))):
                 rows = subqueries(matrix, shape, kept).reshape(-1, *shape)
-                rows = rows[
-                    (slice(None), *(slice(None) if a in kept else 0 for a in range(len(shape))))
-                ]
-                rows = rows.reshape(len(matrix), -1)
+                first = (slice(None) if a in kept else 0 for a in range(len(shape)))
+                rows = rows[(slice(None), *first)].reshape(len(matrix), -1)
                 residual = tuple(clique[a] for a in kept)
                 grams[residual] = grams.get(residual, 0) + part.weights[index] * rows.T @ rows
     return {r: gram for r, gram in grams.items() if np.trace(gram) > 1e-12}
@@ -245,24 +221,17 @@ WORKLOADS = {
     "sizes of one": workload(
         (1, 3, 1), product([(0, 1), (0, 2), (1, 2)], {0: Marginal(1), 1: Range(3), 2: Prefix(1)})
     ),
-    "joint": workload(
-        (3, 4, 3), decomposition_joint([(0, 1), (0, 2)], [Affine(3, 4), AbsDiff(3, 3)], [1, 5])
-    ),
+    "joint": workload((3, 4, 3), jointly([(0, 1), (0, 2)], [Affine(3, 4), AbsDiff(3, 3)], [1, 5])),
     "joint and products": workload(
         (3, 4),
-        decomposition_joint([(0, 1)], [AbsDiff(3, 4)], [2]),
+        jointly([(0, 1)], [AbsDiff(3, 4)], [2]),
         product([(0, 1)], {0: Prefix(3), 1: Prefix(4)}),
-        decomposition_joint([(0, 1)], [Custom(decomposition_numbers(3, 12), (3, 4))]),
+        jointly([(0, 1)], [Custom(numbers(3, 12), (3, 4))]),
     ),
     "few custom": workload(
         (4, 5),
         product(
-            [(0, 1), (0, 1)],
-            {
-                0: CustomAxis(decomposition_numbers(2, 4)),
-                1: CustomAxis(decomposition_numbers(3, 5, 1)),
-            },
-            [1, 2],
+            [(0, 1)] * 2, {0: CustomAxis(numbers(2, 4)), 1: CustomAxis(numbers(3, 5, 1))}, [1, 2]
         ),
     ),
     "contrasts": workload(
@@ -272,14 +241,12 @@ WORKLOADS = {
         (3, 4), product([(0, 1)], {0: CustomAxis([[0.7, 0.7, 0.7]]), 1: Prefix(4)})
     ),
     "joint contrasts": workload(
-        (2, 2), decomposition_joint([(0, 1)], [Custom([[0.3, -0.3, -0.3, 0.3]], (2, 2))])
+        (2, 2), jointly([(0, 1)], [Custom([[0.3, -0.3, -0.3, 0.3]], (2, 2))])
     ),
-    "joint of degree one": workload(
-        (4,), decomposition_joint([(0,)], [Custom(decomposition_numbers(6, 4), (4,))])
-    ),
+    "joint of degree one": workload((4,), jointly([(0,)], [Custom(numbers(6, 4), (4,))])),
     "joint of degree three": workload(
         (2, 3, 2),
-        decomposition_joint([(0, 1, 2)], [Custom(decomposition_numbers(4, 12), (2, 3, 2))]),
+        jointly([(0, 1, 2)], [Custom(numbers(4, 12), (2, 3, 2))]),
     ),
 }
 
@@ -298,22 +265,15 @@ def small_workloads(draw):
         sets = list(combinations(range(len(sizes)), degree))
         chosen = draw(st.lists(st.sampled_from(sets), min_size=1, max_size=3))
         weights = draw(st.lists(st.floats(0.01, 100), min_size=len(chosen), max_size=len(chosen)))
-        axis = {
-            i: draw(st.sampled_from(FAMILIES))(n)
-            if draw(st.booleans())
-            else CustomAxis(
-                decomposition_numbers(draw(st.integers(1, 3)), n, draw(st.integers(0, 9)))
-            )
-            for i, n in enumerate(sizes)
-        }
+        given = lambda n: CustomAxis(numbers(draw(st.integers(1, 3)), n, draw(seeds)))  # noqa: E731
+        family = lambda n: draw(st.sampled_from(FAMILIES))(n)  # noqa: E731
+        axis = {i: (family if draw(st.booleans()) else given)(n) for i, n in enumerate(sizes)}
         if draw(st.booleans()):
             parts.append(product(chosen, axis, weights))
         else:
             shapes = [tuple(sizes[i] for i in row) for row in chosen]
-            asked = [
-                Custom(decomposition_numbers(2, int(np.prod(shape)), 3), shape) for shape in shapes
-            ]
-            parts.append(decomposition_joint(chosen, asked, weights))
+            asked = [Custom(numbers(2, math.prod(shape), 3), shape) for shape in shapes]
+            parts.append(jointly(chosen, asked, weights))
     return workload(sizes, *parts)
 
 
@@ -339,21 +299,16 @@ def test_the_pieces_of_a_query_add_up_to_it(name):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_equal_attributes_share_their_classes(family):
-    sizes, ways = (4,) * 20, 3
-    cliques = list(combinations(range(20), ways))
-    found = check_counts(workload(sizes, product(cliques, {i: family(4) for i in range(20)})))
-    assert len(found.subworkloads) == ways + 1
-    assert len(found.residuals) == 1 + 20 + 190 + 1140
-    for number in range(ways + 1):
-        degree = len(found.subworkloads[number].shape)
-        assert {len(r) for r, c in zip(found.residuals, found.class_of) if c == number} == {degree}
-
-
-def check_counts(asked):
-    found = decompose_workload(asked)
+    cliques = list(combinations(range(20), 3))
+    axis = {i: family(4) for i in range(20)}
+    found = decompose_workload(workload((4,) * 20, product(cliques, axis)))
     assert len(found.class_of) == len(found.scales) == len(found.residuals)
     assert (found.scales > 0).all()
-    return found
+    assert len(found.subworkloads) == 4
+    assert len(found.residuals) == 1 + 20 + 190 + 1140
+    for number, subworkload in enumerate(found.subworkloads):
+        members = [r for r, c in zip(found.residuals, found.class_of) if c == number]
+        assert {len(r) for r in members} == {len(subworkload.shape)}
 
 
 def test_attributes_of_other_sizes_or_families_have_their_own_classes():
@@ -379,21 +334,21 @@ def test_a_common_scale_does_not_make_a_class():
 
 def test_other_ratios_of_the_same_terms_are_other_classes():
     axis, joints = {i: Prefix(3) for i in range(4)}, [AbsDiff(3, 3)] * 2
-    parts = product([(0, 1), (2, 3)], axis), decomposition_joint([(0, 1), (2, 3)], joints, [1, 2])
+    parts = product([(0, 1), (2, 3)], axis), jointly([(0, 1), (2, 3)], joints, [1, 2])
     found = decompose_workload(workload((3,) * 4, *parts))
     number = dict(zip(found.residuals, found.class_of))
     assert number[0, 1] != number[2, 3]
 
 
-def test_sets_without_part_in_a_residual_are_marked():
-    found = decompose_workload(WORKLOADS["sizes of one"])
-    assert set(found.residuals) == {(), (1,)}
+def test_residuals_that_nobody_asks_for_are_left_out():
+    for name, residuals in {
+        "contrasts": {(0,), (0, 1)},
+        "joint contrasts": {(0, 1)},
+        "sizes of one": {(), (1,)},
+    }.items():
+        found = decompose_workload(WORKLOADS[name])
+        assert set(found.residuals) == residuals
     assert sorted(np.unique(found.inside[0]).tolist()) == [-1, 0, 1]
-
-
-def test_queries_that_sum_to_zero_do_not_ask_for_the_total():
-    assert set(decompose_workload(WORKLOADS["contrasts"]).residuals) == {(0,), (0, 1)}
-    assert set(decompose_workload(WORKLOADS["joint contrasts"]).residuals) == {(0, 1)}
 
 
 def test_a_small_mean_is_no_rounding():
@@ -401,18 +356,14 @@ def test_a_small_mean_is_no_rounding():
     assert () in decompose_workload(workload((2,), product([(0,)], axis))).residuals
 
 
-def test_zero_queries_are_refused():
+def test_zero_queries_and_too_many_subsets_are_refused(monkeypatch):
     asked = workload((3,), product([(0,)], {0: CustomAxis([[0, 0, 0]])}))
     with pytest.raises(WorkloadError, match="every query of the workload is zero"):
         decompose_workload(asked)
-
-
-def test_too_many_subsets_are_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_INCIDENCES", 7)
+    asked = workload((2, 2, 2), product([(0, 1, 2)], {i: Prefix(2) for i in range(3)}))
     with pytest.raises(ResourceExceeded, match="8 subsets together, more than 7"):
-        decompose_workload(
-            workload((2, 2, 2), product([(0, 1, 2)], {i: Prefix(2) for i in range(3)}))
-        )
+        decompose_workload(asked)
 
 
 def test_rows_are_told_apart_where_codes_would_overflow():

@@ -1,4 +1,4 @@
-""""""
+"""Workloads of marginals and of queries: what they hold, and what is refused."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def test_all_ways_holds_each_marginal_of_these_degrees_once(ways):
 def test_a_degree_the_domain_does_not_have_is_refused(ways):
     with pytest.raises(WorkloadError, match="from 1 to 5"):
         Workload.all_ways(DOMAIN, ways)
+    with pytest.raises(WorkloadError, match="empty"):
+        Workload.all_ways(DOMAIN, [])
 
 
 @pytest.mark.parametrize(
@@ -71,11 +73,6 @@ def test_a_degree_the_domain_does_not_have_is_refused(ways):
 def test_a_workload_without_meaning_is_refused(weight_of, message):
     with pytest.raises(WorkloadError, match=message):
         Workload(DOMAIN, weight_of)
-
-
-def test_no_degrees_is_an_empty_workload():
-    with pytest.raises(WorkloadError, match="empty"):
-        Workload.all_ways(DOMAIN, [])
 
 
 # Query workloads: what is refused, and counts that never overflow.
@@ -104,12 +101,9 @@ def test_bad_weights_are_refused(weight):
     assert f"weight {weight!r}: give" in str(caught.value)
 
 
-@pytest.mark.parametrize("weight", [1e-12, 1e12])
-def test_the_ends_of_the_range_are_weights(weight):
-    assert part([weight, weight]).weights.tolist() == [weight, weight]
-
-
-def test_no_parts_and_no_sets_are_refused():
+def test_the_ends_of_the_range_are_weights_and_an_empty_workload_is_none():
+    for weight in (1e-12, 1e12):
+        assert part([weight, weight]).weights.tolist() == [weight, weight]
     with pytest.raises(WorkloadError, match="empty"):
         QueryWorkload(QUERY_WORKLOAD_DOMAIN, ())
     with pytest.raises(WorkloadError, match="without attributes"):

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
 
-# Every marginal from the measured residuals and a product reference, kept current lazily.
-#
 # The estimate is one signed measure with no interaction, relative to the reference q = ⊗q_i,
 # beyond what was measured:
 #
@@ -75,16 +73,16 @@ class ReferenceModel:
         self.domain = domain
         self.reference = tuple(reference)
         self._excess = tuple(q - 1.0 / q.size for q in reference)
+        self._uniform = all(not e.any() for e in self._excess)
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._components: dict[Clique, Array] = {}
-        self._uniform = all(not e.any() for e in self._excess)
         for clique, estimate in sorted((estimates or {}).items(), key=lambda item: len(item[0])):
             self._estimates[clique] = estimate
             self._components[clique] = self._unexplained(clique, estimate.values)
 
     @property
     def estimates(self) -> Mapping[Clique, ResidualEstimate]:
-        """The residual estimates z_τ, λ_τ of every measured τ (read only)."""
+        """The estimates of every measured residual (read only)."""
         return self._estimates
 
     @property
@@ -103,16 +101,16 @@ class ReferenceModel:
 
         Args:
             residual: τ.
-            values: the measurement in centered form, shaped like the marginal over τ (rows).
-            precision: 1 / noise variance before centering (1 / rows²).
+            values, precision: as in :class:`ResidualEstimate`.
         """
+        values = np.asarray(values, float)
         old = self._estimates.get(residual)
         if old is None:
-            estimate = ResidualEstimate(np.asarray(values, float), precision)
-            change = self._unexplained(residual, estimate.values)
+            estimate = ResidualEstimate(values, precision)
+            change = self._unexplained(residual, values)
             self._components[residual] = change.copy()
         else:
-            estimate = old.merged(np.asarray(values, float), precision)
+            estimate = old.merged(values, precision)
             change = estimate.values - old.values
             self._components[residual] += change
         self._estimates[residual] = estimate
@@ -142,8 +140,7 @@ class ReferenceModel:
             k = -sum(f for below, f in factor.items() if members.issuperset(below))
             factor[clique] = k
             if k:
-                part = self._extend(change, residual, clique)
-                self._components[clique] += k * part
+                self._components[clique] += k * self._extend(change, residual, clique)
 
     def _extend(self, array: Array, inner: Clique, outer: Clique) -> Array:
         """Outer product of an array over ``inner`` with the excess of every other attribute."""
@@ -155,35 +152,28 @@ class ReferenceModel:
     def last_axis_form(self, clique: Clique) -> tuple[Array, Array | None]:
         """The marginal over a clique as A ⊗ q_last + C, without forming it.
 
-        Components are combined axis by axis, so everything but the returned C is smaller than
-        the marginal by the size of an axis.
+        Everything but the returned C is smaller than the marginal by the size of an axis.
 
         Returns:
             A over the clique without its last attribute, and C over the whole clique, or None
             where no measured residual contains the last attribute.
         """
         *front, last = clique
-        return (
-            self._combine(tuple(front), ()),
-            self._combine_or_none(tuple(front), (last,)),
-        )
+        return self.marginal(tuple(front)), self._combine(tuple(front), (last,))
 
     def marginal(self, clique: Clique) -> Array:
         """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
-        return self._combine(clique, ())
+        array = self._combine(clique, ())
+        return array if array is not None else np.zeros(self.domain.shape(clique))
 
-    def _combine(self, front: Clique, tail: Clique) -> Array:
-        array = self._combine_or_none(front, tail)
-        return array if array is not None else np.zeros(self.domain.shape(front + tail))
-
-    def _combine_or_none(self, front: Clique, tail: Clique) -> Array | None:
+    def _combine(self, front: Clique, tail: Clique) -> Array | None:
         """Σ over τ with tail ⊆ τ ⊆ front ∪ tail of c_τ ⊗ q over the rest of front."""
         if not front:
             component = self._components.get(tail)
             return None if component is None else component.copy()
         *rest, last = front
-        without = self._combine_or_none(tuple(rest), tail)
-        within = self._combine_or_none(tuple(rest), (last, *tail))
+        without = self._combine(tuple(rest), tail)
+        within = self._combine(tuple(rest), (last, *tail))
         if without is None:
             return within
         spread = _spread(without, len(rest), self.reference[last])
@@ -197,9 +187,6 @@ def _spread(array: Array, axis: int, factor: Array) -> Array:
     shape = [1] * (array.ndim + 1)
     shape[axis] = -1
     return np.expand_dims(array, axis) * factor.reshape(shape)
-
-
-# What noise on a residual costs, and what it does to the marginals that contain it.
 
 
 def privacy_cost(domain: Domain, residual: Clique) -> float:
@@ -217,22 +204,19 @@ def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
     return privacy_cost(domain, residual) * math.prod(outside)
 
 
-# From marginals to residuals. Source: Fuentes et al., section 3, Table 1.
-
-
 def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
     """The residual over ``residual`` of a marginal over ``clique``, in centered form.
 
     Along every axis of the residual the mean is removed, the others are summed out (Fuentes et
-    al., Algorithm 1); O(|γ| n_γ).
+    al., Algorithm 1 and Table 1); O(|γ| n_γ).
 
     Args:
         marginal: counts, one axis per attribute of ``clique``.
-        clique: γ, the attributes of the marginal's axes.
+        clique: γ.
         residual: τ ⊆ γ.
 
     Returns:
-        An array with one axis per attribute of ``residual``, which sums to zero along each.
+        One axis per attribute of ``residual``; sums to zero along each.
     """
     array = np.asarray(marginal, dtype=np.float64)
     for axis in range(len(clique) - 1, -1, -1):

@@ -1,1 +1,0 @@
-"""Residual algebra: bases, in-axis transforms, and the model that reconstructs every marginal."""
