@@ -228,6 +228,10 @@ WEIGHT_LIMIT = 1e6
 """Weights stay within [1/limit, limit]; four multiply in single precision without overflow."""
 
 
+MOST_SWEPT = 1024
+"""Most values of an attribute that a sweep redraws; conditionals of more cost too much."""
+
+
 class Factors(NamedTuple):
     """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
     cumulative sums; every clique's weights, once per axis with that axis last. Weights of an
@@ -252,6 +256,8 @@ class LogLinearModel:
     Attributes:
         factors: the weights.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
+        wide: attributes of more than ``MOST_SWEPT`` values that others depend on, which sweeps
+            leave as they are.
     """
 
     def __init__(
@@ -263,9 +269,11 @@ class LogLinearModel:
         self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
         self.adjacency = build_adjacency(domain, self.cliques, copy_per_axis=True)
         self._position = dict(zip(self.cliques, self.adjacency.position.tolist()))
+        sizes = np.array(domain.sizes)
+        self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
         start = np.cumsum([0, *map(filled_up, domain.sizes)])
         self.factors = Factors(
-            sizes=np.array(domain.sizes),
+            sizes=sizes,
             singles=np.zeros(start[-1]),
             single_start=start,
             cumulative=np.zeros(start[-1]),
@@ -308,8 +316,9 @@ class LogLinearModel:
             position = stop
 
     def sweep(self, rows: Rows, key: int) -> None:
-        """Redraw every attribute of every row in place, in an order drawn from ``key``."""
+        """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
+        order = order[~np.isin(order, self.wide)]
 
         def block(start: int, stop: int) -> None:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))

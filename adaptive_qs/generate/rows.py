@@ -32,7 +32,7 @@ from adaptive_qs.generate.loglinear import (
     maximal_cliques,
     over_items,
 )
-from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_from_tree
+from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -46,6 +46,37 @@ PAGES_PER_LANE = 4
 """Fewest pages in a row of which each mends what the one before left."""
 LANE_CELLS = 2**24
 """Most cells watched by all lanes together, and most codes of all pages held at once."""
+
+
+class Chains:
+    """Gibbs chains whose state is a table.
+
+    Args:
+        model: what they sample; its weights may change between moves.
+        proposals: moves besides single values.
+        rows: their state, shape (rows, attributes).
+        rng: randomness of the moves.
+    """
+
+    def __init__(
+        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+    ) -> None:
+        self.model = model
+        self._proposals = proposals
+        self.rows = rows
+        self.rng = rng
+
+    def move(self) -> None:
+        """Move every row, in place."""
+        for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
+            change(self.rows, int(self.rng.integers(2**63)))
+
+    def advance(self) -> Rows:
+        """The next state, in an array of its own."""
+        self.rows = self.rows.copy()
+        self.move()
+        return self.rows
+
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
 #
@@ -86,48 +117,42 @@ class FitSettings:
 
 
 def fit_weights(
-    model: LogLinearModel,
-    branches: BranchMoves,
-    rows: Rows,
+    chains: Chains,
     targets: Sequence[Target],
     watched: Sequence[Clique],
     settings: FitSettings,
-    rng: np.random.Generator,
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> list[Array]:
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
     Args:
-        model, rows: the weights and the state of the chains, moved in place.
-        branches: moves of the chains besides single values.
-        targets: marginals of ``len(rows)`` rows: cliques of the model and single attributes.
+        chains: the model, whose weights are moved in place, and the rows that follow it.
+        targets: marginals of as many rows: cliques of the model and single attributes.
         watched: cliques whose mean marginal is wanted.
         settings: see there.
-        rng: randomness of the sweeps.
         workers: threads; the result does not depend on it.
         progress: called after each step.
 
     Returns:
         For each watched clique its mean marginal over the last sweeps (rows).
     """
+    rows, domain = chains.rows, chains.model.domain
     assert settings.averaged * len(rows) < 2**24, "sums of counts leave 32-bit floats"
-    domain = model.domain
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
 
     def follow(exponent: float, target: Target) -> None:
         damping = settings.damping_rows + settings.damping_noise * target.noise_std
         counts = count_rows(rows, domain, target.clique)
         ratio = (target.counts + damping) / (counts + damping)
-        model.scale(target.clique, ratio**exponent)
+        chains.model.scale(target.clique, ratio**exponent)
 
     def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
         add_counts(mean, rows, domain, clique)
 
     for k in range(settings.sweeps):
-        model.sweep(rows, int(rng.integers(2**63)))
-        branches(rows, int(rng.integers(2**63)))
+        chains.move()
         exponent = settings.step / (1 + settings.decay * k / settings.sweeps)
         over_items(workers, partial(follow, exponent), targets)
         if k >= settings.sweeps - settings.averaged:
@@ -205,21 +230,11 @@ def synthesise_rows(
     model = LogLinearModel(domain, cliques, counts, workers)
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
-    branches = BranchMoves(model, tree, counts, workers)
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
     targets += singles
-    means = fit_weights(
-        model,
-        branches,
-        rows,
-        targets,
-        watched,
-        settings.fit,
-        rng,
-        workers,
-        progress and partial(progress, "fit"),
-    )
+    fitting = progress and partial(progress, "fit")
+    means = fit_weights(chains, targets, watched, settings.fit, workers, fitting)
     sharpen(means, watched, targets)
-    chains = Chains(model, branches, rows, rng)
     yield from draw_pages(
         chains, Watch(domain, watched, means), num_rows, settings.refine_passes, workers,
         progress and partial(progress, "draw"),
@@ -324,32 +339,6 @@ def watch_list(
 
 
 # Pages: the chains go on, and each state of theirs becomes a part of the table.
-
-
-class Chains:
-    """The fitted chains.
-
-    Args:
-        model: the fitted model.
-        branches: moves of whole branches.
-        rows: their state, shape (rows, attributes).
-        rng: randomness of the moves.
-    """
-
-    def __init__(
-        self, model: LogLinearModel, branches: BranchMoves, rows: Rows, rng: np.random.Generator
-    ) -> None:
-        self._model = model
-        self._branches = branches
-        self.rows = rows
-        self.rng = rng
-
-    def advance(self) -> Rows:
-        """The next state, in an array of its own."""
-        self.rows = self.rows.copy()
-        self._branches(self.rows, int(self.rng.integers(2**63)))
-        self._model.sweep(self.rows, int(self.rng.integers(2**63)))
-        return self.rows
 
 
 class Watch:

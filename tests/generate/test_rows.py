@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Domain, downward_closure
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
+    Chains,
     FitSettings,
     SynthesisSettings,
     Watch,
@@ -22,7 +23,7 @@ from adaptive_qs.generate.rows import (
     synthesise_rows,
     watch_list,
 )
-from adaptive_qs.generate.tree import BranchMoves, dependence_tree
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import (
@@ -253,8 +254,8 @@ def fitted(settings, watched=(), workers=1, noise_std=0.0):
     rows = np.stack(columns, axis=1).astype(np.int32)
     start = rows.copy()
     tree = dependence_tree(FIT_DOMAIN, targets[:3], singles)
-    branches = BranchMoves(model, tree, singles, workers)
-    means = fit_weights(model, branches, rows, targets, watched, settings, rng, workers)
+    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng)
+    means = fit_weights(chains, targets, watched, settings, workers)
     return start, rows, means
 
 
