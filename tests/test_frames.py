@@ -50,7 +50,7 @@ def made(rows=240):
 @pytest.fixture(autouse=True)
 def quick_tables(monkeypatch):
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=200)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=200)
     )
 
 

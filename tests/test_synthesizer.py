@@ -64,7 +64,7 @@ KINDS = {
 def quick_tables(monkeypatch):
     """Fit tables with few rows: these tests are not about their quality."""
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
     )
 
 
@@ -266,7 +266,7 @@ def test_the_plan_does_not_depend_on_the_private_rows():
 def test_a_huge_sample_is_refused_and_a_small_one_takes_the_process_and_the_fit(fitted):
     with pytest.raises(ResourceExceeded, match="fewer rows"):
         fitted.sample(10**13)
-    fit = SynthesisSettings().fewest_rows * 10 * SYNTHETIC_CODE_BYTES
+    fit = SynthesisSettings().fit_rows * 10 * SYNTHETIC_CODE_BYTES
     check_sample_rows(1, 10, PROCESS_BYTES + fit)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
         check_sample_rows(1, 10, PROCESS_BYTES + fit - 1)

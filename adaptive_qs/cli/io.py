@@ -73,7 +73,7 @@ _PHASES = {
     "answer": "measuring and answering",
     "loop": "measuring, part of the budget",
     "fit": "fitting the table",
-    "refine": "refining the table",
+    "draw": "drawing the table",
     "evaluate": "comparing marginals",
     "queries": "comparing queries",
     "pairs": "comparing pairs of columns",

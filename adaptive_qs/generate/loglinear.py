@@ -143,8 +143,8 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         domain: the attributes.
         cliques: the tables.
         copy_per_axis: store each table once per attribute, with that attribute's axis moved to
-            the end (so that a kernel reads all its values from consecutive memory), instead of
-            once in its natural order.
+            the end and filled up to a multiple of ``LANES`` (so that a kernel reads all its values
+            from consecutive memory), instead of once in its natural order.
     """
     entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
     position, cells = [], 0
@@ -153,12 +153,14 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         position.append(cells)
         for axis, attribute in enumerate(clique):
             others = [i for i in clique if i != attribute]
-            order = [*others, attribute] if copy_per_axis else clique
-            strides = [domain.size(tuple(order[k + 1 :])) for k in range(len(order))]
+            shape = domain.shape(clique)
+            if copy_per_axis:
+                shape = (*domain.shape(tuple(others)), filled_up(domain.sizes[attribute]))
+            strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
             own = strides.pop(-1 if copy_per_axis else axis)
             padding = [0] * (width - len(others))
             entries[attribute].append((cells, others + padding, strides + padding, own))
-            cells += domain.size(clique) if copy_per_axis else 0
+            cells += math.prod(shape) if copy_per_axis else 0
         cells += 0 if copy_per_axis else domain.size(clique)
     flat = [entry for per_attribute in entries for entry in per_attribute]
     offset, other, stride, own_stride = zip(*flat) if flat else ((), (), (), ())
@@ -171,6 +173,15 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         position=np.array(position, dtype=np.int64),
         cells=cells,
     )
+
+
+LANES = 8
+"""Values that a processor multiplies at once: conditionals are filled up to a multiple of it."""
+
+
+def filled_up(size: int) -> int:
+    """The next multiple of ``LANES``."""
+    return -(-size // LANES) * LANES
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -214,12 +225,17 @@ def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) 
 # conditional; rows are independent given the weights.
 
 WEIGHT_LIMIT = 1e6
-"""Weights stay within [1/limit, limit]; sixteen of them multiply without overflow."""
+"""Weights stay within [1/limit, limit]; four multiply in single precision without overflow."""
+
+
+MOST_SWEPT = 1024
+"""Most values of an attribute that a sweep redraws; conditionals of more cost too much."""
 
 
 class Factors(NamedTuple):
     """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
-    cumulative sums; every clique's weights, once per axis with that axis last."""
+    cumulative sums; every clique's weights, once per axis with that axis last. Weights of an
+    attribute's values are filled up with zeros to a multiple of ``LANES``."""
 
     sizes: Integers
     singles: Array
@@ -240,6 +256,8 @@ class LogLinearModel:
     Attributes:
         factors: the weights.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
+        wide: attributes of more than ``MOST_SWEPT`` values that others depend on, which sweeps
+            leave as they are.
     """
 
     def __init__(
@@ -251,38 +269,56 @@ class LogLinearModel:
         self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
         self.adjacency = build_adjacency(domain, self.cliques, copy_per_axis=True)
         self._position = dict(zip(self.cliques, self.adjacency.position.tolist()))
-        floored = [np.maximum(s / s.sum(), 1e-9) for s in singles]
+        sizes = np.array(domain.sizes)
+        self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
+        start = np.cumsum([0, *map(filled_up, domain.sizes)])
         self.factors = Factors(
-            sizes=np.array(domain.sizes),
-            singles=np.concatenate(floored),
-            single_start=np.cumsum([0, *domain.sizes]),
-            cumulative=np.concatenate([np.cumsum(single) for single in floored]),
-            packed=np.ones(self.adjacency.cells, dtype=np.float32),
+            sizes=sizes,
+            singles=np.zeros(start[-1]),
+            single_start=start,
+            cumulative=np.zeros(start[-1]),
+            packed=np.zeros(self.adjacency.cells, dtype=np.float32),
         )
+        for i, single in enumerate(singles):
+            self._write_single(i, np.maximum(single / single.sum(), 1e-9))
+        for clique in self.cliques:
+            self._write(clique)
 
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
         """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place).
 
         Threads may scale different cliques at the same time.
         """
-        factors = self.factors
         if len(clique) == 1:
-            span = slice(*factors.single_start[clique[0] : clique[0] + 2])
-            factors.singles[span] = np.clip(factors.singles[span] * ratio, 1e-12, 1e12)
-            factors.cumulative[span] = np.cumsum(factors.singles[span])
+            start = self.factors.single_start[clique[0]]
+            single = self.factors.singles[start : start + ratio.size]
+            self._write_single(clique[0], np.clip(single * ratio, 1e-12, 1e12))
             return
         weights = self._weights[clique]
         weights *= ratio
         np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
-        position = self._position[clique]
+        self._write(clique)
+
+    def _write_single(self, attribute: int, single: Array) -> None:
+        factors, start = self.factors, self.factors.single_start
+        factors.singles[start[attribute] : start[attribute] + single.size] = single
+        span = slice(start[attribute], start[attribute + 1])
+        factors.cumulative[span] = np.cumsum(factors.singles[span])
+
+    def _write(self, clique: Clique) -> None:
+        """Copy a clique's weights to where the kernels read them, once per axis."""
+        weights, position = self._weights[clique], self._position[clique]
         for axis in range(len(clique)):
             moved = np.moveaxis(weights, axis, -1)
-            factors.packed[position : position + weights.size].reshape(moved.shape)[...] = moved
-            position += weights.size
+            shape = (*moved.shape[:-1], filled_up(moved.shape[-1]))
+            stop = position + math.prod(shape)
+            self.factors.packed[position:stop].reshape(shape)[..., : moved.shape[-1]] = moved
+            position = stop
 
     def sweep(self, rows: Rows, key: int) -> None:
-        """Redraw every attribute of every row in place, in an order drawn from ``key``."""
+        """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
+        order = order[~np.isin(order, self.wide)]
 
         def block(start: int, stop: int) -> None:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))
@@ -290,44 +326,79 @@ class LogLinearModel:
         over_rows(self._workers, len(rows), block)
 
 
+_ROWS_AT_ONCE = 128
+"""Rows whose values of one attribute are drawn one after the other, while its weights are near."""
+
+
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: ignore[no-untyped-def]
     sizes, singles, single_start, cumulative, packed = factors
     start, offset, other, stride, _, _, _ = adjacency
-    p = np.empty(sizes.max())
-    for r in range(begin, end):
+    p = np.empty(single_start[-1])
+    sums = np.empty(single_start[-1] // LANES)
+    for first in range(begin, end, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, end)
         for step in range(order.size):
             i = order[step]
-            n = sizes[i]
-            base = single_start[i]
-            u = uniform(key, r, step)
+            base, width = single_start[i], single_start[i + 1] - single_start[i]
             if start[i] == start[i + 1]:  # nothing depends on i: invert its distribution
-                span = cumulative[base : base + n]
-                rows[r, i] = min(np.searchsorted(span, u * span[n - 1], side="right"), n - 1)
+                span = cumulative[base : base + width]
+                for r in range(first, last):
+                    u = uniform(key, r, step) * span[width - 1]
+                    rows[r, i] = min(np.searchsorted(span, u, side="right"), sizes[i] - 1)
                 continue
-            for v in range(n):
-                p[v] = singles[base + v]
-            for e in range(start[i], start[i + 1]):
-                cell = offset[e]
-                for k in range(other.shape[1]):
-                    cell += rows[r, other[e, k]] * stride[e, k]
-                for v in range(n):
-                    p[v] *= packed[cell + v]
-                if (e - start[i]) % 16 == 15:
+            single = singles[base : base + width]
+            q = p[:width]
+            values = np.uint64(width)
+            groups = width // LANES
+            for r in range(first, last):
+                for v in range(width):
+                    q[v] = single[v]
+                e = start[i]
+                while e + 4 <= start[i + 1]:
+                    c0, c1 = np.uint64(offset[e]), np.uint64(offset[e + 1])
+                    c2, c3 = np.uint64(offset[e + 2]), np.uint64(offset[e + 3])
+                    for k in range(other.shape[1]):
+                        c0 += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+                        c1 += np.uint64(rows[r, other[e + 1, k]]) * np.uint64(stride[e + 1, k])
+                        c2 += np.uint64(rows[r, other[e + 2, k]]) * np.uint64(stride[e + 2, k])
+                        c3 += np.uint64(rows[r, other[e + 3, k]]) * np.uint64(stride[e + 3, k])
                     largest = 0.0
-                    for v in range(n):
-                        largest = max(largest, p[v])
-                    for v in range(n):
-                        p[v] /= largest
-            total = 0.0
-            for v in range(n):
-                total += p[v]
-            left = u * total
-            choice = 0
-            for v in range(n):
-                if p[v] > 0.0:
-                    choice = v
-                    left -= p[v]
-                    if left < 0.0:
-                        break
-            rows[r, i] = choice
+                    for w in range(values):
+                        p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
+                            packed[c2 + w] * packed[c3 + w]
+                        )
+                    for w in range(values):
+                        largest = max(largest, p[w])
+                    if not 1e-100 < largest < 1e100:
+                        for v in range(width):
+                            q[v] /= largest
+                    e += 4
+                while e < start[i + 1]:
+                    cell = np.uint64(offset[e])
+                    for k in range(other.shape[1]):
+                        cell += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+                    for w in range(values):
+                        p[w] *= packed[cell + w]
+                    e += 1
+                total = 0.0
+                for g in range(groups):
+                    group = q[LANES * g : LANES * g + LANES]
+                    part = 0.0
+                    for v in range(LANES):
+                        part += group[v]
+                    sums[g] = part
+                    total += part
+                left = uniform(key, r, step) * total
+                g = 0
+                while g < groups - 1 and left >= sums[g]:
+                    left -= sums[g]
+                    g += 1
+                choice = LANES * g
+                for v in range(LANES * g, min(LANES * g + LANES, sizes[i])):
+                    if q[v] > 0.0:
+                        choice = v
+                        left -= q[v]
+                        if left < 0.0:
+                            break
+                rows[r, i] = choice

@@ -1,8 +1,15 @@
-"""From a residual model and the measured cliques to coded rows: fit, draw, refine."""
+"""From a residual model and the measured cliques to coded rows: fit, draw, refine.
+
+A log-linear model is fitted to the noisy marginals by Gibbs chains, whose state is a table of a
+fixed number of rows. The chains then go on, and each of their states is a page of the synthetic
+table: so a table of any length takes one sweep for each of its rows and the memory of a few pages.
+Every page is refined: single values move until the marginals of all pages so far agree with those
+wanted; what one page leaves is wanted of the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,77 +31,50 @@ from adaptive_qs.generate.loglinear import (
     maximal_cliques,
     over_items,
 )
-from adaptive_qs.generate.tree import BranchMoves, Node, dependence_tree, draw_from_tree
+from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
-# A sampled table carries sampling noise in every marginal. Each proposal replaces one value of
-# one row by a draw from the model's conditional and is kept if it lowers Σ_γ ‖table_γ − mean_γ‖₁.
-# The proposals keep rows plausible beyond the watched marginals; the rule only ever descends.
+Array = NDArray[np.float32]
+
+ENTRY_STEPS = 16
+"""Work of finding the weights of a clique around a value, in multiplications."""
+MOST_LANES = 8
+"""Pages that are refined at the same time, where there are many."""
+PAGES_PER_LANE = 4
+"""Fewest pages in a row of which each mends what the one before left."""
+LANE_CELLS, LANE_CODES = 2**24, 2**22
+"""Most cells watched by all lanes together, and most codes of their pages."""
 
 
-def refine_rows(
-    model: LogLinearModel,
-    rows: Rows,
-    watched: Sequence[Clique],
-    means: Sequence[NDArray[np.float32]],
-    passes: int,
-    rng: np.random.Generator,
-    progress: StepProgress | None = None,
-) -> float:
-    """Descend on the distance between the rows' marginals and the wanted ones, in place.
+class Chains:
+    """Gibbs chains whose state is a table.
 
     Args:
-        model: proposes values from its conditionals.
-        rows: the table.
-        watched, means: cliques to match, and their marginals for ``len(rows)`` rows.
-        passes: each proposes once for every value of the table.
-        rng: order and proposals.
-        progress: called after each pass.
-
-    Returns:
-        The mean over watched cliques of ‖table_γ − mean_γ‖₁ / rows at the end.
+        model: what they sample; its weights may change between moves.
+        proposals: moves besides single values.
+        rows: their state, shape (rows, attributes).
+        rng: randomness of the moves.
     """
-    a = build_adjacency(model.domain, watched, copy_per_axis=False)
-    excess = np.empty(a.cells, dtype=np.float32)
-    for position, clique, mean in zip(a.position, watched, means):
-        difference = count_rows(rows, model.domain, clique) - mean
-        excess[position : position + mean.size] = difference.ravel()
-    for k in range(passes):
-        proposals = rows.copy()
-        model.sweep(proposals, int(rng.integers(2**63)))
-        row_order = rng.permutation(len(rows))
-        attribute_order = rng.permutation(rows.shape[1])
-        _descend(rows, proposals, row_order, attribute_order, excess, a)
-        if progress:
-            progress(k + 1, passes)
-    return float(np.abs(excess).sum(dtype=np.float64)) / len(rows) / max(len(watched), 1)
 
+    def __init__(
+        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+    ) -> None:
+        self.model = model
+        self._proposals = proposals
+        self.rows = rows
+        self.rng = rng
 
-@njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
-    start, offset, other, stride, own_stride, _, _ = a
-    leave = np.empty(start[-1], dtype=np.int64)
-    enter = np.empty(start[-1], dtype=np.int64)
-    for r in row_order:
-        for i in attribute_order:
-            old, new = rows[r, i], proposals[r, i]
-            if old == new:
-                continue
-            change = 0.0
-            for e in range(start[i], start[i + 1]):
-                cell = offset[e]
-                for k in range(other.shape[1]):
-                    cell += rows[r, other[e, k]] * stride[e, k]
-                leave[e] = cell + old * own_stride[e]
-                enter[e] = cell + new * own_stride[e]
-                x, y = excess[leave[e]], excess[enter[e]]
-                change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
-            if change < 0.0:
-                for e in range(start[i], start[i + 1]):
-                    excess[leave[e]] -= 1.0
-                    excess[enter[e]] += 1.0
-                rows[r, i] = new
+    def move(self) -> None:
+        """Move every row, in place."""
+        for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
+            change(self.rows, int(self.rng.integers(2**63)))
+
+    def advance(self) -> Rows:
+        """The next state, in an array of its own."""
+        self.rows = self.rows.copy()
+        self.move()
+        return self.rows
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -136,48 +116,42 @@ class FitSettings:
 
 
 def fit_weights(
-    model: LogLinearModel,
-    branches: BranchMoves,
-    rows: Rows,
+    chains: Chains,
     targets: Sequence[Target],
     watched: Sequence[Clique],
     settings: FitSettings,
-    rng: np.random.Generator,
     workers: int = 1,
     progress: StepProgress | None = None,
-) -> list[NDArray[np.float32]]:
+) -> list[Array]:
     """Move the weights until the rows match the targets as closely as the noise warrants.
 
     Args:
-        model, rows: the weights and the state of the chains, moved in place.
-        branches: moves of the chains besides single values.
-        targets: marginals of ``len(rows)`` rows: cliques of the model and single attributes.
+        chains: the model, whose weights are moved in place, and the rows that follow it.
+        targets: marginals of as many rows: cliques of the model and single attributes.
         watched: cliques whose mean marginal is wanted.
         settings: see there.
-        rng: randomness of the sweeps.
         workers: threads; the result does not depend on it.
         progress: called after each step.
 
     Returns:
         For each watched clique its mean marginal over the last sweeps (rows).
     """
+    rows, domain = chains.rows, chains.model.domain
     assert settings.averaged * len(rows) < 2**24, "sums of counts leave 32-bit floats"
-    domain = model.domain
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
 
     def follow(exponent: float, target: Target) -> None:
         damping = settings.damping_rows + settings.damping_noise * target.noise_std
         counts = count_rows(rows, domain, target.clique)
         ratio = (target.counts + damping) / (counts + damping)
-        model.scale(target.clique, ratio**exponent)
+        chains.model.scale(target.clique, ratio**exponent)
 
-    def accumulate(item: tuple[NDArray[np.float32], Clique]) -> None:
+    def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
         add_counts(mean, rows, domain, clique)
 
     for k in range(settings.sweeps):
-        model.sweep(rows, int(rng.integers(2**63)))
-        branches(rows, int(rng.integers(2**63)))
+        chains.move()
         exponent = settings.step / (1 + settings.decay * k / settings.sweeps)
         over_items(workers, partial(follow, exponent), targets)
         if k >= settings.sweeps - settings.averaged:
@@ -189,29 +163,23 @@ def fit_weights(
     return means
 
 
-ENTRY_STEPS = 16
-"""Work of finding the weights of a clique around a value, in multiplications."""
-
-
 @dataclass(frozen=True)
 class SynthesisSettings:
     """How a table is made.
 
     Attributes:
         fit: how weights follow the targets.
-        fewest_rows: the model is fitted with at least this many rows, to keep its noise low.
-        most_rows: and with at most this many; a larger table is swept from copies.
+        fit_rows: rows of the chains, and of a page of the table,
         most_steps: most inner steps of all sweeps together; wide attributes get fewer rows,
         least_rows: but never fewer than this.
-        refine_passes: proposals per value of the table that bring its marginals closer to the
-            model's.
+        refine_passes: proposals per value of the last pages that bring the marginals closer to
+            those wanted; pages before them get one.
         watched_cells: most cells of the marginals that refinement watches.
         watched_counts: most row-by-marginal increments per sweep spent on watching them.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
-    fewest_rows: int = 40_000
-    most_rows: int = 150_000
+    fit_rows: int = 50_000
     least_rows: int = 1_000
     most_steps: int = 10**11
     refine_passes: int = 3
@@ -228,7 +196,7 @@ def synthesise_rows(
     settings: SynthesisSettings | None = None,
     workers: int = 1,
     progress: PhaseProgress | None = None,
-) -> Rows:
+) -> Iterator[Rows]:
     """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
     Every generator has these arguments and this result; none sees a private row.
@@ -243,38 +211,36 @@ def synthesise_rows(
         workers: threads.
         progress: called with each phase, its steps done and its steps in all.
 
-    Returns:
-        Codes, shape (num_rows, attributes).
+    Yields:
+        Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
     """
     settings = settings or SynthesisSettings()
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
-    fit_rows = choose_fit_rows(domain, cliques, num_rows, settings)
-    factor = fit_rows / max(residuals.total, 1.0)
+    size = choose_fit_rows(domain, cliques, settings)
+    factor = size / max(residuals.total, 1.0)
     targets = [make_target(residuals, c).scaled(factor) for c in cliques]
     singles = [make_target(residuals, (i,)).scaled(factor) for i in range(len(domain))]
-    watched = watch_list(domain, workload, cliques, fit_rows, settings)
+    watched = watch_list(domain, workload, cliques, size, settings)
 
     counts = [t.counts for t in singles]
     tree = dependence_tree(domain, targets, counts)
     model = LogLinearModel(domain, cliques, counts, workers)
     write_tree(model, tree, settings.fit.damping_rows)
-    rows = draw_from_tree(tree, counts, fit_rows, rng)
-    branches = BranchMoves(model, tree, counts, workers)
-    means = fit_weights(
-        model, branches, rows, [*targets, *singles], watched, settings.fit, rng, workers,
-        progress and partial(progress, "fit"),
+    rows = draw_from_tree(tree, counts, size, rng)
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
+    targets += singles
+    fitting = progress and partial(progress, "fit")
+    means = fit_weights(chains, targets, watched, settings.fit, workers, fitting)
+    sharpen(means, watched, targets)
+    yield from draw_pages(
+        chains, Watch(domain, watched, means), num_rows, settings.refine_passes, workers,
+        progress and partial(progress, "draw"),
     )  # fmt: skip
-    rows = resize(model, rows, num_rows, rng)
-    for mean in means:
-        mean *= num_rows / fit_rows
-    passes = settings.refine_passes
-    refine_rows(model, rows, watched, means, passes, rng, progress and partial(progress, "refine"))
-    return rows
 
 
-Generator = Callable[..., Rows]
+Generator = Callable[..., Iterator[Rows]]
 """From what was released to rows; called as :func:`synthesise_rows`."""
 DEFAULT_GENERATOR = "loglinear"
 
@@ -291,10 +257,8 @@ def generator_named(name: Any) -> Generator:
     return GENERATORS[one_of("generator", name, GENERATORS)]
 
 
-def choose_fit_rows(
-    domain: Domain, cliques: Sequence[Clique], num_rows: int, settings: SynthesisSettings
-) -> int:
-    """Rows of the chains: the table's, within the settings' limits on rows and on work.
+def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
+    """Rows of the chains, within the settings' limit on work, whatever the rows of the table.
 
     Sweeping one row takes n_i steps for each attribute, and again for each clique around it with
     ``ENTRY_STEPS`` to find the clique's weights.
@@ -302,8 +266,27 @@ def choose_fit_rows(
     around = (ENTRY_STEPS * len(c) + sum(domain.shape(c)) for c in cliques)
     steps = sum(domain.sizes) + sum(around)
     affordable = settings.most_steps // (steps * settings.fit.sweeps)
-    rows = min(max(num_rows, settings.fewest_rows), settings.most_rows, affordable)
-    return max(rows, settings.least_rows)
+    return max(min(settings.fit_rows, affordable), settings.least_rows)
+
+
+def sharpen(means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]) -> None:
+    """Move the chains' mean marginals towards the noisy ones where those are more precise.
+
+    The two are averaged by their precisions, in place. A cell's mean over the chains is taken to be
+    as far off as in a sample of as many rows, of which at least half a row is in each cell; for
+    averages over several sweeps that is on the safe side.
+
+    Args:
+        means: mean marginals (rows), shaped like the watched cliques.
+        watched: their cliques.
+        targets: noisy marginals of as many rows.
+    """
+    place = {clique: k for k, clique in enumerate(watched)}
+    for target in targets:
+        if target.clique in place:
+            mean = means[place[target.clique]]
+            variance = np.maximum(mean, 0.5)
+            mean += variance / (variance + target.noise_std**2) * (target.counts - mean)
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
@@ -320,18 +303,6 @@ def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> N
             n if i in pair else 1 for i, n in zip(node.source.clique, node.source.counts.shape)
         ]
         model.scale(node.source.clique, ratio.reshape(shape))
-
-
-def resize(model: LogLinearModel, rows: Rows, num_rows: int, rng: np.random.Generator) -> Rows:
-    """A random subset of the rows, or copies swept apart, until there are ``num_rows``."""
-    if num_rows == len(rows):
-        return rows
-    if num_rows < len(rows):
-        return rows[rng.choice(len(rows), num_rows, replace=False)]
-    larger = rows[np.arange(num_rows) % len(rows)]
-    for _ in range(2):
-        model.sweep(larger, int(rng.integers(2**63)))
-    return larger
 
 
 def watch_list(
@@ -362,3 +333,118 @@ def watch_list(
             break
         chosen.append(clique)
     return tuple(chosen)
+
+
+# Pages: the chains go on, and each state of theirs becomes a part of the table.
+
+
+class Watch:
+    """The marginals that a table is brought to.
+
+    Args:
+        domain: the attributes.
+        cliques: watched cliques.
+        means: their wanted marginals, for some number of rows.
+
+    Attributes:
+        adjacency: where the cells around each attribute lie in the array of an excess.
+    """
+
+    def __init__(self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array]) -> None:
+        self._domain = domain
+        self._wanted = dict(zip(cliques, means))
+        self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
+
+    def add(self, excess: Array, rows: Rows, share: float) -> None:
+        """Add to an excess what rows have above ``share`` of the wanted marginals, in place."""
+        for position, (clique, mean) in zip(self.adjacency.position, self._wanted.items()):
+            difference = count_rows(rows, self._domain, clique) - share * mean
+            excess[position : position + mean.size] += difference.ravel().astype(np.float32)
+
+    def descend(self, excess: Array, rows: Rows, proposals: Rows, rng: np.random.Generator) -> None:
+        """Replace values of the rows by proposed ones wherever Σ|excess| falls, in place."""
+        row_order, attribute_order = rng.permutation(len(rows)), rng.permutation(rows.shape[1])
+        _descend(rows, proposals, row_order, attribute_order, excess, self.adjacency)
+
+
+def draw_pages(
+    chains: Chains,
+    watch: Watch,
+    num_rows: int,
+    passes: int,
+    workers: int,
+    progress: StepProgress | None = None,
+) -> Iterator[Rows]:
+    """The states of the chains as pages of a table, each refined.
+
+    Values that the next states have are proposed, so that a page takes one sweep. Pages belong to
+    lanes by turns; within a lane, what a page leaves is wanted of the next one, so that all pages
+    together are as far off as the last one of each lane.
+
+    Args:
+        chains: where the rows come from; they go on.
+        watch: the marginals that ``len(chains.rows)`` rows should have.
+        num_rows: rows in all.
+        passes: proposals for each value of the last page of a lane; those before get one.
+        workers: threads; the rows do not depend on it.
+        progress: called after each page.
+
+    Yields:
+        Pages of at most ``len(chains.rows)`` rows.
+    """
+    size = len(chains.rows)
+    pages = -(-num_rows // size)
+    held = min(LANE_CELLS // (watch.adjacency.cells + 1), LANE_CODES // chains.rows.size)
+    lanes = max(1, min(MOST_LANES, pages // PAGES_PER_LANE, held))
+    excesses = [np.zeros(watch.adjacency.cells, dtype=np.float32) for _ in range(lanes)]
+    state = chains.advance()
+    for first in range(0, pages, lanes):
+        turn = []
+        for page in range(first, min(first + lanes, pages)):
+            count = passes if page + lanes >= pages else 1
+            taken = min(size, num_rows - page * size)
+            chosen = chains.rng.permutation(size)[:taken]
+            rows = state[chosen]
+            proposals = [chains.advance()[chosen] for _ in range(max(count, 1))]
+            state = chains.rows
+            seed = int(chains.rng.integers(2**63))
+            turn.append((excesses[page - first], rows, proposals[:count], taken / size, seed))
+        over_items(workers, partial(_refine, watch), turn)
+        for k, (_, rows, *_) in enumerate(turn):
+            yield rows
+            if progress:
+                progress(first + k + 1, pages)
+
+
+def _refine(watch: Watch, page: tuple[Array, Rows, Sequence[Rows], float, int]) -> None:
+    excess, rows, proposals, share, seed = page
+    rng = np.random.default_rng(seed)
+    watch.add(excess, rows, share)
+    for proposed in proposals:
+        watch.descend(excess, rows, proposed, rng)
+
+
+@njit(cache=True, nogil=True)
+def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+    start, offset, other, stride, own_stride, _, _ = a
+    leave = np.empty(start[-1], dtype=np.int64)
+    enter = np.empty(start[-1], dtype=np.int64)
+    for r in row_order:
+        for i in attribute_order:
+            old, new = rows[r, i], proposals[r, i]
+            if old == new:
+                continue
+            change = 0.0
+            for e in range(start[i], start[i + 1]):
+                cell = offset[e]
+                for k in range(other.shape[1]):
+                    cell += rows[r, other[e, k]] * stride[e, k]
+                leave[e] = cell + old * own_stride[e]
+                enter[e] = cell + new * own_stride[e]
+                x, y = excess[leave[e]], excess[enter[e]]
+                change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+            if change < 0.0:
+                for e in range(start[i], start[i + 1]):
+                    excess[leave[e]] -= 1.0
+                    excess[enter[e]] += 1.0
+                rows[r, i] = new

@@ -141,7 +141,7 @@ MIX = 0.02
 """Weight of each attribute's own distribution in the proposals, so that they reach everything."""
 
 
-class BranchMoves:
+class TreeMoves:
     """Proposals from a tree for a model.
 
     Args:
@@ -178,6 +178,61 @@ class BranchMoves:
             _move_branches(rows, start, stop, self._tree, factors, adjacency, np.uint64(key))
 
         over_rows(self._workers, len(rows), block)
+
+    def replace_wide(self, rows: Rows, key: int) -> None:
+        """Propose ``TRIES`` values of each wide attribute for every row, in place.
+
+        They come from the tree given the parent, and are accepted with the ratio of model to tree
+        probability: the work does not grow with the number of values.
+        """
+        wide = np.flatnonzero(np.isin(self._tree[0], self._model.wide))
+
+        def block(start: int, stop: int) -> None:
+            model = self._model
+            _move_values(
+                rows, start, stop, wide, self._tree, model.factors, model.adjacency, np.uint64(key)
+            )
+
+        if wide.size:
+            over_rows(self._workers, len(rows), block)
+
+
+TRIES = 4
+"""Values proposed for each wide attribute at a time."""
+
+
+@njit(cache=True, nogil=True)
+def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    node_attribute, node_parent, _, table_start, probability, cumulative = tree
+    sizes, singles, single_start, _, packed = factors
+    start, offset, other, stride, _, _, _ = adjacency
+    for r in range(begin, end):
+        step = 0
+        for k in wide:
+            i, parent = node_attribute[k], node_parent[k]
+            table, single = table_start[k], single_start[i]
+            if parent >= 0:
+                table += rows[r, parent] * sizes[i]
+            for _ in range(TRIES):
+                u = uniform(key, r, step)
+                low, high = 0, sizes[i] - 1
+                while low < high:
+                    middle = (low + high) // 2
+                    if cumulative[table + middle] > u:
+                        high = middle
+                    else:
+                        low = middle + 1
+                old = rows[r, i]
+                chance = np.log(probability[table + old] / probability[table + low])
+                chance += np.log(singles[single + low] / singles[single + old])
+                for e in range(start[i], start[i + 1]):
+                    cell = offset[e]
+                    for m in range(other.shape[1]):
+                        cell += rows[r, other[e, m]] * stride[e, m]
+                    chance += np.log(np.float64(packed[cell + low]) / packed[cell + old])
+                if np.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
+                    rows[r, i] = low
+                step += 2
 
 
 @njit(cache=True, nogil=True)

@@ -278,7 +278,7 @@ def plan_memory(
         + len(workload.closure) * (CLIQUE_BYTES + len(domain))
         + workers * cells * SCORED_CELL_BYTES
         + num_rows * len(domain) * CODE_BYTES
-        + max(num_rows, defaults.fewest_rows) * len(domain) * SYNTHETIC_CODE_BYTES
+        + max(num_rows, defaults.fit_rows) * len(domain) * SYNTHETIC_CODE_BYTES
     )
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
         raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))

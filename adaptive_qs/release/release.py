@@ -160,17 +160,18 @@ class Release(Bundle):
         threads = plan_workers(workers)
         domain = self.workload.domain
         generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
-        rows = generate(
+        count = self.num_rows if num_rows is None else num_rows
+        parts = generate(
             self.model(),
             [domain.clique(past.clique) for past in self.rounds],
             self.workload.cliques,
-            self.num_rows if num_rows is None else num_rows,
+            count,
             seed,
             SynthesisSettings(watched_cells=self.manifest.watched_cells),
             threads,
             progress,
         )
-        return CodedTable.from_codes(domain, rows.T)
+        return CodedTable.from_parts(domain, parts, count)
 
     def sample_table(
         self,

@@ -191,7 +191,7 @@ def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | No
         ResourceExceeded: it does not fit.
     """
     ceiling = memory_bytes(max_memory)
-    fitted_rows = max(num_rows, SynthesisSettings().fewest_rows)
+    fitted_rows = max(num_rows, SynthesisSettings().fit_rows)
     needed = PROCESS_BYTES + fitted_rows * attributes * SYNTHETIC_CODE_BYTES
     if needed > ceiling:
         raise ResourceExceeded(

@@ -81,6 +81,35 @@ class CodedTable:
             arrays[i] = np.ascontiguousarray(codes, dtype=code_dtype(attribute.size))
         return cls(domain, tuple(arrays))
 
+    @classmethod
+    def from_parts(
+        cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
+    ) -> Self:
+        """The table of rows that come in parts, each of shape (some, attributes).
+
+        Args:
+            domain: the attributes.
+            parts: the rows.
+            num_rows: how many there are in all.
+
+        Raises:
+            DataError: there are more or fewer, of another width, or a code lies outside its
+                attribute.
+        """
+        columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
+        made = 0
+        for rows in parts:
+            if rows.ndim != 2 or rows.shape[1] != len(domain) or made + len(rows) > num_rows:
+                break
+            if len(rows) and (rows.min() < 0 or (rows.max(axis=0) >= domain.sizes).any()):
+                break
+            for column, codes in zip(columns, rows.T):
+                column[made : made + len(rows)] = codes
+            made += len(rows)
+        if made != num_rows:
+            raise DataError(f"the parts of a table are not {num_rows:,} rows of its codes")
+        return cls(domain, tuple(columns))
+
     def __repr__(self) -> str:
         """The public part: neither codes nor their number."""
         return f"<CodedTable of {len(self.domain)} columns>"

@@ -98,9 +98,9 @@ def independent(job: Job, table: CodedTable) -> Outcome:
     loop = run_loop(MarginalCounter(table), single, mechanisms, rho, settings, job.threads)
     fitted = time.process_time()
     num_rows = max(1, round(loop.model.total))
-    rows = synthesise_rows(loop.model, [], single.cliques, num_rows, job.seed, workers=job.threads)
+    parts = synthesise_rows(loop.model, [], single.cliques, num_rows, job.seed, workers=job.threads)
+    synthetic = CodedTable.from_parts(table.domain, parts, num_rows)
     seconds = {"fit": fitted - start, "sample": time.process_time() - fitted}
-    synthetic = CodedTable.from_codes(table.domain, rows.T)
     used = {"rho": rho, "rho_spent": float(mechanisms.ledger.spent.rho)}
     return Outcome(synthetic, _marginals(loop.model, job.marginals()), seconds, used)
 

@@ -378,7 +378,7 @@ def answered(frame, folder, options):
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 @pytest.mark.parametrize("publish", [fitted, answered])
 def test_neighbours_write_the_same_bytes(publish, neighbour, ledger, tmp_path, monkeypatch):
-    few_rows = partial(SynthesisSettings, fewest_rows=500)
+    few_rows = partial(SynthesisSettings, fit_rows=500)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
 
     def published(rows, mechanisms):

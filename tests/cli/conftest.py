@@ -59,7 +59,7 @@ def working_in(folder):
         patch.chdir(folder)
         patch.setattr(
             "adaptive_qs.release.release.SynthesisSettings",
-            partial(SynthesisSettings, fewest_rows=500),
+            partial(SynthesisSettings, fit_rows=500),
         )
         write_inputs()
         yield folder
@@ -106,5 +106,5 @@ def unspent(monkeypatch):
 def quick_tables(monkeypatch):
     """Fit tables with few rows: these tests are not about their quality."""
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
     )

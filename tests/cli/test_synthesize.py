@@ -62,7 +62,7 @@ def test_synthesize_json(run):
     assert content["rounds"] > 0
     assert content["peak_memory_mb"] > 1
     assert content["seed_insecure"] is False
-    assert {"read", "loop", "fit", "refine", "write", "total"} == set(content["seconds"])
+    assert {"read", "loop", "fit", "draw", "write", "total"} == set(content["seconds"])
 
 
 def test_rho_reports_the_epsilon_it_implies(run):

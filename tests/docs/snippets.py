@@ -231,7 +231,7 @@ def fixed_noise() -> Iterator[None]:
 @contextlib.contextmanager
 def quick_tables() -> Iterator[None]:
     """Tables fitted with few rows, and strategies that come again rounded once."""
-    quick = partial(SynthesisSettings, fewest_rows=QUICK_ROWS, most_rows=QUICK_ROWS)
+    quick = partial(SynthesisSettings, fit_rows=QUICK_ROWS)
     known: dict[tuple[Any, ...], Any] = {}
 
     def rounded(matrix: Any, shape: tuple[int, ...], bits: int) -> Any:

@@ -23,7 +23,7 @@ def independent(
     for i, n in enumerate(residuals.domain.sizes):
         counts = np.maximum(residuals.marginal((i,)), 0)
         columns.append(rng.choice(n, num_rows, p=counts / counts.sum()))
-    return np.stack(columns, axis=1).astype(np.int32)
+    yield np.stack(columns, axis=1).astype(np.int32)
 
 
 @pytest.fixture

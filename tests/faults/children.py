@@ -98,7 +98,7 @@ def quick_tables() -> None:
     import adaptive_qs.release.release as release
     from adaptive_qs.generate.rows import SynthesisSettings
 
-    release.SynthesisSettings = partial(SynthesisSettings, fewest_rows=200)
+    release.SynthesisSettings = partial(SynthesisSettings, fit_rows=200)
 
 
 def small_groups() -> None:

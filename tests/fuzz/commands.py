@@ -135,7 +135,7 @@ def check_command(words: list[str]) -> None:
     """A documented exit code, no traceback, no cell, and no file but the outputs that it names."""
     before = _files()
     outputs = _values(words, OUTPUTS)
-    quick = partial(SynthesisSettings, fewest_rows=50)
+    quick = partial(SynthesisSettings, fit_rows=50)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for name, content in before.items():
             Path(name).write_bytes(content)

@@ -37,7 +37,7 @@ def run(tmp_path, monkeypatch, capsys):
     """Call a verb on a table: run("answer", "t.csv") -> Outcome; the schema is s.json."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=100)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=100)
     )
     Path("s.json").write_text(json.dumps(DOCUMENT))
 

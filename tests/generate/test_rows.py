@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Domain, downward_closure
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
+    Chains,
     FitSettings,
     SynthesisSettings,
+    Watch,
     choose_fit_rows,
     fit_weights,
-    refine_rows,
-    resize,
+    sharpen,
     synthesise_rows,
     watch_list,
 )
-from adaptive_qs.generate.tree import BranchMoves, dependence_tree
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import (
@@ -37,8 +38,7 @@ from .helpers import (
 
 QUICK = SynthesisSettings(
     fit=FitSettings(sweeps=60, averaged=20, step=0.2),
-    fewest_rows=2000,
-    most_rows=4000,
+    fit_rows=3000,
     refine_passes=2,
 )
 DOMAIN = domain_of(3, 4, 1, 2, 5)
@@ -54,7 +54,11 @@ def truth(count=3000, seed=0):
 
 def synthesise(num_rows, seed=0, workers=1, measured=PAIRS, noise_std=3.0, **more):
     model = residuals_of(truth(), DOMAIN, measured, noise_std)
-    return synthesise_rows(model, measured, WORKLOAD, num_rows, seed, QUICK, workers, **more)
+    return table_of(model, measured, WORKLOAD, num_rows, seed, QUICK, workers, **more)
+
+
+def table_of(*arguments, **more):
+    return np.concatenate(list(synthesise_rows(*arguments, **more)))
 
 
 def distance(rows, clique):
@@ -63,18 +67,18 @@ def distance(rows, clique):
     return np.abs(a - b).sum()
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 500, 2000, 3000, 4000, 6000, 9000])
+@pytest.mark.parametrize("num_rows", [1, 2, 500, 2999, 3000, 3001, 9000, 40_000])
 def test_any_number_of_rows_has_codes_in_range(num_rows):
     rows = synthesise(num_rows, seed=4)
     assert rows.shape == (num_rows, 5)
     assert rows.dtype == np.int32
     assert ((rows >= 0) & (rows < DOMAIN.sizes)).all()
-    if num_rows in (500, 3000, 6000):  # it depends on the seed and not on the workers
+    if num_rows in (500, 3000, 9000, 40_000):  # the seed decides, not the number of workers
         np.testing.assert_array_equal(rows, synthesise(num_rows, seed=4, workers=2))
         assert (rows != synthesise(num_rows, seed=5)).any()
 
 
-@pytest.mark.parametrize("num_rows", [3000, 9000])
+@pytest.mark.parametrize("num_rows", [3000, 9000, 40_000])
 def test_measured_marginals_are_met_to_within_their_noise(num_rows):
     """Noise of 3 rows in each residual; a cell's is below it, so ‖·‖₁/rows < 3 · cells / 3000."""
     rows = synthesise(num_rows)
@@ -103,7 +107,7 @@ def test_small_domains_and_tables_work(sizes, count):
     everything = tuple(range(len(sizes)))
     model = residuals_of(table, domain, [everything], noise_std=0.5)
     for num_rows in (1, 40):
-        rows = synthesise_rows(model, [everything], [everything], num_rows, 0, QUICK)
+        rows = table_of(model, [everything], [everything], num_rows, 0, QUICK)
         assert rows.shape == (num_rows, len(sizes))
         assert ((rows >= 0) & (rows < sizes)).all()
 
@@ -111,7 +115,7 @@ def test_small_domains_and_tables_work(sizes, count):
 def test_a_model_that_lost_every_row_to_noise_still_gives_rows():
     model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
     model.update((), np.array(-12.0), 0.01)
-    rows = synthesise_rows(model, [], WORKLOAD, 50, 0, QUICK)
+    rows = table_of(model, [], WORKLOAD, 50, 0, QUICK)
     assert rows.shape == (50, 5)
 
 
@@ -128,7 +132,7 @@ def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std):
     table = np.stack([a, (3 * a + 1) % 4, rng.integers(0, 3, 3000)], axis=1).astype(np.int32)
     cliques = [(0, 1), (1, 2)]
     model = residuals_of(table, domain, cliques, noise_std)
-    rows = synthesise_rows(model, cliques, [(0, 1), (0, 2), (1, 2)], 3000, 0, QUICK)
+    rows = table_of(model, cliques, [(0, 1), (0, 2), (1, 2)], 3000, 0, QUICK)
     broken = np.mean(rows[:, 1] != (3 * rows[:, 0] + 1) % 4)
     assert broken <= 32 * 0.4 * noise_std / 3000 + 0.01
     shares = np.bincount(rows[:, 0], minlength=8) / 3000
@@ -146,19 +150,54 @@ def test_further_samples_of_one_release_differ_but_agree_in_distribution():
 
 def test_progress_tells_every_step_of_each_phase():
     heard = []
-    synthesise(2000, progress=lambda *step: heard.append(step))
-    for phase, total in (("fit", QUICK.fit.sweeps), ("refine", QUICK.refine_passes)):
+    synthesise(40_000, progress=lambda *step: heard.append(step))
+    for phase, total in (("fit", QUICK.fit.sweeps), ("draw", 14)):
         steps = [(done, of) for name, done, of in heard if name == phase]
         assert steps == [(k + 1, total) for k in range(total)]
 
 
-def test_fewer_rows_are_a_subset_without_repeats():
-    model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
-    rows = np.arange(500, dtype=np.int32).reshape(100, 5)
-    smaller = resize(model, rows, 60, np.random.default_rng(0))
-    firsts = smaller[:, 0].tolist()
-    assert len(set(firsts)) == 60
-    assert {tuple(r) for r in smaller.tolist()} <= {tuple(r) for r in rows.tolist()}
+def test_rows_come_page_by_page():
+    model = residuals_of(truth(), DOMAIN, PAIRS, 3.0)
+    pages = [len(rows) for rows in synthesise_rows(model, PAIRS, WORKLOAD, 40_000, 0, QUICK)]
+    assert pages == [3000] * 13 + [1000]
+
+
+def test_many_pages_together_are_as_far_off_as_a_page():
+    """What a page leaves is wanted of the next: the rows off hardly grow with the table.
+
+    Pages drawn apart from each other would be off by about sqrt(2 · cells · rows / π).
+    """
+    model = residuals_of(truth(), DOMAIN, PAIRS, 0.0)
+
+    def rows_off(num_rows):
+        rows = table_of(model, PAIRS, PAIRS, num_rows, 0, QUICK)
+        shares = [marginal_of(truth(), DOMAIN, c) / 3000 for c in PAIRS]
+        counts = [marginal_of(rows, DOMAIN, c) for c in PAIRS]
+        return sum(np.abs(n - s * num_rows).sum() for n, s in zip(counts, shares))
+
+    apart = sum(math.sqrt(2 * DOMAIN.size(c) * 36_000 / math.pi) for c in PAIRS)
+    assert rows_off(36_000) < max(3 * rows_off(3000), apart / 10)  # of three lanes
+
+
+def test_a_part_of_a_page_has_no_row_twice():
+    """A functional dependence of 3,000 distinct rows: a page cut short repeats none of them."""
+    domain = Domain.from_sizes({"a": 3000})
+    table = np.arange(3000, dtype=np.int32)[:, None]
+    model = residuals_of(table, domain, [(0,)], 0.0)
+    rows = table_of(model, [(0,)], [(0,)], 600, 0, QUICK)
+    assert len(rows) == 600
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 2.0, 1e9])
+def test_means_and_targets_are_weighted_by_their_precisions(noise_std):
+    mean = np.array([[40.0, 9.0], [0.0, 1.0]], dtype=np.float32)
+    target = Target((0, 2), np.array([[30.0, 12.0], [4.0, 0.0]]), noise_std)
+    means = [np.ones(3, dtype=np.float32), mean.copy()]
+    sharpen(means, [(1,), (0, 2)], [target, Target((3,), np.ones(2), 0.0)])
+    of_mean, of_target = 1 / np.maximum(mean, 0.5), 1 / max(noise_std, 1e-12) ** 2
+    wanted = (of_mean * mean + of_target * target.counts) / (of_mean + of_target)
+    np.testing.assert_allclose(means[1], wanted, rtol=1e-5, atol=1e-5)
+    assert (means[0] == 1).all()
 
 
 @pytest.mark.parametrize("cells", [2**26, 3999, 599, 250, 10])
@@ -189,11 +228,9 @@ def test_wide_attributes_are_fitted_with_fewer_rows():
     settings = SynthesisSettings()
     narrow = Domain.from_sizes({"a": 10, "b": 10})
     wide = Domain.from_sizes({"a": 100_000, "b": 4})
-    assert choose_fit_rows(narrow, [(0, 1)], 60_000, settings) == 60_000
-    assert choose_fit_rows(narrow, [(0, 1)], 5, settings) == settings.fewest_rows
-    assert choose_fit_rows(narrow, [(0, 1)], 10**7, settings) == settings.most_rows
-    rows = choose_fit_rows(wide, [(0, 1)], 60_000, settings)
-    assert rows < settings.fewest_rows
+    assert choose_fit_rows(narrow, [(0, 1)], settings) == settings.fit_rows
+    rows = choose_fit_rows(wide, [(0, 1)], settings)
+    assert settings.least_rows <= rows < settings.fit_rows
     assert rows * 2 * 100_004 * settings.fit.sweeps <= settings.most_steps
 
 
@@ -217,8 +254,8 @@ def fitted(settings, watched=(), workers=1, noise_std=0.0):
     rows = np.stack(columns, axis=1).astype(np.int32)
     start = rows.copy()
     tree = dependence_tree(FIT_DOMAIN, targets[:3], singles)
-    branches = BranchMoves(model, tree, singles, workers)
-    means = fit_weights(model, branches, rows, targets, watched, settings, rng, workers)
+    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng)
+    means = fit_weights(chains, targets, watched, settings, workers)
     return start, rows, means
 
 
@@ -291,6 +328,18 @@ def slow_distance(rows, means):
     return sum(gaps) / len(rows) / len(WATCHED)
 
 
+def refine(model, rows, means, passes, rng):
+    """Refine rows in place; the distance that was booked."""
+    watch = Watch(DOMAIN, WATCHED, means)
+    excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
+    watch.add(excess, rows, 1.0)
+    for _ in range(passes):
+        proposals = rows.copy()
+        model.sweep(proposals, int(rng.integers(2**63)))
+        watch.descend(excess, rows, proposals, rng)
+    return float(np.abs(excess).sum()) / len(rows) / len(WATCHED)
+
+
 def wanted(count, seed):
     """Marginals of another table, shrunk towards even ones so that they are no integers."""
     rows = drawn(count, seed, skew=0.3)
@@ -307,7 +356,7 @@ def test_the_distance_never_grows_and_is_booked_correctly(count, passes, seed):
     model, _ = random_loglinear(DOMAIN, [(0, 1), (1, 3, 4)], seed=0)
     rows, means = drawn(count, seed), wanted(count, seed + 1)
     before = slow_distance(rows, means)
-    booked = refine_rows(model, rows, WATCHED, means, passes, np.random.default_rng(seed))
+    booked = refine(model, rows, means, passes, np.random.default_rng(seed))
     after = slow_distance(rows, means)
     # float32 errors: at most 300 rows in a cell and five passes of unit steps, 1e-4 in all.
     assert booked == pytest.approx(after, abs=1e-4)
@@ -325,7 +374,7 @@ def test_near_the_optimum_no_move_makes_it_worse(seed):
         gap = rng.uniform(-0.49, 0.49, DOMAIN.shape(clique))
         means.append((count_rows(rows, DOMAIN, clique) + gap).astype(np.float32))
     before = slow_distance(rows, means)
-    refine_rows(model, rows, WATCHED, means, 3, rng)
+    refine(model, rows, means, 3, rng)
     assert slow_distance(rows, means) <= before + 1e-6
 
 
@@ -336,7 +385,7 @@ def test_every_pass_goes_on_where_the_last_one_stopped():
     for passes in (0, 1, 3, 6):
         rows = drawn(3000, 0)
         rng = np.random.default_rng(5)
-        reached.append(refine_rows(model, rows, WATCHED, means, passes, rng))
+        reached.append(refine(model, rows, means, passes, rng))
     assert reached == sorted(reached, reverse=True)
     assert reached[-1] < reached[0] / 3
 
@@ -345,10 +394,10 @@ def test_no_passes_and_a_table_that_matches_change_nothing():
     model, _ = random_loglinear(DOMAIN, [(0, 1)], seed=0)
     rows, means = drawn(50, 0), wanted(50, 1)
     before = rows.copy()
-    refine_rows(model, rows, WATCHED, means, 0, np.random.default_rng(0))
+    refine(model, rows, means, 0, np.random.default_rng(0))
     np.testing.assert_array_equal(rows, before)
     rows = drawn(200, 0)
     means = [count_rows(rows, DOMAIN, c) for c in WATCHED]
-    assert refine_rows(model, rows, WATCHED, means, 3, np.random.default_rng(0)) == 0
+    assert refine(model, rows, means, 3, np.random.default_rng(0)) == 0
     for clique, mean in zip(WATCHED, means):
         np.testing.assert_array_equal(marginal_of(rows, DOMAIN, clique), mean)

@@ -11,7 +11,7 @@ from scipy.stats import entropy
 from adaptive_qs.generate.loglinear import LogLinearModel, Target
 from adaptive_qs.generate.rows import write_tree
 from adaptive_qs.generate.tree import (
-    BranchMoves,
+    TreeMoves,
     conditionals,
     dependence_tree,
     draw_from_tree,
@@ -176,7 +176,7 @@ def test_a_pair_comes_from_its_least_noisy_target():
         np.testing.assert_allclose(pairs[1, 2][1], ROWS * margin(joint, (1, 2)))
 
 
-# Branch moves against distributions obtained by enumeration.
+# Moves against distributions obtained by enumeration.
 
 BRANCHES_DOMAIN = domain_of(2, 3, 2, 2)
 CLIQUES = {
@@ -195,27 +195,36 @@ def moves_of(cliques, spread=1.0, workers=1):
     )
     targets, singles = targets_of(joint, cliques), singles_of(joint)
     tree = dependence_tree(BRANCHES_DOMAIN, targets, singles)
-    return joint, BranchMoves(model, tree, singles, workers)
+    return joint, TreeMoves(model, tree, singles, workers)
+
+
+@pytest.fixture(params=["branches", "wide values"])
+def moved_by(request, monkeypatch):
+    """One kind of moves; all attributes that others depend on are wide."""
+    monkeypatch.setattr("adaptive_qs.generate.loglinear.MOST_SWEPT", 0)
+    kinds = {"branches": TreeMoves.__call__, "wide values": TreeMoves.replace_wide}
+    return kinds[request.param]
 
 
 @pytest.mark.parametrize("name", CLIQUES)
-def test_a_move_keeps_the_models_distribution(name):
+def test_a_move_keeps_the_models_distribution(name, moved_by):
     """Detailed balance, on a model that the proposing tree does not match."""
     joint, moves = moves_of(CLIQUES[name], spread=1.5)
     rows = drawn_rows(joint, ROWS)
     before = rows.copy()
     for key in range(3):
-        moves(rows, key)
-    assert (rows != before).any(axis=1).mean() > 0.3
+        moved_by(moves, rows, key)
+    if name != "none" or moved_by is TreeMoves.__call__:  # nothing is wide that stands alone
+        assert (rows != before).any(axis=1).mean() > 0.3
     assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
 
 
-@pytest.mark.parametrize("name", CLIQUES)
-def test_moves_alone_reach_the_models_distribution(name):
+@pytest.mark.parametrize("name", [name for name in CLIQUES if name != "none"])
+def test_moves_alone_reach_the_models_distribution(name, moved_by):
     joint, moves = moves_of(CLIQUES[name], spread=0.7)
     rows = np.tile(np.array([1, 2, 1, 0], dtype=np.int32), (ROWS, 1))
     for key in range(300):
-        moves(rows, 1000 + key)
+        moved_by(moves, rows, 1000 + key)
     assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
 
 
@@ -229,24 +238,33 @@ def test_a_move_changes_one_branch_only():
     assert not (changed[:, :2].any(axis=1) & changed[:, 2:].any(axis=1)).any()
 
 
-def test_moves_depend_on_the_key_and_not_on_the_workers():
+def test_wide_attributes_are_left_to_their_own_moves(monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.loglinear.MOST_SWEPT", 2)
+    model, _ = random_loglinear(BRANCHES_DOMAIN, CLIQUES["tree"], seed=4)
+    rows = np.tile(np.array([1, 2, 1, 0], dtype=np.int32), (ROWS, 1))
+    model.sweep(rows, 3)
+    assert (rows[:, 1] == 2).all()
+    assert all(len(set(rows[:, i])) == 2 for i in (0, 2, 3))
+
+
+def test_moves_depend_on_the_key_and_not_on_the_workers(moved_by):
     def moved(workers, key):
         _, moves = moves_of(CLIQUES["cycle"], workers=workers)
         rows = np.zeros((1001, 4), dtype=np.int32)
-        moves(rows, key)
+        moved_by(moves, rows, key)
         return rows
 
     assert_depends_on_the_key_only(moved)
 
 
-def test_moves_reach_what_the_tree_thinks_impossible():
+def test_moves_reach_what_the_tree_thinks_impossible(moved_by):
     """The measured pair has empty cells, which the model's weights do not exclude."""
     domain = domain_of(2, 2)
     singles = [np.array([50.0, 50.0])] * 2
     tree = dependence_tree(domain, [Target((0, 1), np.diag([50.0, 50.0]), 1.0)], singles)
     model = LogLinearModel(domain, [(0, 1)], singles, workers=1)
-    moves = BranchMoves(model, tree, singles, workers=1)
+    moves = TreeMoves(model, tree, singles, workers=1)
     rows = np.zeros((4000, 2), dtype=np.int32)
     for key in range(1500):
-        moves(rows, key)
+        moved_by(moves, rows, key)
     assert_drawn_from(histogram(rows, domain), np.full((2, 2), 0.25))

@@ -56,7 +56,7 @@ DRAWS = 200_000
 @contextlib.contextmanager
 def quick_tables():
     """Fit tables with few rows: these checks are not about their quality."""
-    few = partial(SynthesisSettings, fewest_rows=500)
+    few = partial(SynthesisSettings, fit_rows=500)
     with mock.patch("adaptive_qs.release.release.SynthesisSettings", few):
         yield
 

@@ -334,7 +334,7 @@ def _run_wide(
 @contextmanager
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
-    few = partial(SynthesisSettings, fewest_rows=1)
+    few = partial(SynthesisSettings, fit_rows=1)
     users = ("loop.forecast", "answering.plan", "run.job")
     with ExitStack() as stack:
         for user in users:

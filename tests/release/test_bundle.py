@@ -53,7 +53,7 @@ ROWS = 3_217
 def quick_tables(monkeypatch):
     """Fit tables with few rows: these tests are not about their quality."""
     monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fewest_rows=500)
+        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
     )
 
 

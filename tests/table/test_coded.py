@@ -77,3 +77,23 @@ def test_more_rows_than_the_public_bound_are_refused_without_telling_how_many(mo
     with pytest.raises(DataError, match=r"more than 1,000 rows") as caught:
         MarginalCounter(CodedTable.from_codes(domain, [np.zeros(1_234, int)]))
     assert "234" not in str(caught.value)
+
+
+def test_parts_make_the_table_of_all_their_rows():
+    domain = Domain.from_sizes({"a": 300, "b": 2})
+    rows = np.stack([np.arange(300), np.arange(300) % 2], axis=1)
+    table = CodedTable.from_parts(domain, (rows[k : k + 70] for k in range(0, 300, 70)), 300)
+    for column, whole in zip(table.columns, rows.T, strict=True):
+        np.testing.assert_array_equal(column, whole)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[], [[[0, 0]]], [[[0, 0]] * 3], [[[0], [0]]], [[0, 0]], [[[0, 2], [0, 0]]], [[[300, 0]] * 2],
+     [[[-1, 0]] * 2]],
+    ids=["none", "fewer", "more", "narrow", "flat", "above", "wrapping", "below"],
+)  # fmt: skip
+def test_parts_that_are_not_the_rows_are_refused(parts):
+    domain = Domain.from_sizes({"a": 300, "b": 2})
+    with pytest.raises(DataError, match="not 2 rows"):
+        CodedTable.from_parts(domain, map(np.array, parts), 2)
