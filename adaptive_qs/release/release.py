@@ -18,7 +18,6 @@ from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, unconnected_columns
 from adaptive_qs.release.facts import TABLES
-from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
@@ -132,6 +131,8 @@ class Release(Bundle):
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
         check_new(path, force)
+        from adaptive_qs.release.page import pages_of  # a run that saves no release draws none
+
         write_archive(path, (pages_of(self) | self.texts() | self.arrays()).items())
 
     def sample(
