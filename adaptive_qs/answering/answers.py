@@ -36,7 +36,7 @@ from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
 from adaptive_qs.run.budget import Closing, PrivacyTarget
 from adaptive_qs.run.job import Begin, Job
-from adaptive_qs.table.coded import TableCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,
@@ -373,7 +373,7 @@ class Answers:
         job: Job[Batch],
         plan: BatchPlan,
         schema: Schema,
-        counter: TableCounter,
+        counter: MarginalCounter,
         begin: Begin,
         clock: PhaseClock,
     ) -> None:
@@ -383,7 +383,7 @@ class Answers:
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
         self._schema = schema
-        self._counter: TableCounter | None = counter
+        self._counter: MarginalCounter | None = counter
         self._session = job.session
         self._begin = begin
         self._ledger: Ledger | None = None
@@ -526,7 +526,7 @@ class Answers:
         self._session.finish()
 
     def _stream(
-        self, counter: TableCounter, confidence: float, formulas: Formulas
+        self, counter: MarginalCounter, confidence: float, formulas: Formulas
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0

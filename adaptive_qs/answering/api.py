@@ -193,7 +193,7 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
             clock.start("plan")
             left = job.target.left_of(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable
-    return Answers(job, planned, schema, counter_of(table), begin, clock)
+    return Answers(job, planned, schema, counter_of(table, job.work.limits.workers), begin, clock)
 
 
 def _budget(options: RunOptions) -> Callable[[Fraction | None], PrivacyTarget]:

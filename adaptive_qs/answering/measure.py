@@ -29,7 +29,7 @@ from adaptive_qs.strategy.integer import (
     table_estimate,
 )
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
-from adaptive_qs.table.coded import TableCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -88,7 +88,7 @@ def check_noise(mechanism: Mechanism, units: int) -> None:
 
 
 def measure(
-    counter: TableCounter,
+    counter: MarginalCounter,
     mechanisms: Mechanisms,
     measurements: Sequence[Measurement],
     units: Sequence[int],
@@ -104,6 +104,7 @@ def measure(
     Returns:
         Noisy answers to each integer strategy or its queries, one axis for each of their factors.
     """
+    counter.prepare(measurement.clique for measurement in measurements)
     made = list(map(partial(_request, counter), measurements, units))
     released = mechanisms.release_together([request for request, _ in made])
     return [noisy / 2.0**shift for noisy, (_, shift) in zip(released, made)]
@@ -122,7 +123,7 @@ def estimate(measurement: Measurement, noisy: Array) -> Array:
 
 
 def _request(
-    counter: TableCounter, measurement: Measurement, units: int
+    counter: MarginalCounter, measurement: Measurement, units: int
 ) -> tuple[CountsRequest, int]:
     """What to release at a cost of exactly ``units``, and by how many bits it is shifted."""
     counts = counter.count(measurement.clique)
@@ -198,7 +199,7 @@ class SetAnswers:
 
 
 def answer_sets(
-    mechanism: Mechanism, counter: TableCounter, mechanisms: Mechanisms, units: int
+    mechanism: Mechanism, counter: MarginalCounter, mechanisms: Mechanisms, units: int
 ) -> Iterator[SetAnswers]:
     """Spend the budget and answer every attribute set of every part, in order.
 

@@ -305,7 +305,8 @@ def workload_scale(
     small = [c for c in cliques if c.cells <= LARGEST]
     steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
     chosen = small[:: max(1, math.ceil(max(steps)))]
-    counter = counter_of(pair.true)
+    counter = counter_of(pair.true, workers)
+    counter.prepare(pair.domain.clique(error.attributes) for error in chosen)
     shares = [counts / n for counts in pair.margins[0]]
 
     def scale_of(error: CliqueError) -> Scale:

@@ -18,7 +18,7 @@ from adaptive_qs.loop.select import SELECTION_RULES
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
-from adaptive_qs.table.coded import TableCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
 # How much of the budget each round spends (Fuentes et al., Algorithm 7, on estimates).
@@ -102,7 +102,7 @@ def initial_share(domain: Domain, rho: float, total: float) -> float:
     return float(np.clip(0.5 * error**0.4, 0.1, 0.9))
 
 
-def measure_total(counter: TableCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
+def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
     """Measure the number of rows with ``rho``; the model has a uniform reference."""
     model = ReferenceModel(counter.domain, uniform_reference(counter.domain))
     precision = 2 * rho / measurement_cost(counter.domain, ())
@@ -111,7 +111,7 @@ def measure_total(counter: TableCounter, mechanisms: Mechanisms, rho: float) -> 
 
 
 def measure_one_way(
-    counter: TableCounter, mechanisms: Mechanisms, model: ReferenceModel, rho: float
+    counter: MarginalCounter, mechanisms: Mechanisms, model: ReferenceModel, rho: float
 ) -> None:
     """Measure every one-way residual, and the total as part of them, with ``rho`` in all.
 
@@ -135,7 +135,7 @@ def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
 
 def _measure(
     model: ReferenceModel,
-    counter: TableCounter,
+    counter: MarginalCounter,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
 ) -> dict[Clique, float]:
@@ -222,7 +222,7 @@ class LoopResult:
 
 
 def run_loop(
-    counter: TableCounter,
+    counter: MarginalCounter,
     workload: Workload,
     mechanisms: Mechanisms,
     rho: float,

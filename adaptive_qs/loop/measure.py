@@ -13,7 +13,7 @@ from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual import decompose, privacy_cost, variance_weight
-from adaptive_qs.table.coded import TableCounter
+from adaptive_qs.table.coded import MarginalCounter
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
@@ -38,14 +38,14 @@ def measurement_cost(domain: Domain, residual: Clique) -> float:
 
 
 def measure_residual(
-    counter: TableCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
+    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
 ) -> NDArray[np.float64]:
     """One noisy residual; see :func:`measure_residuals`."""
     return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
 def measure_residuals(
-    counter: TableCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+    counter: MarginalCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
 ) -> dict[Clique, NDArray[np.float64]]:
     """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
@@ -60,6 +60,7 @@ def measure_residuals(
         ζ_τ + N(0, σ² ⊗Π_i) for each τ: zero-sum along every axis.
     """
     domain = counter.domain
+    counter.prepare(noise_variances)
     requests = [_request(counter, *measured) for measured in noise_variances.items()]
     outputs = mechanisms.release_together(requests)
     return {
@@ -68,7 +69,7 @@ def measure_residuals(
     }
 
 
-def _request(counter: TableCounter, residual: Clique, noise_variance: float) -> CountsRequest:
+def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
     domain = counter.domain
     values = counter.count(residual)
     squared_sensitivity = Fraction(1)

@@ -22,7 +22,7 @@ from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
-from adaptive_qs.table.coded import TableCounter
+from adaptive_qs.table.coded import MarginalCounter
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""
@@ -77,7 +77,7 @@ class Selector:
 
     def __init__(
         self,
-        counter: TableCounter,
+        counter: MarginalCounter,
         candidates: Sequence[Clique],
         weights: Sequence[float],
         workers: int = 1,
@@ -93,6 +93,8 @@ class Selector:
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
         """Rescore the candidates whose estimate depends on a changed residual."""
         rows = np.flatnonzero(self._members.containing([()] if changed is None else changed))
+
+        self._counter.prepare(self.candidates[row] for row in rows)
 
         def rescore(row: int) -> None:
             self._errors[row] = grid_l1(self._counter, model, self.candidates[row])
@@ -137,14 +139,14 @@ class Members:
         return hit
 
 
-RuleMaker = Callable[[TableCounter, Sequence[Clique], Sequence[float], int], SelectionRule]
+RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], SelectionRule]
 
 SELECTION_RULES: dict[str, RuleMaker] = {"aim": Selector}
 """The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives; each is made with
 what :class:`Selector` takes."""
 
 
-def grid_l1(counter: TableCounter, model: ReferenceModel, clique: Clique) -> int:
+def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:
     """‖μ_γ − μ̂_γ‖₁ in units of 2**-CELL_BITS rows, with μ̂_γ clipped at zero and rounded."""
     front, full = model.last_axis_form(clique)
     counts = counter.count(clique)

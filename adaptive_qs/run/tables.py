@@ -168,7 +168,7 @@ def measure(
 
     ledger, loop = mechanisms.ledger, work.loop
     rho = target.left_of(ledger.limit - ledger.spent).rho
-    counter = counter_of(table)
+    counter = counter_of(table, work.limits.workers)
     result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
     reach(MEASURED)
     return Release.of_run(

@@ -5,8 +5,10 @@ A counter is the only reader of private rows after encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -120,57 +122,150 @@ class CodedTable:
         return len(self.columns[0])
 
 
-class TableCounter(Protocol):
-    """Counts the rows of one private table; its counts are never released without noise."""
+# Counting. An engine counts; what it counted is kept, since the loop asks for it again.
+
+
+class CountingEngine(Protocol):
+    """Counts the rows of one private table."""
 
     domain: Domain
     """Attributes and their numbers of codes."""
 
-    def count(self, clique: Clique) -> NDArray[np.int64]:
-        """The exact marginal over a clique (rows), one axis per attribute."""
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques (rows), one axis per attribute, in one pass.
+
+        Cliques are not empty. Counts are never released without noise.
+        """
+
+    def count_rows(self) -> int:
+        """The number of rows; private."""
+
+
+class MemoryEngine:
+    """Counts codes in memory, in blocks of rows that stay near while all cliques are counted.
+
+    Args:
+        table: the codes.
+        workers: threads, each for a part of the cliques.
+    """
+
+    def __init__(self, table: CodedTable, workers: int = 1) -> None:
+        self.domain: Domain = table.domain
+        self._columns = table.columns
+        self._workers = workers
+
+    def count_rows(self) -> int:
+        """The number of rows; private."""
+        return len(self._columns[0])
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
+        counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
+        shares = [list(zip(cliques, counts))[k :: self._workers] for k in range(self._workers)]
+        with ThreadPoolExecutor(self._workers) as pool:
+            list(pool.map(self._count_share, filter(None, shares)))
+        return counts
+
+    def _count_share(self, share: Sequence[tuple[Clique, NDArray[np.int64]]]) -> None:
+        rows = self.count_rows()
+        cells = np.empty(min(_BLOCK_ROWS, rows), dtype=np.int64)
+        for first in range(0, rows, _BLOCK_ROWS):
+            block = [codes[first : first + _BLOCK_ROWS] for codes in self._columns]
+            for clique, counts in share:
+                count_block([block[i] for i in clique], counts, cells)
+
+
+_BLOCK_ROWS = 2**16
+"""Rows that are counted for all cliques before the next ones are read from memory."""
+
+
+def count_block(
+    columns: Sequence[NDArray[np.unsignedinteger[Any]]],
+    counts: NDArray[np.int64],
+    cells: NDArray[np.int64],
+) -> None:
+    """Add some rows to their marginal, in place.
+
+    Args:
+        columns: codes of the marginal's attributes.
+        counts: the contiguous marginal, one axis per attribute.
+        cells: room for as many integers as there are rows.
+    """
+    cells = cells[: len(columns[0])]
+    cells[:] = columns[0]
+    for codes, size in zip(columns[1:], counts.shape[1:]):
+        _next_axis(cells, codes, size)
+    _tally(cells, counts.reshape(-1))
+
+
+@njit(cache=True, nogil=True)
+def _next_axis(cells, codes, size):  # type: ignore[no-untyped-def]
+    for row in range(cells.size):
+        cells[row] = cells[row] * size + codes[row]
+
+
+@njit(cache=True, nogil=True)
+def _tally(cells, counts):  # type: ignore[no-untyped-def]
+    for cell in cells:
+        counts[cell] += 1
 
 
 class MarginalCounter:
-    """Counts in memory, by one pass over the rows for each marginal; it takes that of the codes.
+    """Exact marginals of one private table, kept where they fit; never released without noise.
+
+    Args:
+        table: the private rows, or the engine that counts them.
+        most_cells: cells of all marginals that are kept.
 
     Raises:
         DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
     """
 
-    def __init__(self, table: CodedTable) -> None:
-        if table.num_rows > MAX_ROWS:
+    def __init__(self, table: CodedTable | CountingEngine, most_cells: int = 2**22) -> None:
+        self._engine = MemoryEngine(table) if isinstance(table, CodedTable) else table
+        self._rows = self._engine.count_rows()
+        if self._rows > MAX_ROWS:
             raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
-        self.domain: Domain = table.domain
-        dtype = np.uint16 if max(self.domain.sizes) <= 2**16 else np.uint32
-        self._codes = np.empty((len(self.domain), table.num_rows), dtype=dtype)
-        for i, column in enumerate(table.columns):
-            self._codes[i] = column
+        self.domain: Domain = self._engine.domain
+        self._dtype = np.uint32 if self._rows < 2**32 else np.int64
+        self._left = most_cells
+        self._kept: dict[Clique, NDArray[Any]] = {}
+        self._lock = Lock()
 
     def count(self, clique: Clique) -> NDArray[np.int64]:
         """The exact marginal over a clique (rows), one axis per attribute."""
-        shape = self.domain.shape(clique)
         if not clique:
-            return np.array(self._codes.shape[1])
-        out = np.zeros(self.domain.size(clique), dtype=np.int64)
-        _count_rows(self._codes, np.array(clique), np.array(shape), out)
-        return out.reshape(shape)
+            return np.array(self._rows)
+        kept = self._kept.get(clique)
+        if kept is not None:
+            return kept.astype(np.int64)
+        (counts,) = self._engine.count_all([clique])
+        self._keep(clique, counts)
+        return counts
+
+    def prepare(self, cliques: Iterable[Clique]) -> None:
+        """Count in one pass those of some marginals that will be asked for and can be kept."""
+        wanted, left = [], self._left
+        for clique in dict.fromkeys(cliques):
+            if clique and clique not in self._kept and self.domain.size(clique) <= left:
+                left -= self.domain.size(clique)
+                wanted.append(clique)
+        for clique, counts in zip(wanted, self._engine.count_all(wanted) if wanted else ()):
+            self._keep(clique, counts)
+
+    def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:
+        with self._lock:
+            if counts.size <= self._left and clique not in self._kept:
+                self._left -= counts.size
+                self._kept[clique] = counts.astype(self._dtype)
 
 
-@njit(cache=True, nogil=True)
-def _count_rows(codes, clique, shape, out):  # type: ignore[no-untyped-def]
-    for row in range(codes.shape[1]):
-        cell = 0
-        for axis in range(clique.size):
-            cell = cell * shape[axis] + codes[clique[axis], row]
-        out[cell] += 1
-
-
-COUNTERS: dict[str, Callable[[CodedTable], TableCounter]] = {"memory": MarginalCounter}
-"""What makes a counter of a table, by the name of the engine."""
+COUNTERS: dict[str, Callable[[CodedTable, int], CountingEngine]] = {"memory": MemoryEngine}
+"""What makes an engine of a table and a number of threads, by its name."""
 ENGINE = "memory"
 """The engine that counts."""
 
 
-def counter_of(table: CodedTable) -> TableCounter:
+def counter_of(table: CodedTable, workers: int = 1) -> MarginalCounter:
     """What counts the rows of a table; raises as :class:`MarginalCounter` does."""
-    return COUNTERS[ENGINE](table)
+    return MarginalCounter(COUNTERS[ENGINE](table, workers))

@@ -125,6 +125,9 @@ class FullCells:
     def __init__(self, domain, rows, cell):
         self.domain, self._rows, self._cell = domain, rows, cell
 
+    def prepare(self, cliques):
+        pass
+
     def count(self, clique):
         counts = np.zeros(self.domain.shape(clique), dtype=np.int64)
         counts[tuple(self._cell[i] for i in clique)] = self._rows

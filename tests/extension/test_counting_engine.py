@@ -27,16 +27,21 @@ class Scattered:
 
     asked: list[tuple[int, ...]] = []  # noqa: RUF012
 
-    def __init__(self, table):
+    def __init__(self, table, workers):
         self.domain = table.domain
         self._columns = table.columns
         self._rows = table.num_rows
 
-    def count(self, clique):
-        self.asked.append(tuple(clique))
+    def count_rows(self):
+        return self._rows
+
+    def count_all(self, cliques):
+        self.asked.extend(cliques)
+        return list(map(self._count, cliques))
+
+    def _count(self, clique):
         counts = np.zeros(self.domain.shape(clique), dtype=np.int64)
-        places = tuple(self._columns[i] for i in clique)
-        np.add.at(counts, places if clique else (), 1 if clique else self._rows)
+        np.add.at(counts, tuple(self._columns[i] for i in clique), 1)
         return counts
 
 

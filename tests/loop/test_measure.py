@@ -118,6 +118,9 @@ class OneCell:
 
     domain = domain_of(1024, 1024)
 
+    def prepare(self, cliques):
+        pass
+
     def count(self, clique):
         counts = np.zeros(self.domain.shape(clique), dtype=np.int64)
         counts[5, 7] = MAX_ROWS

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import DataError
 from adaptive_qs.table import coded as count
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.coded import CodedTable, MarginalCounter, MemoryEngine
 
 
 @st.composite
@@ -30,13 +33,68 @@ def slow_count(table, clique):
     return counts
 
 
-@given(tables())
-def test_counts_equal_a_row_by_row_count(table):
-    counter = MarginalCounter(table)
-    for clique in subsets(tuple(range(min(len(table.domain), 3)))):
+@given(tables(), st.integers(1, 3), st.sampled_from([0, 10, 10**6]), st.booleans())
+def test_counts_equal_a_row_by_row_count(table, workers, most_cells, prepared):
+    counter = MarginalCounter(MemoryEngine(table, workers), most_cells)
+    cliques = list(subsets(tuple(range(min(len(table.domain), 3)))))
+    if prepared:
+        counter.prepare(cliques)
+    for clique in [*cliques, *cliques]:  # what is kept is the same again
         found = counter.count(clique)
         assert found.dtype == np.int64
         assert found.shape == table.domain.shape(clique)
+        np.testing.assert_array_equal(found, slow_count(table, clique))
+        found += 1  # and is not what the caller holds
+
+
+class Asked:
+    """An engine that remembers what it was asked for."""
+
+    domain = Domain.from_sizes({"a": 3, "b": 4, "c": 50})
+
+    def __init__(self):
+        self.calls = []
+
+    def count_rows(self):
+        return 7
+
+    def count_all(self, cliques):
+        self.calls.append(list(cliques))
+        return [np.zeros(self.domain.shape(c), dtype=np.int64) for c in cliques]
+
+
+def test_marginals_are_counted_once_where_they_fit_and_together_where_prepared():
+    engine = Asked()
+    counter = MarginalCounter(engine, most_cells=20)
+    counter.prepare([(0,), (0, 2), (0, 1), (), (0,), (1,)])
+    assert engine.calls == [[(0,), (0, 1), (1,)]]  # 3 + 12 + 4 cells; (0, 2) does not fit
+    for clique in [(0,), (0, 1), (1,), ()]:
+        counter.count(clique)
+    counter.prepare([(0,), (0, 1)])
+    assert len(engine.calls) == 1
+    for _ in range(2):
+        counter.count((0, 2))
+    assert engine.calls[1:] == [[(0, 2)]] * 2
+
+
+def test_threads_may_ask_at_the_same_time():
+    rng = np.random.default_rng(0)
+    domain = Domain.from_sizes({f"a{i}": 4 for i in range(12)})
+    table = CodedTable.from_codes(domain, [rng.integers(0, 4, 500) for _ in range(12)])
+    counter = MarginalCounter(table, most_cells=200)
+    pairs = list(combinations(range(12), 2)) * 4
+    with ThreadPoolExecutor(8) as pool:
+        for clique, found in zip(pairs, pool.map(counter.count, pairs), strict=True):
+            np.testing.assert_array_equal(found, slow_count(table, clique))
+
+
+def test_blocks_of_rows_are_joined(monkeypatch):
+    monkeypatch.setattr(count, "_BLOCK_ROWS", 7)
+    rng = np.random.default_rng(0)
+    domain = Domain.from_sizes({"a": 3, "b": 300})
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 100) for n in domain.sizes])
+    for clique in ((0,), (1,), (0, 1)):
+        found = MarginalCounter(MemoryEngine(table, 2)).count(clique)
         np.testing.assert_array_equal(found, slow_count(table, clique))
 
 
