@@ -149,31 +149,39 @@ class ReferenceModel:
                 array = _spread(array, axis, self._excess[attribute])
         return array
 
-    def last_axis_form(self, clique: Clique) -> tuple[Array, Array | None]:
-        """The marginal over a clique as A ⊗ q_last + C, without forming it.
+    def last_axis_form(self, clique: Clique) -> tuple[Array, Array, Array | None]:
+        """The marginal over a clique as A ⊗ q_last + (⊗q) ⊗ c_last + C, without forming it.
 
         Everything but the returned C is smaller than the marginal by the size of an axis.
 
         Returns:
-            A over the clique without its last attribute, and C over the whole clique, or None
-            where no measured residual contains the last attribute.
+            A and ⊗q over the clique without its last attribute, along a first axis of 2; q_last
+            and c_last, shape (2, n); and C over the whole clique, or None where no measured
+            residual contains the last attribute and another one.
         """
-        *front, last = clique
-        return self.marginal(tuple(front)), self._combine(tuple(front), (last,))
+        *rest, last = clique
+        front = tuple(rest)
+        product: Array = np.ones(())
+        for axis, attribute in enumerate(front):
+            product = _spread(product, axis, self.reference[attribute])
+        q = self.reference[last]
+        single = self._components.get((last,), np.zeros(q.size))
+        others = self._combine(front, (last,), skipped=(last,))
+        return np.stack([self.marginal(front), product]), np.stack([q, single]), others
 
     def marginal(self, clique: Clique) -> Array:
         """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
         array = self._combine(clique, ())
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
-    def _combine(self, front: Clique, tail: Clique) -> Array | None:
-        """Σ over τ with tail ⊆ τ ⊆ front ∪ tail of c_τ ⊗ q over the rest of front."""
+    def _combine(self, front: Clique, tail: Clique, skipped: Clique | None = None) -> Array | None:
+        """Σ over τ ≠ skipped with tail ⊆ τ ⊆ front ∪ tail of c_τ ⊗ q over the rest of front."""
         if not front:
-            component = self._components.get(tail)
+            component = None if tail == skipped else self._components.get(tail)
             return None if component is None else component.copy()
         *rest, last = front
-        without = self._combine(tuple(rest), tail)
-        within = self._combine(tuple(rest), (last, *tail))
+        without = self._combine(tuple(rest), tail, skipped)
+        within = self._combine(tuple(rest), (last, *tail), skipped)
         if without is None:
             return within
         spread = _spread(without, len(rest), self.reference[last])

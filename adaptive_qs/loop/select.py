@@ -148,24 +148,39 @@ what :class:`Selector` takes."""
 
 def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:
     """‖μ_γ − μ̂_γ‖₁ in units of 2**-CELL_BITS rows, with μ̂_γ clipped at zero and rounded."""
-    front, full = model.last_axis_form(clique)
-    counts = counter.count(clique)
-    q = model.reference[clique[-1]]
-    full = np.empty((0, 0)) if full is None else full.reshape(front.size, q.size)
-    return int(_grid_l1(front.ravel(), q, full, counts.reshape(front.size, q.size)))
+    fronts, lasts, rest = model.last_axis_form(clique)
+    shape = (fronts[0].size, lasts[0].size)
+    rest = np.empty((0, 0)) if rest is None else rest.reshape(shape)
+    counts = counter.count(clique).reshape(shape)
+    return int(_grid_l1(fronts.reshape(2, -1), lasts, rest, counts))
+
+
+_SUMMED = 64
+"""Cells whose differences, of at most 2**56 units each, are summed without leaving 63 bits."""
 
 
 @njit(cache=True, nogil=True)
-def _grid_l1(front, q, full, counts):  # type: ignore[no-untyped-def]
+def _grid_l1(fronts, lasts, rest, counts):  # type: ignore[no-untyped-def]
     unit = 2.0**CELL_BITS
+    size = lasts.shape[1]
+    q, single = lasts[0], lasts[1]
+    estimates = np.empty(size)
     total = 0
-    has_full = full.size > 0
-    for i in range(front.size):
-        a = front[i]
-        for j in range(q.size):
-            estimate = a * q[j]
-            if has_full:
-                estimate += full[i, j]
-            cell = np.int64(min(max(estimate, 0.0), CELL_LIMIT) * unit + 0.5)
-            total = min(total + abs((counts[i, j] << CELL_BITS) - cell), ERROR_LIMIT)
+    for i in range(fronts.shape[1]):
+        a, b = fronts[0, i], fronts[1, i]
+        counted = counts[i]
+        for j in range(size):
+            estimates[j] = a * q[j] + b * single[j]
+        if rest.size > 0:
+            others = rest[i]
+            for j in range(size):
+                estimates[j] += others[j]
+        for first in range(0, size, _SUMMED):
+            some, those = estimates[first : first + _SUMMED], counted[first : first + _SUMMED]
+            part = 0
+            for j in range(some.size):
+                clipped = some[j] if some[j] > 0.0 else 0.0
+                clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
+                part += abs((those[j] << CELL_BITS) - np.int64(clipped * unit + 0.5))
+            total = min(total + part, ERROR_LIMIT)
     return total

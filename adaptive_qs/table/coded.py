@@ -162,6 +162,9 @@ class MemoryEngine:
         """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
         counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
         shares = [list(zip(cliques, counts))[k :: self._workers] for k in range(self._workers)]
+        if len(cliques) == 1 or self._workers == 1:
+            self._count_share(list(zip(cliques, counts)))
+            return counts
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(self._count_share, filter(None, shares)))
         return counts

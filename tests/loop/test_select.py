@@ -55,10 +55,10 @@ def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measu
     model = random_model(seed, measured)
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, seed % 100))
     for clique in CANDIDATES:
-        front, full = model.last_axis_form(clique)
-        estimate = front[..., None] * model.reference[clique[-1]]
-        if full is not None:
-            estimate = estimate + full
+        (front, product), (q, single), rest = model.last_axis_form(clique)
+        estimate = front[..., None] * q + product[..., None] * single
+        if rest is not None:
+            estimate = estimate + rest
         cells = np.floor(np.maximum(estimate, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
         exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
         error = grid_l1(counter, model, clique)
