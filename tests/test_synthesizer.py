@@ -23,7 +23,7 @@ import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES
+from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.budget import PrivacyTarget
@@ -264,12 +264,18 @@ def test_the_plan_does_not_depend_on_the_private_rows():
 
 
 def test_a_huge_sample_is_refused_and_a_small_one_takes_the_process_and_the_fit(fitted):
-    with pytest.raises(ResourceExceeded, match="fewer rows"):
+    with pytest.raises(ResourceExceeded, match="ask for fewer"):
         fitted.sample(10**13)
-    fit = SynthesisSettings().fit_rows * 10 * SYNTHETIC_CODE_BYTES
-    check_sample_rows(1, 10, PROCESS_BYTES + fit)
+    needed = PROCESS_BYTES + fit_bytes(10) + 10 * SYNTHETIC_CODE_BYTES
+    assert fit_bytes(10) > SynthesisSettings().fit_rows * 10
+    check_sample_rows(1, 10, needed)
+    check_sample_rows(10**12, 10, needed, held=False)
+    with pytest.raises(ResourceExceeded, match="there are: ask for fewer rows or raise"):
+        check_sample_rows(1, 10, needed - 1)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
-        check_sample_rows(1, 10, PROCESS_BYTES + fit - 1)
+        check_sample_rows(1, 10, PROCESS_BYTES, held=False)
+    with pytest.raises(ResourceExceeded, match="at most 1,099,511,627,776 rows"):
+        check_sample_rows(2**40 + 1, 10, needed, held=False)
 
 
 EXTREMES = {

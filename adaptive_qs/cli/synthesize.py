@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
 
 if TYPE_CHECKING:
+    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import Closing
 
@@ -184,7 +185,7 @@ def synthesize(
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.run.tables import SPENT_IN_VAIN, tables_job
+    from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
     from adaptive_qs.run.tables import synthesize as spend
     from adaptive_qs.table.schema import Schema
 
@@ -193,7 +194,7 @@ def synthesize(
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)
-        limits.check_rows(rows, "the synthetic table (--rows)")
+        check_sample_rows(rows, len(job.schema.columns), run.max_memory, held=False)
     io.warn_of(job, schema)
 
     def tell() -> None:
@@ -212,11 +213,9 @@ def synthesize(
                     written["release"] = release
                 made = released.num_rows
                 if out is not None:
-                    clock.start("fit")
-                    synthetic = released.sample_table(rows, sampling_seed, limits.workers, clock)
-                    made = synthetic.num_rows
-                    clock.start("write")
-                    write_stamped(synthetic, out, released, sampling_seed, kind)
+                    made = made if rows is None else rows
+                    pages = released.sample_pages(made, sampling_seed, limits.workers, clock)
+                    write_stamped(_timed(pages, clock), made, out, released, sampling_seed, kind)
                     written["table"] = out
                 job.session.finish()
     outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
@@ -228,8 +227,19 @@ def synthesize(
         io.emit_rows("Done.", outcome.lines())
 
 
-def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas: Formulas) -> None:
-    """Write a table sampled from a release, with its stamp and its sidecar.
+def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
+    """The pages of a table; what is done with them counts as writing."""
+    clock.start("fit")
+    for page in pages:
+        clock.start("write")
+        yield page
+        clock.start("draw")
+
+
+def write_stamped(
+    pages: Iterator[Any], rows: int, path: Path, release: Release, seed: int, formulas: Formulas
+) -> None:
+    """Write a table sampled from a release page by page, with its stamp and its sidecar.
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
     CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
@@ -240,12 +250,12 @@ def write_stamped(table: Any, path: Path, release: Release, seed: int, formulas:
     from adaptive_qs.table.write import table_format, write_table
 
     charges = Transcript(events=release.events).model_dump(mode="json")["events"]
-    sampling: dict[str, Any] = {"seed": seed, "rows": table.num_rows}
+    sampling: dict[str, Any] = {"seed": seed, "rows": rows}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
     with with_manifest(path), stamped(path, release.manifest.stamp):
         state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
-        write_table(table, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
+        write_table(pages, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
 
 
 # `sample RELEASE`: another table, free of charge.
@@ -281,7 +291,7 @@ def sample(
     threads = plan_workers(workers)
     loaded = Release.load(release, max_memory)
     count = loaded.num_rows if rows is None else rows
-    check_sample_rows(count, len(loaded.schema.columns), max_memory)
+    check_sample_rows(count, len(loaded.schema.columns), max_memory, held=False)
     if loaded.insecure:
         io.warn(f"{release}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
@@ -291,16 +301,14 @@ def sample(
             io.warn(doubt)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        clock.start("fit")
-        table = loaded.sample_table(rows, seed, threads, clock)
-        clock.start("write")
-        write_stamped(table, out, loaded, seed, kind)
+        pages = loaded.sample_pages(count, seed, threads, clock)
+        write_stamped(_timed(pages, clock), count, out, loaded, seed, kind)
     seconds = clock.stop()
     if as_json:
         io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
         return
     lines = [
-        ("table", f"{out} ({count:,} rows, {table.num_columns} columns)"),
+        ("table", f"{out} ({count:,} rows, {len(loaded.schema.columns)} columns)"),
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]

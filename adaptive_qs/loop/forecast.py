@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.generate.rows import LANE_CODES, SynthesisSettings
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
     Array,
@@ -25,7 +25,7 @@ from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
-from adaptive_qs.table.coded import CODE_BYTES
+from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
 from adaptive_qs.workload.workload import Workload
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
@@ -233,7 +233,14 @@ MEASURED_CELL_BYTES = 72
 WATCHED_CELL_BYTES = 12
 """Mean, difference and one temporary for one cell of a watched marginal."""
 SYNTHETIC_CODE_BYTES = 16
-"""One synthetic value: the chains, their proposals, the table and its copy."""
+"""One value of a synthetic table that is held as a whole: its code, and the value decoded."""
+FITTED_CODE_BYTES = 24
+"""One value of the chains: their state, its proposals and a page with its decoded values."""
+
+
+def fit_bytes(attributes: int) -> int:
+    """Memory of fitting the model and of the pages that are drawn at the same time."""
+    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + LANE_CODES * 16
 
 
 @dataclass(frozen=True)
@@ -261,8 +268,8 @@ def plan_memory(
     Args:
         domain: the attributes.
         workload: the marginals wanted.
-        num_rows: most rows of the private and of the synthetic table. This number must be
-            public: the ceilings it leaves steer what is measured.
+        num_rows: most rows of the private table. This number must be public: the ceilings it
+            leaves steer what is measured.
         max_memory_bytes: the ceiling.
         workers: threads that score candidates, each with its own scratch memory.
 
@@ -278,7 +285,8 @@ def plan_memory(
         + len(workload.closure) * (CLIQUE_BYTES + len(domain))
         + workers * cells * SCORED_CELL_BYTES
         + num_rows * len(domain) * CODE_BYTES
-        + max(num_rows, defaults.fit_rows) * len(domain) * SYNTHETIC_CODE_BYTES
+        + 8 * KEPT_CELLS
+        + fit_bytes(len(domain))
     )
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
         raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import DEFAULT_GENERATOR, SynthesisSettings, generator_named
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
@@ -155,24 +157,9 @@ class Release(Bundle):
             InputError: num_rows or workers is not positive, the seed is negative, or the release
                 names a generator that this version does not have.
         """
-        if num_rows is not None:
-            num_rows = check_rows(num_rows)
-        seed = chosen_seed(seed)
-        threads = plan_workers(workers)
-        domain = self.workload.domain
-        generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
-        count = self.num_rows if num_rows is None else num_rows
-        parts = generate(
-            self.model(),
-            [domain.clique(past.clique) for past in self.rounds],
-            self.workload.cliques,
-            count,
-            seed,
-            SynthesisSettings(watched_cells=self.manifest.watched_cells),
-            threads,
-            progress,
-        )
-        return CodedTable.from_parts(domain, parts, count)
+        count = self.num_rows if num_rows is None else check_rows(num_rows)
+        parts = self._parts(count, chosen_seed(seed), workers, progress)
+        return CodedTable.from_parts(self.workload.domain, parts, count)
 
     def sample_table(
         self,
@@ -185,10 +172,42 @@ class Release(Bundle):
 
         Its metadata carries the manifest's stamp.
         """
+        return pa.concat_tables(self.sample_pages(num_rows, seed, workers, progress))
+
+    def sample_pages(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+    ) -> Iterator[pa.Table]:
+        """The same table, page by page, drawn as they are asked for: memory holds a few pages."""
+        count = self.num_rows if num_rows is None else check_rows(num_rows)
         seed = chosen_seed(seed)
-        codes = self.sample(num_rows, seed, workers, progress)
-        table = decode(codes, self.schema, np.random.default_rng((seed, 1)))
-        return table.replace_schema_metadata({STAMP_KEY: self.manifest.stamp})
+        parts = self._parts(count, seed, workers, progress)
+        stamp = {STAMP_KEY: self.manifest.stamp}
+        for page, rows in enumerate(parts):
+            codes = CodedTable.from_parts(self.workload.domain, [rows], len(rows))
+            table = decode(codes, self.schema, np.random.default_rng((seed, 1, page)))
+            yield table.replace_schema_metadata(stamp)
+
+    def _parts(
+        self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
+    ) -> Iterator[Rows]:
+        """What the generator makes."""
+        threads = plan_workers(workers)
+        domain = self.workload.domain
+        generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
+        return generate(
+            self.model(),
+            [domain.clique(past.clique) for past in self.rounds],
+            self.workload.cliques,
+            num_rows,
+            seed,
+            SynthesisSettings(watched_cells=self.manifest.watched_cells),
+            threads,
+            progress,
+        )
 
 
 def check_rows(num_rows: int) -> int:

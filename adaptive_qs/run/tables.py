@@ -9,10 +9,10 @@ from typing import Any, Literal, cast, get_args
 from adaptive_qs.arguments import shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
     UnconnectedForecast,
+    fit_bytes,
     plan_memory,
     total_std,
 )
@@ -31,7 +31,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits
-from adaptive_qs.table.coded import CODE_BYTES, CodedTable, counter_of
+from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, CodedTable, counter_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
 from adaptive_qs.workload.workload import Workload
@@ -122,7 +122,7 @@ def tables_limits(
         ResourceExceeded: the workload does not fit.
     """
     threads = plan_workers(workers)
-    limits = Limits.of(domain, max_memory, threads, CODE_BYTES + SYNTHETIC_CODE_BYTES)
+    limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
     plan = plan_memory(domain, workload, limits.most_rows, limits.max_memory_bytes, threads)
     return replace(limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells)
 
@@ -183,20 +183,30 @@ def measure(
     )
 
 
-def check_sample_rows(num_rows: int, attributes: int, max_memory: int | str | None) -> None:
+def check_sample_rows(
+    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
+) -> None:
     """Refuse a synthetic table that does not fit the memory, with the process and the fit.
+
+    Args:
+        num_rows: of the table.
+        attributes: its columns.
+        max_memory: ceiling of the process's memory.
+        held: whether the whole table is held in memory; it is drawn page by page otherwise.
 
     Raises:
         InputError: the ceiling is not a positive size.
-        ResourceExceeded: it does not fit.
+        ResourceExceeded: it does not fit, or has more than ``MAX_ROWS`` rows.
     """
     ceiling = memory_bytes(max_memory)
-    fitted_rows = max(num_rows, SynthesisSettings().fit_rows)
-    needed = PROCESS_BYTES + fitted_rows * attributes * SYNTHETIC_CODE_BYTES
+    table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
+    needed = PROCESS_BYTES + fit_bytes(attributes) + table
+    if num_rows > MAX_ROWS:
+        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: ask for fewer")
     if needed > ceiling:
         raise ResourceExceeded(
             f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
             f"more than the {ceiling / 2**20:,.0f} MB there are: "
-            + ("ask for fewer rows or " if num_rows == fitted_rows else "")
+            + ("ask for fewer rows or " if needed - table <= ceiling else "")
             + "raise --max-memory"
         )

@@ -21,7 +21,7 @@ from adaptive_qs.errors import DataError
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
 CODE_BYTES = 8
-"""Memory of one private value: its code and the counter's copy."""
+"""Memory of one private value: its code, in the chunks that were read and joined."""
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -213,6 +213,10 @@ def _tally(cells, counts):  # type: ignore[no-untyped-def]
         counts[cell] += 1
 
 
+KEPT_CELLS = 2**22
+"""Cells of all counted marginals that are kept, by default."""
+
+
 class MarginalCounter:
     """Exact marginals of one private table, kept where they fit; never released without noise.
 
@@ -224,7 +228,7 @@ class MarginalCounter:
         DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
     """
 
-    def __init__(self, table: CodedTable | CountingEngine, most_cells: int = 2**22) -> None:
+    def __init__(self, table: CodedTable | CountingEngine, most_cells: int = KEPT_CELLS) -> None:
         self._engine = MemoryEngine(table) if isinstance(table, CodedTable) else table
         self._rows = self._engine.count_rows()
         if self._rows > MAX_ROWS:

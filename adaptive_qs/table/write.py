@@ -6,9 +6,10 @@ import gzip
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -38,8 +39,8 @@ class OutputFormat(ABC):
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
 
     @abstractmethod
-    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Write a table, or the texts of its cells."""
+    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Write the rows of some tables with the same columns, or the texts of their cells."""
 
     @abstractmethod
     def batch_writer(
@@ -58,14 +59,18 @@ class Csv(OutputFormat):
     compressed: bool = False
     is_text = True
 
-    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """A header and one line for each row, quotation marks where they are needed."""
-        alone = len(texts) == 1
+        alone, header = len(texts) == 1, True
         with self._opened(file) as target:
-            target.write(_lines([_quoted(pa.array([name]), alone) for name in table.column_names]))
-            for batch in table.to_batches(max_chunksize=_ROWS):
-                cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
-                target.write(_lines([_quoted(column, alone) for column in cells]))
+            for table in tables:
+                if header:
+                    names = [_quoted(pa.array([name]), alone) for name in table.column_names]
+                    target.write(_lines(names))
+                    header = False
+                for batch in table.to_batches(max_chunksize=_ROWS):
+                    cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
+                    target.write(_lines([_quoted(column, alone) for column in cells]))
 
     @contextmanager
     def batch_writer(
@@ -90,9 +95,13 @@ class Parquet(OutputFormat):
 
     is_text = False
 
-    def write(self, table: pa.Table, texts: Sequence[AsText], file: BinaryIO) -> None:
+    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Every text as it is."""
-        pq.write_table(table, file)
+        with ExitStack() as stack:
+            writer = None
+            for table in tables:
+                writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))
+                writer.write_table(table)
 
     @contextmanager
     def batch_writer(
@@ -134,13 +143,13 @@ def check_table_path(path: str | Path) -> None:
 
 
 def write_table(
-    table: pa.Table,
+    table: pa.Table | Iterable[pa.Table],
     path: str | Path,
     schema: Schema,
     formulas: Formulas = "escape-learnt",
     sealed: Sealed = None,
 ) -> None:
-    """Write a decoded table in the format that the suffix of the path tells.
+    """Write a decoded table, or its pages as they come, in the format that the path's suffix tells.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
     column's format, and texts that a spreadsheet program would run are escaped as asked for:
@@ -152,10 +161,12 @@ def write_table(
         SchemaError: the table has a column that the schema lacks.
     """
     kind = table_format(path)
-    columns = [schema.column(name) for name in table.column_names]
-    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+    pages = iter([table] if isinstance(table, pa.Table) else table)
     with _sealing(path, sealed) as file:
-        kind.write(table, texts, file)
+        first = next(pages)
+        columns = [schema.column(name) for name in first.column_names]
+        texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+        kind.write(chain([first], pages), texts, file)
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:

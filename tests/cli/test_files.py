@@ -297,7 +297,7 @@ def test_a_run_is_resumed_with_the_same_table_only(run, pipe, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr("adaptive_qs.release.release.Release.sample_table", stop)
+        broken.setattr("adaptive_qs.release.release.Release.sample_pages", stop)
         pipe(contents())
         assert run(*options).code == 130
     pipe(contents() + b"a,1,2020-01-01\n")

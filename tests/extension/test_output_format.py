@@ -25,16 +25,16 @@ class JsonLines(OutputFormat):
 
     is_text = False
 
-    def write(self, table, texts, file):
-        for batch in table.to_batches():
-            self._lines(batch, file)
+    def write(self, tables, texts, file):
+        for table in tables:
+            self._lines(table, file)
 
     @contextmanager
     def batch_writer(self, schema, dictionaries, file):
         yield lambda batch: self._lines(batch, file)
 
-    def _lines(self, batch, file):
-        for row in batch.to_pylist():
+    def _lines(self, rows, file):
+        for row in rows.to_pylist():
             file.write(json.dumps(row).encode() + b"\n")
 
 
