@@ -164,5 +164,5 @@ def test_a_workload_that_does_not_fit_is_refused_with_its_largest_marginal():
 
 
 def test_the_refusal_blames_the_workload_only_where_that_is_the_cause():
-    with pytest.raises(ResourceExceeded, match=r"^the plan needs 4,\d\d\d MB .* --max-memory$"):
+    with pytest.raises(ResourceExceeded, match=r"^the plan needs 5,\d\d\d MB .* --max-memory$"):
         plan(rows=150_000_000, max_memory=2 * GB)
