@@ -312,15 +312,16 @@ def watch_list(
     num_rows: int,
     settings: SynthesisSettings,
 ) -> tuple[Clique, ...]:
-    """The workload's cliques, or their projections to fewer attributes where those are too many.
+    """The workload's cliques, or the measured ones and projections of the others where too many.
 
-    The highest number of attributes is taken whose marginals fit the settings' limits. Where
-    not even pairs do, the measured cliques come first and then as many pairs as fit.
+    The highest number of attributes is taken for the projections whose marginals fit the settings'
+    limits. Where not even pairs do, the measured cliques come first and then as many pairs as fit.
     """
     most = max(settings.watched_counts // num_rows, 1)
     closure = downward_closure(workload)
     for degree in range(max(len(c) for c in workload), 1, -1):
-        watched = maximal_cliques(c for c in closure if len(c) <= degree)
+        projections = [c for c in closure if len(c) <= degree]
+        watched = maximal_cliques([*measured, *projections])
         if len(watched) <= most and sum(map(domain.size, watched)) <= settings.watched_cells:
             return watched
     pairs = [c for c in closure if 1 <= len(c) <= 2]
