@@ -164,6 +164,11 @@ def from_to(name: str, first: str, last: str) -> str:
     return f"{name} in [{start}, {end}{')' if is_open else ']'}"
 
 
+def anywhere(name: str) -> str:
+    """All of a circle of cells."""
+    return f"{name} anywhere"
+
+
 def around(name: str, first: str, last: str) -> str:
     """An arc over the end of a circle of cells, such as "hour from 22 to 3, around the end"."""
     start, end, is_open = _ends(first, last)

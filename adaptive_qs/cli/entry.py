@@ -93,6 +93,7 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     """The command that a command line asks for, or an exit code where that is done (--help).
 
     Raises:
+        AdaptiveQsError: help cannot be printed.
         InputError: shell completion cannot be installed.
     """
     known = words and words[0] in COMMANDS
@@ -101,9 +102,11 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
         asked: Callable[[], int | None] | int = program.main(
             args=list(words), prog_name=io.PROGRAM, standalone_mode=False
         )
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if _INSTALL not in words:
-            raise
+            raise AdaptiveQsError(f"stdout cannot be written ({error.strerror})") from None
         raise InputError(
             f"completion cannot be installed in the home folder ({reason(error)}): put what "
             "--show-completion prints where your shell looks for it"

@@ -143,8 +143,8 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         domain: the attributes.
         cliques: the tables.
         copy_per_axis: store each table once per attribute, with that attribute's axis moved to
-            the end and filled up to a multiple of ``LANES`` (so that a kernel reads all its values
-            from consecutive memory), instead of once in its natural order.
+            the end (so that a kernel reads all its values from consecutive memory), instead of
+            once in its natural order.
     """
     entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
     position, cells = [], 0
@@ -155,7 +155,7 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
             others = [i for i in clique if i != attribute]
             shape = domain.shape(clique)
             if copy_per_axis:
-                shape = (*domain.shape(tuple(others)), filled_up(domain.sizes[attribute]))
+                shape = domain.shape((*others, attribute))
             strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
             own = strides.pop(-1 if copy_per_axis else axis)
             padding = [0] * (width - len(others))
@@ -176,7 +176,7 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
 
 
 LANES = 8
-"""Values that a processor multiplies at once: conditionals are filled up to a multiple of it."""
+"""Values that are summed at once: conditionals are filled up to a multiple of it."""
 
 
 def filled_up(size: int) -> int:
@@ -234,8 +234,8 @@ MOST_SWEPT = 1024
 
 class Factors(NamedTuple):
     """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
-    cumulative sums; every clique's weights, once per axis with that axis last. Weights of an
-    attribute's values are filled up with zeros to a multiple of ``LANES``."""
+    cumulative sums; every clique's weights, once per axis with that axis last. Weights of single
+    attributes are filled up with zeros to a multiple of ``LANES``."""
 
     sizes: Integers
     singles: Array
@@ -310,9 +310,8 @@ class LogLinearModel:
         weights, position = self._weights[clique], self._position[clique]
         for axis in range(len(clique)):
             moved = np.moveaxis(weights, axis, -1)
-            shape = (*moved.shape[:-1], filled_up(moved.shape[-1]))
-            stop = position + math.prod(shape)
-            self.factors.packed[position:stop].reshape(shape)[..., : moved.shape[-1]] = moved
+            stop = position + weights.size
+            self.factors.packed[position:stop].reshape(moved.shape)[...] = moved
             position = stop
 
     def sweep(self, rows: Rows, key: int) -> None:
@@ -349,7 +348,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                 continue
             single = singles[base : base + width]
             q = p[:width]
-            values = np.uint64(width)
+            values = np.uint64(sizes[i])
             groups = width // LANES
             for r in range(first, last):
                 for v in range(width):

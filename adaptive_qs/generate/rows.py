@@ -41,8 +41,8 @@ ENTRY_STEPS = 16
 """Work of finding the weights of a clique around a value, in multiplications."""
 MOST_LANES = 8
 """Pages that are refined at the same time, where there are many."""
-PAGES_PER_LANE = 4
-"""Fewest pages in a row of which each mends what the one before left."""
+LANE_ROWS = 2**18
+"""Fewest rows of a lane, in which each page corrects what the ones before left."""
 LANE_CELLS, LANE_CODES = 2**24, 2**22
 """Most cells watched by all lanes together, and most codes of their pages."""
 
@@ -274,7 +274,8 @@ def sharpen(means: Sequence[Array], watched: Sequence[Clique], targets: Sequence
 
     The two are averaged by their precisions, in place. A cell's mean over the chains is taken to be
     as far off as in a sample of as many rows, of which at least half a row is in each cell; for
-    averages over several sweeps that is on the safe side.
+    averages over several sweeps that is on the safe side. Cells move by different parts of their
+    differences, so the sum of a marginal moves as well; to hold it would lose most of the gain.
 
     Args:
         means: mean marginals (rows), shaped like the watched cliques.
@@ -339,6 +340,29 @@ def watch_list(
 # Pages: the chains go on, and each state of theirs becomes a part of the table.
 
 
+@dataclass
+class Page:
+    """Rows that are refined.
+
+    Attributes:
+        rows: states of some chains.
+        chosen: of which chains.
+        proposals: values for them.
+        share: of the wanted marginals, as large as the part of the chains.
+        passes: how often values are proposed.
+        excess: what all pages of its lane so far have too many of.
+        rng: orders of the proposals.
+    """
+
+    rows: Rows
+    chosen: NDArray[np.int64]
+    proposals: Rows
+    share: float
+    passes: int
+    excess: Array
+    rng: np.random.Generator
+
+
 class Watch:
     """The marginals that a table is brought to.
 
@@ -362,10 +386,11 @@ class Watch:
             difference = count_rows(rows, self._domain, clique) - share * mean
             excess[position : position + mean.size] += difference.ravel().astype(np.float32)
 
-    def descend(self, excess: Array, rows: Rows, proposals: Rows, rng: np.random.Generator) -> None:
-        """Replace values of the rows by proposed ones wherever Σ|excess| falls, in place."""
-        row_order, attribute_order = rng.permutation(len(rows)), rng.permutation(rows.shape[1])
-        _descend(rows, proposals, row_order, attribute_order, excess, self.adjacency)
+    def descend(self, page: Page) -> None:
+        """Replace values of its rows by proposed ones wherever Σ|excess| falls, in place."""
+        row_order = page.rng.permutation(len(page.rows))
+        attribute_order = page.rng.permutation(page.rows.shape[1])
+        _descend(page.rows, page.proposals, row_order, attribute_order, page.excess, self.adjacency)
 
 
 def draw_pages(
@@ -386,43 +411,40 @@ def draw_pages(
         chains: where the rows come from; they go on.
         watch: the marginals that ``len(chains.rows)`` rows should have.
         num_rows: rows in all.
-        passes: proposals for each value of the last page of a lane; those before get one.
+        passes: proposals for each value of the last two pages of a lane; those before get one.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
 
     Yields:
-        Pages of at most ``len(chains.rows)`` rows.
+        Pages of about the same length, at most ``len(chains.rows)`` rows.
     """
     size = len(chains.rows)
     pages = -(-num_rows // size)
+    ends = [num_rows * number // pages for number in range(pages + 1)]
     held = min(LANE_CELLS // (watch.adjacency.cells + 1), LANE_CODES // chains.rows.size)
-    lanes = max(1, min(MOST_LANES, pages // PAGES_PER_LANE, held))
+    lanes = max(1, min(MOST_LANES, num_rows // LANE_ROWS, held))
     excesses = [np.zeros(watch.adjacency.cells, dtype=np.float32) for _ in range(lanes)]
-    state = chains.advance()
+    chains.advance()
     for first in range(0, pages, lanes):
         turn = []
-        for page in range(first, min(first + lanes, pages)):
-            count = passes if page + lanes >= pages else 1
-            taken = min(size, num_rows - page * size)
+        for number, excess in zip(range(first, pages), excesses):
+            taken = ends[number + 1] - ends[number]
             chosen = chains.rng.permutation(size)[:taken]
-            rows = state[chosen]
-            proposals = [chains.advance()[chosen] for _ in range(max(count, 1))]
-            state = chains.rows
-            seed = int(chains.rng.integers(2**63))
-            turn.append((excesses[page - first], rows, proposals[:count], taken / size, seed))
-        over_items(workers, partial(_refine, watch), turn)
-        for k, (_, rows, *_) in enumerate(turn):
-            yield rows
+            rows, proposals = chains.rows[chosen], chains.advance()[chosen]
+            count = passes if number + 2 * lanes >= pages else min(passes, 1)
+            rng = np.random.default_rng(int(chains.rng.integers(2**63)))
+            turn.append(Page(rows, chosen, proposals, taken / size, count, excess, rng))
+        over_items(workers, lambda page: watch.add(page.excess, page.rows, page.share), turn)
+        for k in range(passes):
+            for page in turn:
+                if 0 < k < page.passes:
+                    page.proposals = chains.advance()[page.chosen]
+            refined = [page for page in turn if k < page.passes]
+            over_items(workers, watch.descend, refined)
+        for k, page in enumerate(turn):
+            yield page.rows
             if progress:
                 progress(first + k + 1, pages)
-
-
-def _refine(watch: Watch, page: tuple[Array, Rows, Sequence[Rows], float, int]) -> None:
-    excess, rows, proposals, share, seed = page
-    rng = np.random.default_rng(seed)
-    watch.add(excess, rows, share)
-    for proposed in proposals:
-        watch.descend(excess, rows, proposed, rng)
 
 
 @njit(cache=True, nogil=True)

@@ -99,17 +99,18 @@ class CodedTable:
                 attribute.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
+        refusal = DataError(f"the parts of a table are not {num_rows:,} rows of its codes")
         made = 0
         for rows in parts:
-            if rows.ndim != 2 or rows.shape[1] != len(domain) or made + len(rows) > num_rows:
-                break
-            if len(rows) and (rows.min() < 0 or (rows.max(axis=0) >= domain.sizes).any()):
-                break
+            fits = rows.ndim == 2 and rows.shape[1] == len(domain) and made + len(rows) <= num_rows
+            inside = not rows.size or (rows.min() >= 0 and (rows.max(axis=0) < domain.sizes).all())
+            if not (fits and inside):
+                raise refusal
             for column, codes in zip(columns, rows.T):
                 column[made : made + len(rows)] = codes
             made += len(rows)
         if made != num_rows:
-            raise DataError(f"the parts of a table are not {num_rows:,} rows of its codes")
+            raise refusal
         return cls(domain, tuple(columns))
 
     def __repr__(self) -> str:

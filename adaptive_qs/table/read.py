@@ -198,14 +198,18 @@ def read_header(path: Path) -> tuple[str, ...]:
         DataError: the file cannot be read or is empty.
     """
     with open_text(path) as text:
-        start = b""
-        while not end_of_rows(start) and (more := text.read(_HEADER_BYTES)):
+        start = text.read(_HEADER_BYTES)
+        while not (whole := end_of_rows(start)) and len(start) < BLOCK_BYTES:
+            if not (more := text.read(len(start))):
+                break
             start += more
         if text.fault is not None:
             raise text.fault
     lines = io.StringIO(start.decode("utf-8-sig", "ignore"), newline="")
-    bad = f"{path}: the header line cannot be read: give comma-separated UTF-8 text"
-    header = redacted(lambda: next(csv.reader(lines), None), lambda _: DataError(bad))
+    bad = DataError(f"{path}: the header line cannot be read: give comma-separated UTF-8 text")
+    if not whole and len(start) >= BLOCK_BYTES:
+        raise bad
+    header = redacted(lambda: next(csv.reader(lines), None), lambda _: bad)
     if header is None:
         raise DataError(f"{path}: is empty: give a CSV file with a header line")
     return tuple(name.strip(ASCII_SPACE) for name in header)
@@ -327,13 +331,15 @@ def frame_source(table: Any) -> Source:
     def bad(name: str, _: Exception) -> DataError:
         return DataError(f"table: column {name!r} cannot be read: write it as text")
 
+    def cells_of(part: Any, name: str) -> Cells:
+        return frame_cells(part[:, names.index(name)])
+
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)
         for start in range(0, rows, FRAME_ROWS):
             part = frame[start : start + FRAME_ROWS]
             columns = tuple(
-                redacted(partial(frame_cells, part[:, names.index(name)]), partial(bad, name))
-                for name in wanted
+                redacted(partial(cells_of, part, name), partial(bad, name)) for name in wanted
             )
             yield Chunk(columns, start + len(part), rows)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import around, from_to, up_to
+from adaptive_qs.domain import anywhere, around, from_to, up_to
 from adaptive_qs.errors import WorkloadError
 from adaptive_qs.workload.matrices import (
     BLOCK,
@@ -232,7 +232,7 @@ class Circular(OrderedQueries):
                 yield from_to(name, cells[start], cells[stop])
             for stop in range(start - 1):
                 yield around(name, cells[start], cells[stop])
-            yield f"{name} anywhere"
+            yield anywhere(name)
 
 
 @dataclass(frozen=True)
@@ -273,8 +273,10 @@ class FirstCells(OrderedQueries):
         return self.queries.squares(covariance[first, first])
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Those of the queries over the first cells."""
-        return self.queries.labels(names, (values[0][: self.queries.size],))
+        """Those of the queries over the first cells, of which all are not "anywhere"."""
+        cells = values[0][: self.queries.size]
+        whole = {anywhere(names[0]): from_to(names[0], cells[0], cells[-1])}
+        return (whole.get(label, label) for label in self.queries.labels(names, (cells,)))
 
 
 def _cumulate(table: Array) -> Array:

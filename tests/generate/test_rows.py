@@ -15,9 +15,11 @@ from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
     Chains,
     FitSettings,
+    Page,
     SynthesisSettings,
     Watch,
     choose_fit_rows,
+    draw_pages,
     fit_weights,
     sharpen,
     synthesise_rows,
@@ -68,7 +70,8 @@ def distance(rows, clique):
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 500, 2999, 3000, 3001, 9000, 40_000])
-def test_any_number_of_rows_has_codes_in_range(num_rows):
+def test_any_number_of_rows_has_codes_in_range(num_rows, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.LANE_ROWS", 8_000)  # 40,000 rows in 5 lanes
     rows = synthesise(num_rows, seed=4)
     assert rows.shape == (num_rows, 5)
     assert rows.dtype == np.int32
@@ -159,14 +162,16 @@ def test_progress_tells_every_step_of_each_phase():
 def test_rows_come_page_by_page():
     model = residuals_of(truth(), DOMAIN, PAIRS, 3.0)
     pages = [len(rows) for rows in synthesise_rows(model, PAIRS, WORKLOAD, 40_000, 0, QUICK)]
-    assert pages == [3000] * 13 + [1000]
+    assert (len(pages), sum(pages)) == (14, 40_000)
+    assert max(pages) - min(pages) <= 1
 
 
-def test_many_pages_together_are_as_far_off_as_a_page():
+def test_many_pages_together_are_as_far_off_as_a_page(monkeypatch):
     """What a page leaves is wanted of the next: the rows off hardly grow with the table.
 
     Pages drawn apart from each other would be off by about sqrt(2 · cells · rows / π).
     """
+    monkeypatch.setattr("adaptive_qs.generate.rows.LANE_ROWS", 12_000)
     model = residuals_of(truth(), DOMAIN, PAIRS, 0.0)
 
     def rows_off(num_rows):
@@ -179,13 +184,72 @@ def test_many_pages_together_are_as_far_off_as_a_page():
     assert rows_off(36_000) < max(3 * rows_off(3000), apart / 10)  # of three lanes
 
 
-def test_a_part_of_a_page_has_no_row_twice():
-    """A functional dependence of 3,000 distinct rows: a page cut short repeats none of them."""
-    domain = Domain.from_sizes({"a": 3000})
-    table = np.arange(3000, dtype=np.int32)[:, None]
-    model = residuals_of(table, domain, [(0,)], 0.0)
-    rows = table_of(model, [(0,)], [(0,)], 600, 0, QUICK)
-    assert len(rows) == 600
+class Walk:
+    """Chains whose state tells the row and the step; their moves change the step only."""
+
+    def __init__(self, size, values=4):
+        self.rng = np.random.default_rng(0)
+        self.rows = np.stack([np.arange(size), np.zeros(size)], axis=1).astype(np.int32)
+        self._values = values
+        self.steps = 0
+
+    def advance(self):
+        self.rows, self.steps = self.rows.copy(), self.steps + 1
+        self.rows[:, 1] = self.rng.integers(0, self._values, len(self.rows))
+        return self.rows
+
+
+def watch_of(size, wanted):
+    """Wants these counts of the second attribute in as many rows as there are chains."""
+    return Watch(domain_of(size, len(wanted)), [(1,)], [np.array(wanted, dtype=np.float32)])
+
+
+@pytest.mark.parametrize("num_rows", [1, 60, 99, 100, 101, 130, 250, 1_000])
+def test_pages_are_even_and_repeat_no_chain(num_rows):
+    pages = list(draw_pages(Walk(100), watch_of(100, [25, 25, 25, 25]), num_rows, 3, 1))
+    assert sum(map(len, pages)) == num_rows
+    assert max(map(len, pages)) - min(map(len, pages)) <= 1
+    assert len(pages) == -(-num_rows // 100)
+    for rows in pages:
+        assert len(set(rows[:, 0].tolist())) == len(rows)
+
+
+@pytest.mark.parametrize("num_rows", [30, 130, 330, 900, 3_000])
+def test_tables_of_any_length_have_the_wanted_shares(num_rows, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.LANE_ROWS", 400)
+    """Chains draw evenly; what is wanted is not even, and every move towards it is proposed."""
+    shares = np.array([0.28, 0.26, 0.24, 0.22])
+    pages = draw_pages(Walk(100), watch_of(100, 100 * shares), num_rows, 3, 1)
+    rows = np.concatenate(list(pages))
+    counts = np.bincount(rows[:, 1], minlength=4)
+    lanes = max(1, min(8, num_rows // 400))
+    # A row is moved wherever that lowers the distance, and three in four proposals are moves.
+    assert np.abs(counts - num_rows * shares).sum() <= 4 * lanes + 2
+
+
+@pytest.mark.parametrize(("passes", "steps"), [(0, 3), (1, 3), (3, 7)])
+def test_every_page_takes_one_step_and_the_last_two_as_many_as_passes(passes, steps):
+    """One step before the first page; of three pages in one lane the last two have all passes."""
+    walk = Walk(50)
+    list(draw_pages(walk, watch_of(50, [20, 10, 10, 10]), 150, passes, 1))
+    assert walk.steps == steps + 1
+
+
+def test_more_passes_come_nearer_and_none_change_nothing():
+    def off(passes):
+        walk = Walk(400, values=40)  # a proposal that helps is rare
+        wanted = np.r_[np.full(4, 100.0), np.zeros(36)]
+        (rows,) = draw_pages(walk, watch_of(400, wanted), 400, passes, 1)
+        return np.abs(np.bincount(rows[:, 1], minlength=40) - wanted).sum()
+
+    assert off(0) > off(1) > off(3) > off(9)
+    walk = Walk(400)
+    walk.advance()
+    state = walk.rows.copy()
+    again = Walk(400)
+    (rows,) = draw_pages(again, watch_of(400, [400, 0, 0, 0]), 400, 0, 1)
+    order = np.argsort(rows[:, 0])
+    np.testing.assert_array_equal(rows[order], state)
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 2.0, 1e9])
@@ -336,7 +400,7 @@ def refine(model, rows, means, passes, rng):
     for _ in range(passes):
         proposals = rows.copy()
         model.sweep(proposals, int(rng.integers(2**63)))
-        watch.descend(excess, rows, proposals, rng)
+        watch.descend(Page(rows, np.arange(len(rows)), proposals, 1.0, passes, excess, rng))
     return float(np.abs(excess).sum()) / len(rows) / len(WATCHED)
 
 
