@@ -147,8 +147,10 @@ def test_parts_make_the_table_of_all_their_rows():
 
 @pytest.mark.parametrize(
     "parts",
-    [[], [[[0, 0]]], [[[0, 0]] * 3], [[[0, 0]] * 2, [[0, 0]]], [[[0], [0]]], [[0, 0]], [[[0, 2], [0, 0]]], [[[300, 0]] * 2],
-     [[[-1, 0]] * 2]],
+    [
+        [], [[[0, 0]]], [[[0, 0]] * 3], [[[0, 0]] * 2, [[0, 0]]], [[[0], [0]]], [[0, 0]],
+        [[[0, 2], [0, 0]]], [[[300, 0]] * 2], [[[-1, 0]] * 2],
+    ],
     ids=["none", "fewer", "more", "a further part", "narrow", "flat", "above", "wrapping", "below"],
 )  # fmt: skip
 def test_parts_that_are_not_the_rows_are_refused(parts):
