@@ -1,4 +1,4 @@
-"""One made-up table of each kind that a synthesiser meets, for tests and benchmarks.
+"""One made-up table of each kind that a synthesizer meets, for tests and benchmarks.
 
     weak        mixed columns, every pair dependent a little
     functional  columns that determine others: hierarchies, recodings, a column derived from two

@@ -54,10 +54,15 @@ def check(
 
     For a proposed schema it lists what is left to review.
     """
-    from adaptive_qs.table.files import is_table_file
+    from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.schema import Schema, check_schema, left_as_proposed
 
     if is_table_file(schema):
+        if is_written_only(schema):
+            raise InputError(
+                f"{schema}: is no schema, and no table that can be read: tables in this format are "
+                "only written"
+            )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
         mend = shlex.join([io.PROGRAM, "schema", *names])
         proposes = " proposes one" if data is None else ""

@@ -107,9 +107,11 @@ class Outcome:
         if self.unconnected:
             shown = f"{first_of(self.unconnected, 6)}: no combination measured"
             rows.append(("unconnected", f"{self._share_of_columns()}: {shown}"))
-        piped = " < DATA" if "-" in self._next() else ""
-        words = shlex.join([io.PROGRAM, *self._next()])
-        return [*rows, *io.taken_rows(self.seconds), ("next", words + piped)]
+        rows += io.taken_rows(self.seconds)
+        if following := self._next():
+            piped = " < DATA" if "-" in following else ""
+            rows.append(("next", shlex.join([io.PROGRAM, *following]) + piped))
+        return rows
 
     def _measured(self) -> str:
         """How much of the workload was measured as a whole, by the rule of the release's page."""
@@ -125,8 +127,11 @@ class Outcome:
         return f"{len(self.unconnected):,} of {counted(len(self.release.schema.columns), 'column')}"
 
     def _next(self) -> list[str]:
-        if self.out is None:
-            return ["sample", str(self.bundle), "--out", "table.csv"]
+        """The next command to try; none where nothing written can be read."""
+        from adaptive_qs.table.files import is_written_only
+
+        if self.out is None or is_written_only(self.out):
+            return [] if self.bundle is None else ["sample", str(self.bundle), "--out", "table.csv"]
         learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
         schema = self.bundle if learnt and self.bundle is not None else self.schema
         return ["evaluate", str(self.data), str(self.out), "--schema", str(schema)]

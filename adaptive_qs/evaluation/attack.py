@@ -304,7 +304,7 @@ def marginal_scores(
 
     For a cell with s of S synthetic and r of R reference rows it is ln((s/S + a) / (r/R + a)),
     with a = 1 / min(S, R): one row of the smaller table, which keeps empty cells finite. Rows of
-    the table push the counts of their own cells up, and so score higher: what synthesisers of
+    the table push the counts of their own cells up, and so score higher: what synthesizers of
     marginals leak, as in MAMA-MIA (Golob et al. 2024), but without knowing which were measured.
     """
     chosen = attribute_sets(len(stack.columns), seed)

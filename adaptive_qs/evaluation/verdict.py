@@ -251,13 +251,17 @@ def _placed(place: Place) -> str:
     elif place.scaled:
         text = f": the table is {share(place.beyond, 2)} of the way from the one to the other."
     else:
-        text = "; the two are too close for a scale between them." if place.joint else "."
+        between = "; the two are too close to each other to place the table between them."
+        text = between if place.joint else "."
     if place.worse or not place.close < place.beyond <= place.allowed:
         return text
-    raised, usual = f"{significant(place.allowed)} above a fresh sample here", f"{place.close}"
+    usual, raised = f"{place.close}", f"{significant(place.allowed)} above a fresh sample"
     if place.scaled:
-        raised, usual = f"{share(place.allowed, 2)} of the way here", share(place.close, 2)
-    return f"{text} Chance may explain as much: the limit of close is {raised}, instead of {usual}."
+        usual, raised = share(place.close, 2), f"{share(place.allowed, 2)} of the way"
+    return (
+        f"{text} With so few rows chance alone may make such a difference, so the limit for "
+        f'"close" is raised from {usual} to {raised}.'
+    )
 
 
 # Single columns, whole rows and associations.

@@ -95,12 +95,12 @@ class FitSettings:
     """How the weights follow the targets.
 
     Attributes:
-        sweeps: steps; each sweeps all rows once.
-        averaged: last steps whose marginals are averaged.
-        step: first exponent η; it falls as 1 / (1 + decay · progress).
-        decay: see ``step``.
-        damping_rows: κ, rows added to both sides of each ratio.
-        damping_noise: t, noise standard deviations added to both sides.
+        sweeps: number of steps. Each step sweeps all rows once.
+        averaged: number of steps at the end whose marginals are averaged.
+        step: the exponent η of the first step. It falls as 1 / (1 + decay · progress).
+        decay: how fast ``step`` falls; progress goes from 0 to 1.
+        damping_rows: κ, the number of rows added to both sides of each ratio.
+        damping_noise: t, how many standard deviations of the noise are added to both sides.
     """
 
     sweeps: int = 80
@@ -168,14 +168,16 @@ class SynthesisSettings:
     """How a table is made.
 
     Attributes:
-        fit: how weights follow the targets.
-        fit_rows: rows of the chains, and of a page of the table,
-        most_steps: most inner steps of all sweeps together; wide attributes get fewer rows,
-        least_rows: but never fewer than this.
-        refine_passes: proposals per value of the last pages that bring the marginals closer to
-            those wanted; pages before them get one.
-        watched_cells: most cells of the marginals that refinement watches.
-        watched_counts: most row-by-marginal increments per sweep spent on watching them.
+        fit: how the weights follow the targets.
+        fit_rows: how many rows the chains have, and so a page of the table, unless these would take
+            more than ``most_steps``.
+        least_rows: how many rows the chains have at least, whatever steps these take.
+        most_steps: how many inner steps all sweeps may take together.
+        refine_passes: how many changes are proposed for each value of the last pages, to bring the
+            marginals closer to those wanted. For pages before them it is one.
+        watched_cells: how many cells the marginals that refinement watches may have together.
+        watched_counts: how many increments (one for each row and marginal) a sweep may spend on
+            watching them.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
@@ -187,7 +189,7 @@ class SynthesisSettings:
     watched_counts: int = 100_000_000
 
 
-def synthesise_rows(
+def synthesize_rows(
     residuals: ReferenceModel,
     measured: Iterable[Clique],
     workload: Sequence[Clique],
@@ -241,10 +243,10 @@ def synthesise_rows(
 
 
 Generator = Callable[..., Iterator[Rows]]
-"""From what was released to rows; called as :func:`synthesise_rows`."""
+"""From what was released to rows; called as :func:`synthesize_rows`."""
 DEFAULT_GENERATOR = "loglinear"
 
-GENERATORS: dict[str, Generator] = {DEFAULT_GENERATOR: synthesise_rows}
+GENERATORS: dict[str, Generator] = {DEFAULT_GENERATOR: synthesize_rows}
 """The generators by the name that a release's settings give."""
 
 

@@ -132,7 +132,7 @@ class UnconnectedForecast:
             return None
         return (
             "at this budget these columns will likely be independent of all others unless the "
-            f"table has about so many rows: {first_of(columns, NAMED)}: {MEND} "
+            f"table has at least about this many rows: {first_of(columns, NAMED)}: {MEND} "
             "(--public-rows N compares)"
         )
 

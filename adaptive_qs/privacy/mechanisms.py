@@ -1,4 +1,4 @@
-"""The only doors through which private counts leave: a charge structurally precedes each draw."""
+"""Every way by which private counts leave: each draw of noise is charged first."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def distinct_cells(
             kind = f"the type {values.type.value_type if dictionary else values.type}"
         raise DataError(
             f"{label}: column {column.name!r} has {kind}: "
-            "convert it to text, numbers, booleans, dates or times"
+            "convert it to text, numbers, booleans, dates, or dates with times"
         )
     parts[-1] = pa.concat_arrays([parts[-1], pa.nulls(1, parts[-1].type)])
     null = sum(map(len, parts)) - 1

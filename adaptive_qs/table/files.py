@@ -208,6 +208,13 @@ PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 
 
+def is_written_only(path: str | Path) -> bool:
+    """Whether a file's name has the ending of a format that tables are not read from."""
+    name = str(path).lower()
+    endings = (suffix for suffix in FORMATS if name.endswith(suffix))
+    return any(not FORMATS[suffix].readable for suffix in endings)
+
+
 def is_table_file(path: str | Path) -> bool:
     """Whether there is a file that is a table by its name, or Parquet by its first bytes."""
     with contextlib.suppress(OSError, ValueError):  # whoever reads it explains them

@@ -28,7 +28,7 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.files import PARQUET_MAGIC
+from adaptive_qs.table.files import PARQUET_MAGIC, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
@@ -288,6 +288,8 @@ def open_file(path: str | Path) -> Iterator[Source]:
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
     if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
         raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
+    if magic != PARQUET_MAGIC and is_written_only(path):
+        raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         names = read_header(path)
         yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))

@@ -37,6 +37,8 @@ class OutputFormat(ABC):
 
     is_text: ClassVar[bool]
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
+    readable: ClassVar[bool] = False
+    """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
 
     @abstractmethod
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
@@ -58,6 +60,7 @@ class Csv(OutputFormat):
 
     compressed: bool = False
     is_text = True
+    readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """A header and one line for each row, quotation marks where they are needed."""
@@ -94,6 +97,7 @@ class Parquet(OutputFormat):
     """Apache Parquet: values of the declared types, null where missing."""
 
     is_text = False
+    readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Every text as it is."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
-from adaptive_qs.generate.rows import synthesise_rows
+from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
@@ -98,7 +98,7 @@ def independent(job: Job, table: CodedTable) -> Outcome:
     loop = run_loop(MarginalCounter(table), single, mechanisms, rho, settings, job.threads)
     fitted = time.process_time()
     num_rows = max(1, round(loop.model.total))
-    parts = synthesise_rows(loop.model, [], single.cliques, num_rows, job.seed, workers=job.threads)
+    parts = synthesize_rows(loop.model, [], single.cliques, num_rows, job.seed, workers=job.threads)
     synthetic = CodedTable.from_parts(table.domain, parts, num_rows)
     seconds = {"fit": fitted - start, "sample": time.process_time() - fitted}
     used = {"rho": rho, "rho_spent": float(mechanisms.ledger.spent.rho)}

@@ -24,7 +24,7 @@ import typer
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesise_rows
+from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesize_rows
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
@@ -81,7 +81,7 @@ def variants(
                 chosen = VARIANTS if reference == "product" else {"uniform reference": DEFAULT}
                 for variant, settings in chosen.items():
                     cell = base | {"variant": variant}
-                    cell |= synthesised(true, workload, loop, seed, settings)
+                    cell |= synthesized(true, workload, loop, seed, settings)
                     rows.append(cell)
                     typer.echo(cell)
         write_results("synthesis_variants", rows, config, [seed], rows)
@@ -106,7 +106,7 @@ def shares(
                 cell: dict[str, Any] = {"table": name, "epsilon": eps}
                 cell["initial_share"] = loop.initial_rho / rho_of(eps, DELTA)
                 cell["chosen"] = share is None
-                cell |= synthesised(true, workload, loop, seed, quick)
+                cell |= synthesized(true, workload, loop, seed, quick)
                 rows.append(cell)
                 typer.echo(cell)
         write_results("initial_share", rows, config, [seed], rows)
@@ -147,13 +147,13 @@ def measured(
     return run_loop(MarginalCounter(true), workload, mechanisms, rho, settings, WORKERS)
 
 
-def synthesised(
+def synthesized(
     true: CodedTable, workload: Workload, loop: LoopResult, seed: int, settings: SynthesisSettings
 ) -> dict[str, float]:
     """Error and seconds of one table."""
     start = time.perf_counter()
     num_rows = max(1, round(loop.model.total))
-    parts = synthesise_rows(
+    parts = synthesize_rows(
         loop.model, [r.clique for r in loop.rounds], workload.cliques, num_rows, seed, settings,
         WORKERS,
     )  # fmt: skip

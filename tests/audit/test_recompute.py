@@ -22,7 +22,7 @@ from .paid import recomputed_runs
 from .schemas import learnt, schemas, workloads
 
 
-def synthesised(schema, rho, folder, seed=0, ways=2):
+def synthesized(schema, rho, folder, seed=0, ways=2):
     """A release bundle of generated rows."""
     rng = np.random.default_rng(seed)
     columns = [np.minimum(rng.geometric(0.4, 200) - 1, n - 1) for n in schema.domain().sizes]
@@ -35,7 +35,7 @@ def synthesised(schema, rho, folder, seed=0, ways=2):
 @settings(max_examples=25)
 @given(schemas(), st.sampled_from([1e-9, 0.01, 0.3, 5.0]), st.integers(0, 2**20))
 def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
-    path = synthesised(schema, rho, tmp_path_factory.mktemp("release"), seed)
+    path = synthesized(schema, rho, tmp_path_factory.mktemp("release"), seed)
     assert recompute.problems(path) == []
     sizes = dict(zip(schema.names, schema.domain().sizes))
     assert recompute.Released(path).sizes == sizes
@@ -114,7 +114,7 @@ TAMPERED = {
 
 @pytest.mark.parametrize("case", TAMPERED)
 def test_what_was_not_paid_for_is_found(case, tmp_path, monkeypatch):
-    path = synthesised(Schema.parse({"a": 3, "b": 4, "c": 5}), 0.3, tmp_path)
+    path = synthesized(Schema.parse({"a": 3, "b": 4, "c": 5}), 0.3, tmp_path)
     assert recompute.problems(path) == []
 
     class Tampered(recompute.Released):

@@ -229,11 +229,11 @@ def test_what_chance_explains_is_close_and_said_where_it_decides():
     assert sentence.word == "close"
     said = sentence.text.replace("\u00a0", " ")
     assert "22 % of the way from" in said
-    assert "the limit of close is 26 % of the way here, instead of 15 %." in said
+    assert 'the limit for "close" is raised from 15 % to 26 % of the way.' in said
     for surer in (replace(scale, l1=0.25), replace(scale, chance=0.05)):
         sure = marginals_sentence(evaluation, surer)
         assert sure.word == "usable"
-        assert "Chance" not in sure.text
+        assert "chance" not in sure.text
 
 
 @pytest.mark.parametrize("word", ["usable", "close"])

@@ -89,7 +89,7 @@ def test_what_is_closer_than_a_fresh_sample_is_said_to_be_without_a_scale_too(in
     assert scale.position is None
     sentence = marginals_sentence(evaluation, scale)
     assert sentence.text.endswith(": the table is as close as a fresh sample.")
-    assert "too close for a scale" in marginals_sentence(*scaled(0.105, 0.1, 0.11)).text
+    assert "too close to each other" in marginals_sentence(*scaled(0.105, 0.1, 0.11)).text
 
 
 def test_lost_columns_and_associations_are_named():
@@ -196,15 +196,15 @@ def part(rmse, fresh=0.002, independent=0.01, deviation=0.0, ways=2):
     [
         ([part(0.0025)], "good", "6.2 % of the way"),
         ([part(0.004)], "fair", "25 % of the way"),
-        ([part(0.004, deviation=3e-6)], "good", "the limit of close is 29 % of the way here"),
+        ([part(0.004, deviation=3e-6)], "good", "is raised from 15 % to 29 % of the way."),
         ([part(0.007)], "poor", "62 % of the way"),
         ([part(0.012)], "poor", "no closer than independent columns"),
         ([part(0.012, deviation=4e-5)], "fair", "no closer than independent columns"),
-        ([part(0.012, deviation=8e-5)], "good", "too close for a scale"),
+        ([part(0.012, deviation=8e-5)], "good", "too close to each other"),
         ([part(0.0035, independent=0.0022)], "fair", "no closer than independent columns"),
         ([part(0.0035, independent=0.0015)], "fair", "no closer than independent columns"),
-        ([part(0.0035, independent=0.0015, deviation=2e-6)], "good", "too close for a scale"),
-        ([part(0.0022, independent=0.0022)], "good", "too close for a scale"),
+        ([part(0.0035, independent=0.0015, deviation=2e-6)], "good", "too close to each other"),
+        ([part(0.0022, independent=0.0022)], "good", "too close to each other"),
         ([part(0.003, 0.003, 0.09), part(0.0095)], "fair", "As far off as independent columns: ra"),
     ],
 )

@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from adaptive_qs import Synthesizer, answer
+from adaptive_qs import answer
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import BinLabel
-from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.table import cells
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import OUTSIDE, UNREADABLE, ColumnBase, Draft
@@ -37,7 +37,7 @@ class Grey(ColumnBase):
         return self.shades
 
     def declares(self, text):
-        return bool(_HEX.fullmatch(text))
+        return self._code(text) >= 0
 
     def _check_values(self):
         if self.shades < 1 or 256 % self.shades:
@@ -126,17 +126,6 @@ def test_it_is_proposed(table, tmp_path, capsys):
     assert main(["schema", "init", str(table), "--out", str(out)]) == 0
     assert Schema.load(out).column("paint").type == "grey"
     assert re.search(r"paint +grey +8 values; missing: empty cell +9", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("cell", "problem"),
-    [("#ff0000", "outside its declared range"), ("red", "cannot be read as grey")],
-)
-def test_a_refused_cell_is_explained_and_not_quoted(cell, problem):
-    frame = pd.DataFrame({"paint": [cell], "sold": [1]})
-    with pytest.raises(DataError, match=f"column 'paint' has a .*{problem}") as caught:
-        Synthesizer(rho=1, workers=1).fit(frame, schema=SCHEMA)
-    assert cell not in str(caught.value)
 
 
 def test_synthesize_gives_a_table_of_the_same_kind(table, schema, tmp_path):

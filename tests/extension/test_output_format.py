@@ -47,7 +47,8 @@ def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_synthesize_writes_it(tmp_path):
+def test_synthesize_writes_it(tmp_path, capsys):
+    """It is not read: no command is recommended that would, and those asked to do it say so."""
     data, schema, out = (tmp_path / name for name in ("t.csv", "schema.json", "made.jsonl"))
     FRAME.to_csv(data, index=False)
     schema.write_text(json.dumps(SCHEMA))
@@ -57,6 +58,15 @@ def test_synthesize_writes_it(tmp_path):
     assert made
     assert {row["a"] for row in made} <= {0, 1, 2, 3}
     assert manifest_path(out).exists()
+    assert "  next " not in capsys.readouterr().out
+    bundle = tmp_path / "r.zip"
+    again = [*command, "--rho", "1", "--seed", "1", "--force", "--release", str(bundle)]
+    assert main(again) == 0
+    assert f"adaptive-qs sample {bundle} --out table.csv" in capsys.readouterr().out
+    assert main(["schema", "check", str(out)]) == 2
+    assert "made.jsonl: is no schema, and no table that can be read" in capsys.readouterr().err
+    assert main(["evaluate", str(data), str(out), "--schema", str(schema)]) == 2
+    assert "made.jsonl: tables in this format are only written" in capsys.readouterr().err
 
 
 def test_answers_are_written_in_it(tmp_path):

@@ -22,7 +22,7 @@ from adaptive_qs.generate.rows import (
     draw_pages,
     fit_weights,
     sharpen,
-    synthesise_rows,
+    synthesize_rows,
     watch_list,
 )
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
@@ -54,13 +54,13 @@ def truth(count=3000, seed=0):
     return drawn_rows(joint, count, seed)
 
 
-def synthesise(num_rows, seed=0, workers=1, measured=PAIRS, noise_std=3.0, **more):
+def synthesize(num_rows, seed=0, workers=1, measured=PAIRS, noise_std=3.0, **more):
     model = residuals_of(truth(), DOMAIN, measured, noise_std)
     return table_of(model, measured, WORKLOAD, num_rows, seed, QUICK, workers, **more)
 
 
 def table_of(*arguments, **more):
-    return np.concatenate(list(synthesise_rows(*arguments, **more)))
+    return np.concatenate(list(synthesize_rows(*arguments, **more)))
 
 
 def distance(rows, clique):
@@ -72,32 +72,32 @@ def distance(rows, clique):
 @pytest.mark.parametrize("num_rows", [1, 2, 500, 2999, 3000, 3001, 9000, 40_000])
 def test_any_number_of_rows_has_codes_in_range(num_rows, monkeypatch):
     monkeypatch.setattr("adaptive_qs.generate.rows.LANE_ROWS", 8_000)  # 40,000 rows in 5 lanes
-    rows = synthesise(num_rows, seed=4)
+    rows = synthesize(num_rows, seed=4)
     assert rows.shape == (num_rows, 5)
     assert rows.dtype == np.int32
     assert ((rows >= 0) & (rows < DOMAIN.sizes)).all()
     if num_rows in (500, 3000, 9000, 40_000):  # the seed decides, not the number of workers
-        np.testing.assert_array_equal(rows, synthesise(num_rows, seed=4, workers=2))
-        assert (rows != synthesise(num_rows, seed=5)).any()
+        np.testing.assert_array_equal(rows, synthesize(num_rows, seed=4, workers=2))
+        assert (rows != synthesize(num_rows, seed=5)).any()
 
 
 @pytest.mark.parametrize("num_rows", [3000, 9000, 40_000])
 def test_measured_marginals_are_met_to_within_their_noise(num_rows):
     """Noise of 3 rows in each residual; a cell's is below it, so ‖·‖₁/rows < 3 · cells / 3000."""
-    rows = synthesise(num_rows)
+    rows = synthesize(num_rows)
     for clique in PAIRS:
         assert distance(rows, clique) < 3 * DOMAIN.size(clique) / 3000 + 0.02
 
 
 def test_a_measured_dependence_is_better_met_than_without_measuring_it():
-    with_it, without = synthesise(3000), synthesise(3000, measured=[])
+    with_it, without = synthesize(3000), synthesize(3000, measured=[])
     for clique in PAIRS:
         assert distance(with_it, clique) < distance(without, clique) / 2
 
 
 @pytest.mark.parametrize("measured", [[], [(0,)], [()]])
 def test_without_measured_pairs_attributes_match_on_their_own(measured):
-    rows = synthesise(4000, measured=measured)
+    rows = synthesize(4000, measured=measured)
     for i in range(5):
         assert distance(rows, (i,)) < 0.05
 
@@ -143,7 +143,7 @@ def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std):
 
 
 def test_further_samples_of_one_release_differ_but_agree_in_distribution():
-    first, second = synthesise(3000, seed=1), synthesise(3000, seed=2)
+    first, second = synthesize(3000, seed=1), synthesize(3000, seed=2)
     assert (first != second).any()
     for clique in PAIRS:
         a, b = (marginal_of(t, DOMAIN, clique) / 3000 for t in (first, second))
@@ -153,7 +153,7 @@ def test_further_samples_of_one_release_differ_but_agree_in_distribution():
 
 def test_progress_tells_every_step_of_each_phase():
     heard = []
-    synthesise(40_000, progress=lambda *step: heard.append(step))
+    synthesize(40_000, progress=lambda *step: heard.append(step))
     for phase, total in (("fit", QUICK.fit.sweeps), ("draw", 14)):
         steps = [(done, of) for name, done, of in heard if name == phase]
         assert steps == [(k + 1, total) for k in range(total)]
@@ -161,7 +161,7 @@ def test_progress_tells_every_step_of_each_phase():
 
 def test_rows_come_page_by_page():
     model = residuals_of(truth(), DOMAIN, PAIRS, 3.0)
-    pages = [len(rows) for rows in synthesise_rows(model, PAIRS, WORKLOAD, 40_000, 0, QUICK)]
+    pages = [len(rows) for rows in synthesize_rows(model, PAIRS, WORKLOAD, 40_000, 0, QUICK)]
     assert (len(pages), sum(pages)) == (14, 40_000)
     assert max(pages) - min(pages) <= 1
 

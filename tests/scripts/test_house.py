@@ -18,6 +18,26 @@ CEILINGS = {
     "files that name a type of column, at most": 7,
     "import circles": 0,
 }
+SLACK = {
+    "modules": 3,
+    "lines": 500,
+    "files executed by synthesize": 2,
+    "files executed by answer": 2,
+}
+"""What an extension may add to these figures before a ceiling has to be raised."""
+HINTS = {
+    "modules": "put the code into the module whose subject it is",
+    "lines": "look for what is there already, or for what nobody needs any more",
+    "most lines": "split the module by subjects",
+    "files executed by synthesize": "import in the function that needs it what few runs need",
+    "files executed by answer": "import in the function that needs it what few runs need",
+    "call depth of answer until rows are counted": "merge functions that only pass on",
+    "frames of the package among them": "merge functions that only pass on",
+    "files that name a type of column, at least": "ask the column instead of naming its type",
+    "files that name a type of column, at most": "ask the column instead of naming its type",
+    "import circles": "move what both modules need below them",
+}
+"""What to do about a figure that is too high."""
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +47,16 @@ def figures():
 
 @pytest.mark.parametrize("name", CEILINGS)
 def test_a_figure_stays_below_its_ceiling(figures, name):
-    assert figures[name] <= CEILINGS[name]
+    most = CEILINGS[name] + SLACK.get(name, 0)
+    assert figures[name] <= most, (
+        f"{name}: {figures[name]:,g}, {most:,} at most: {HINTS[name]}; if it has to be, raise the "
+        "ceiling in the same commit and say why (python -m scripts.speed.house prints all figures)"
+    )
 
 
 def test_every_figure_is_of_something(figures):
     assert figures.keys() - CEILINGS.keys() == {"median lines"}
+    assert HINTS.keys() == CEILINGS.keys() >= SLACK.keys()
     assert 150 <= figures["median lines"] <= 350
     assert figures["frames of the package among them"] >= 3
     assert figures["files that name a type of column, at least"] >= 1

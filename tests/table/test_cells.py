@@ -301,7 +301,7 @@ def test_other_objects_are_refused_and_not_quoted(cell):
             read_table(frame, schema_of({"words": COLUMNS["words"]}))
         assert str(caught.value) == (
             "table: column 'words' has objects of other types: "
-            "convert it to text, numbers, booleans, dates or times"
+            "convert it to text, numbers, booleans, dates, or dates with times"
         )
 
 

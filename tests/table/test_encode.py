@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import BinLabel, Domain
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import MISSING
@@ -339,60 +339,6 @@ def test_what_is_no_table_is_refused_without_a_word_of_it():
 
 def labels_of(**column):
     return schema_of({"x": column}).columns[0].labels_of_codes()
-
-
-def codes_of(schema, values):
-    (codes,) = read_table(pd.DataFrame({"x": np.array(values, dtype=object)}), schema).columns
-    return codes.tolist()
-
-
-VALUES = {
-    "text": {"type": "categorical", "values": ["b", "a", "a..b"]},
-    "catch-all": {"type": "categorical", "values": ["b", "a"], "catch_all": "other"},
-    "listed catch-all": {"type": "categorical", "values": ["b", "other", "a"], "catch_all": "b"},
-    "numbers": {"type": "categorical", "values": [7, -3, 10]},
-    "listed booleans": {"type": "categorical", "values": [True, False]},
-    "integers": {"type": "integer", "min": -2, "max": 9},
-    "boolean": {"type": "boolean"},
-    "days": {"type": "date", "min": "2023-12-30", "max": "2024-03-01"},
-    "minutes": {
-        "type": "datetime", "granularity": "minute",
-        "min": "2024-01-01T23:58:00", "max": "2024-01-02T00:03:00",
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", VALUES)
-def test_the_label_of_a_value_is_the_value(kind):
-    schema = schema_of({"x": VALUES[kind]})
-    labels = schema.columns[0].labels_of_codes()
-    assert not any(isinstance(label, BinLabel) for label in labels)
-    assert codes_of(schema, labels) == list(range(len(labels)))
-
-
-BINS = {
-    "integers": {"type": "integer", "min": -7, "max": 12, "bins": 6},
-    "starts": {"type": "integer", "min": 0, "max": 999, "bin_starts": [0, 1, 10, 500]},
-    "numbers": {"type": "numeric", "min": -1, "max": 2, "bins": 7},
-    "edges": {"type": "numeric", "edges": [0, 0.1, 12.5, 1e22]},
-    "weeks": {"type": "date", "granularity": "week", "min": "2024-01-01", "max": "2024-02-04"},
-}
-
-
-@pytest.mark.parametrize("kind", BINS)
-def test_the_ends_of_a_bin_have_its_code(kind):
-    schema = schema_of({"x": BINS[kind]})
-    labels = schema.columns[0].labels_of_codes()
-    assert len(set(labels)) == len(labels)
-    for code, label in enumerate(labels):
-        if not isinstance(label, BinLabel):
-            assert codes_of(schema, [label]) == [code]
-        elif label.open:
-            assert codes_of(schema, [label.first, label.last]) == [code, code + 1]
-            assert label == f"[{label.first}, {label.last})"
-        else:
-            assert codes_of(schema, [label.first, label.last]) == [code, code]
-            assert label in (f"{label.first}..{label.last}", f"[{label.first}, {label.last}]")
 
 
 @pytest.mark.parametrize("granularity", ["month", "quarter", "year", "hour"])

@@ -113,10 +113,12 @@ class ColumnBase(BaseModel):
     declares missing markers. Null cells of a typed table (Parquet, data frames) count as missing
     exactly when at least one marker is declared; an empty CSV cell is the marker "".
 
-    A type of columns gives ``type`` a literal, and overrides ``num_values``, ``declares``,
-    ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit. A type that
-    declares the keys ``ordered`` or ``outside`` (with its choices as a ``Literal``) has what they
-    mean from here.
+    A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
+    ``declares``, ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit.
+    The last three deal with declared values only, and nobody else calls them: the program calls
+    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
+    escaped texts, and are not overridden. A type that declares the keys ``ordered`` or ``outside``
+    (with its choices as a ``Literal``) has what they mean from here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -245,20 +247,21 @@ class ColumnBase(BaseModel):
 
     # Cells to codes, and back.
 
+    @abstractmethod
     def read(self, values: pa.Array) -> Codes:
         """Codes of normalised cells, blank ones and markers among them: shape (len(values),).
 
-        Cells that are no declared values get ``UNREADABLE`` or ``OUTSIDE``.
+        Cells that are no declared values get ``UNREADABLE`` or ``OUTSIDE``; see
+        :func:`adaptive_qs.table.cells.normalise` for the types that cells come in.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Values of the declared type for codes that mean one, uniform inside bins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value_labels(self) -> list[str]:
         """Labels of declared values and of the catch-all, in the order of the codes."""
-        raise NotImplementedError
 
     def encode(self, values: pa.Array) -> Codes:
         """Codes of normalised cells: shape (len(values),), negative where a cell is refused.
@@ -385,3 +388,12 @@ class PrivateColumn(ColumnBase):
     @abstractmethod
     def probe(self) -> ColumnBase:
         """A column that refuses and misses the same cells, and gives all others code 0."""
+
+    def read(self, values: pa.Array) -> Codes:
+        raise AssertionError(f"column {self.name!r} is not learnt yet")
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        raise AssertionError(f"column {self.name!r} is not learnt yet")
+
+    def value_labels(self) -> list[str]:
+        raise AssertionError(f"column {self.name!r} is not learnt yet")
