@@ -16,6 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from adaptive_qs.arguments import DEFAULT_SHARE
+from adaptive_qs.generate import DEFAULT_GENERATOR
+from adaptive_qs.loop import DEFAULT_RULE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.bundle import of_interrupted_run
@@ -190,6 +192,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         workload: which marginals matter: a number of ways, several numbers, a workload file, or
             a :class:`Workload`; by default all 2-way marginals.
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
+        rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
+        generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
             quarters of the machine's.
         workers: threads, by default one for every core; the result does not depend on it.
@@ -233,6 +237,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rho: float | None = None,
         workload: WorkloadSpec = None,
         reference: str = "product",
+        rule: str = DEFAULT_RULE,
+        generator: str = DEFAULT_GENERATOR,
         learning_share: float = DEFAULT_SHARE,
         max_memory: int | str | None = None,
         workers: int | None = None,
@@ -250,6 +256,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rho = rho
         self.workload = workload
         self.reference = reference
+        self.rule = rule
+        self.generator = generator
         self.learning_share = learning_share
         self.max_memory = max_memory
         self.workers = workers
@@ -285,8 +293,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        options = RunOptions.among(self.get_params(), "workload", "reference", "progress")
-        job = tables_job(described, self.workload, self.reference, options)
+        own = ("workload", "reference", "rule", "generator", "progress")
+        options = RunOptions.among(self.get_params(), *own)
+        job = tables_job(
+            described, self.workload, self.reference, self.rule, self.generator, options
+        )
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:
             self._session.leave()
@@ -365,11 +376,14 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         """
         release = Release.load(path, max_memory)
         manifest = release.manifest
+        settings = manifest.settings
         loaded = cls(
             rho=manifest.rho,
             delta=manifest.delta,
             workload=release.workload,
-            reference=str(manifest.settings.get("reference", "product")),
+            reference=str(settings.get("reference", "product")),
+            rule=str(settings.get("rule", DEFAULT_RULE)),
+            generator=str(settings.get("generator", DEFAULT_GENERATOR)),
             max_memory=max_memory,
         )
         loaded._kind = Kind("pandas")

@@ -15,8 +15,11 @@ import typer
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
+from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.table.files import FORMATS
 from adaptive_qs.workload import FAMILIES
 
 TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
@@ -44,6 +47,10 @@ _TABLE: Mapping[str | None, Mapping[str, str]] = {
         "the optimum. (Default: 0.0001.)",
         "reference": "KIND: How unmeasured interactions are filled: product (independence) or "
         "uniform (AIM+GReM as published). (Default: product.)",
+        "rule": "NAME: How the loop selects the next marginal to measure: "
+        f"{SELECTION_RULES.listed()}. (Default: {DEFAULT_RULE}.)",
+        "generator": "NAME: How rows are made from what was measured: "
+        f"{GENERATORS.listed()}. (Default: {DEFAULT_GENERATOR}.)",
         "synthesize demo": f"{_DEMO.format('./adult_synthetic.csv')} is given.",
         "answer demo": f"{_DEMO.format('./adult_answers.parquet')} is given.",
         "plan demo": "Plan for the schema of the shipped sample (UCI Adult).",
@@ -89,8 +96,8 @@ _TABLE: Mapping[str | None, Mapping[str, str]] = {
         "refused otherwise.",
     },
     "Output": {
-        "out": "FILE: Synthetic table: .csv, .csv.gz or .parquet.",
-        "answer out": "FILE: Answers: .parquet, .csv or .csv.gz.",
+        "out": f"FILE: Synthetic table: {FORMATS.listed()}.",
+        "answer out": f"FILE: Answers: {FORMATS.listed()}.",
         "release": "FILE: Release bundle (.zip): sample more tables from it at no cost.",
         "confidence": "P: Probability with which an interval contains the true answer. (Default: "
         "0.95.)",

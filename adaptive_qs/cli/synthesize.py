@@ -14,6 +14,8 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import OF_TABLES, PrivateTable, workload_spec
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate import DEFAULT_GENERATOR
+from adaptive_qs.loop import DEFAULT_RULE
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
@@ -149,6 +151,8 @@ def synthesize(
     workload: Path | None = None,
     ways: str | None = None,
     reference: str = "product",
+    rule: str = DEFAULT_RULE,
+    generator: str = DEFAULT_GENERATOR,
     demo: bool = False,
     run: Annotated[RunOptions, OF_TABLES],
     out: Path | None = None,
@@ -195,7 +199,7 @@ def synthesize(
     from adaptive_qs.table.schema import Schema
 
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(Schema.load(schema, run.max_memory), spec, reference, run)
+    job = tables_job(Schema.load(schema, run.max_memory), spec, reference, rule, generator, run)
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)

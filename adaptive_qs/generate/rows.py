@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain, downward_closure
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -243,20 +241,8 @@ def synthesize_rows(
 
 
 Generator = Callable[..., Iterator[Rows]]
-"""From what was released to rows; called as :func:`synthesize_rows`."""
-DEFAULT_GENERATOR = "loglinear"
-
-GENERATORS: dict[str, Generator] = {DEFAULT_GENERATOR: synthesize_rows}
-"""The generators by the name that a release's settings give."""
-
-
-def generator_named(name: Any) -> Generator:
-    """The generator of this name.
-
-    Raises:
-        InputError: there is none.
-    """
-    return GENERATORS[one_of("generator", name, GENERATORS)]
+"""From what was released to rows: what :data:`adaptive_qs.generate.GENERATORS` holds; called as
+:func:`synthesize_rows`."""
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:

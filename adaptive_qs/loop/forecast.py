@@ -64,7 +64,8 @@ def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool 
 
 @dataclass(frozen=True)
 class UnconnectedForecast:
-    """The columns that a run of this budget will likely leave independent of all others."""
+    """The columns that a run of this budget will likely leave independent of all others, selecting
+    by AIM's rule whichever the settings name."""
 
     workload: Workload
     rho: float

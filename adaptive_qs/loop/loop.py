@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import make_target
+from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
-from adaptive_qs.loop.select import SELECTION_RULES
+from adaptive_qs.loop.select import RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
@@ -172,14 +173,14 @@ class LoopSettings:
         measured_cells: most cells of all measured cliques together; candidates that would
             exceed it are not offered.
         rule: how the next marginal is chosen, a name of
-            :data:`adaptive_qs.loop.select.SELECTION_RULES`.
+            :data:`adaptive_qs.loop.SELECTION_RULES`.
     """
 
     reference: Literal["product", "uniform"] = "product"
     initial_share: float | None = None
     selecting_share: float = 0.1
     measured_cells: int = 2**28
-    rule: str = "aim"
+    rule: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
         if self.reference not in ("product", "uniform"):
@@ -264,7 +265,8 @@ def run_loop(
     costs = [measurement_cost(domain, residual) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     weights = [workload.relevance(c) for c in candidates]
-    rule = SELECTION_RULES[settings.rule](counter, candidates, weights, workers)
+    make: RuleMaker = SELECTION_RULES[settings.rule]
+    rule = make(counter, candidates, weights, workers)
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
     rounding = (2 ** max(map(len, candidates)) + 1) / UNITS_PER_RHO
     budget = RoundBudget.split(left / len(closure), settings.selecting_share)

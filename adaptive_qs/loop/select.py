@@ -36,7 +36,7 @@ CELL_LIMIT = 2.0**40
 
 
 class SelectionRule(Protocol):
-    """Chooses the marginal of each round; made as :data:`SELECTION_RULES` says.
+    """Chooses the marginal of each round; made as a :data:`RuleMaker` is called.
 
     Whatever a rule knows of the private counts leaves it through ``mechanisms`` only, which charges
     before it draws; the loop has set ε²/8 aside for that.
@@ -140,10 +140,7 @@ class Members:
 
 
 RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], SelectionRule]
-
-SELECTION_RULES: dict[str, RuleMaker] = {"aim": Selector}
-"""The rules by the name that :class:`adaptive_qs.loop.loop.LoopSettings` gives; each is made with
-what :class:`Selector` takes."""
+"""What :data:`adaptive_qs.loop.SELECTION_RULES` holds; called as :class:`Selector`."""
 
 
 def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:

@@ -11,10 +11,11 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from adaptive_qs.arguments import natural_number, positive_integer
+from adaptive_qs.arguments import natural_number, one_of, positive_integer
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import DEFAULT_GENERATOR, SynthesisSettings, generator_named
+from adaptive_qs.generate.rows import Generator, SynthesisSettings
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -46,6 +47,7 @@ class Release(Bundle):
         workload: Workload,
         mechanisms: Mechanisms,
         settings: LoopSettings,
+        generator: str,
         privacy: tuple[float, float, float],
         watched_cells: int,
         most_rows: int,
@@ -58,6 +60,7 @@ class Release(Bundle):
             workload: the marginals that mattered.
             mechanisms: what the loop drew from; its ledger becomes the transcript.
             settings: how the loop was to spend.
+            generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: most rows of a table whose number of rows is not asked for.
@@ -71,7 +74,7 @@ class Release(Bundle):
             epsilon=epsilon,
             delta=delta,
             accountant="zCDP",
-            settings={**asdict(settings), "generator": DEFAULT_GENERATOR},
+            settings={**asdict(settings), "generator": generator},
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=mechanisms.ledger.place,
@@ -197,7 +200,8 @@ class Release(Bundle):
         """What the generator makes."""
         threads = plan_workers(workers)
         domain = self.workload.domain
-        generate = generator_named(self.manifest.settings.get("generator", DEFAULT_GENERATOR))
+        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
+        generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
         return generate(
             self.model(),
             [domain.clique(past.clique) for past in self.rounds],

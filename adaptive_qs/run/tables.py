@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast, get_args
 
-from adaptive_qs.arguments import shown
+from adaptive_qs.arguments import one_of, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
+from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
     UnconnectedForecast,
@@ -56,6 +58,8 @@ class Tables:
         reference: "product" or "uniform"; see :class:`LoopSettings`.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget.
+        rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
+        generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
     """
 
     asked: WorkloadSpec
@@ -63,11 +67,14 @@ class Tables:
     reference: Reference
     limits: Limits
     rho: float
+    rule: str = DEFAULT_RULE
+    generator: str = DEFAULT_GENERATOR
 
     @property
     def loop(self) -> LoopSettings:
         """How the loop spends it."""
-        return LoopSettings(self.reference, measured_cells=self.limits.measured_cells)
+        cells = self.limits.measured_cells
+        return LoopSettings(self.reference, measured_cells=cells, rule=self.rule)
 
     @cached_property
     def forecast(self) -> UnconnectedForecast:
@@ -91,24 +98,33 @@ class Tables:
             "command": "synthesize",
             "workload": workload_digest(self.workload),
             "reference": self.reference,
+            "rule": self.rule,
+            "generator": self.generator,
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
             f"watched, {limits.most_rows} rows",
         }
 
 
 def tables_job(
-    schema: Schema, workload: WorkloadSpec, reference: str, options: RunOptions
+    schema: Schema,
+    workload: WorkloadSpec,
+    reference: str,
+    rule: str,
+    generator: str,
+    options: RunOptions,
 ) -> Job[Tables]:
     """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
     budget = partial(PrivacyTarget.of, options.epsilon, options.delta, options.rho)
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
     fill = cast(Reference, reference)
+    one_of("rule", rule, SELECTION_RULES)
+    one_of("generator", generator, GENERATORS)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals = resolve_workload(workload, domain)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        return Tables(workload, marginals, fill, limits, left.rho)
+        return Tables(workload, marginals, fill, limits, left.rho, rule, generator)
 
     return Job.of(schema, options, budget, plan)
 
@@ -177,6 +193,7 @@ def measure(
         workload,
         mechanisms,
         loop,
+        work.generator,
         (target.rho, target.epsilon, target.delta),
         work.limits.watched_cells,
         work.limits.most_rows,

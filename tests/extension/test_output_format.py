@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import numpy as np
@@ -73,6 +76,25 @@ def test_answers_are_written_in_it(tmp_path):
     out = tmp_path / "answers.jsonl"
     answers = answer(FRAME, SCHEMA, 1, rho=1)
     assert answers.write(out) == 4 == len(rows_of(out))
+
+
+def test_the_help_of_every_command_that_writes_tables_lists_it_cheaply():
+    code = (
+        "import sys\n"
+        "from adaptive_qs.table.files import FORMATS\n"
+        "FORMATS['.jsonl'] = 'nowhere:LINES'\n"
+        "from adaptive_qs.cli import main\n"
+        "for verb in ('synthesize', 'sample', 'answer'):\n"
+        "    assert main([verb, '--help']) == 0\n"
+        "assert not {'numpy', 'pandas', 'pyarrow', 'numba', 'scipy'} & set(sys.modules)\n"
+    )
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    *others, last = [*FORMATS]
+    assert last == ".jsonl"
+    assert said.count(f"{', '.join(others)} or {last}") == 3
 
 
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):

@@ -1,14 +1,21 @@
-"""A table generator is one callable and one line of its registry."""
+"""A table generator is one callable and one line of its registry; `--generator` names it."""
 
 from __future__ import annotations
+
+import json
+import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.rows import GENERATORS
+from adaptive_qs.generate import GENERATORS
+from adaptive_qs.generate.rows import synthesize_rows
+
+from .fresh import imported_in_either_order
 
 ROWS = pd.DataFrame({"a": [0, 0, 0, 2] * 60, "b": [0, 1] * 120})
 SCHEMA = {"a": 3, "b": 2}
@@ -26,17 +33,21 @@ def independent(
     yield np.stack(columns, axis=1).astype(np.int32)
 
 
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(GENERATORS, "independent", f"{__name__}:independent")
+
+
 @pytest.fixture
-def release(monkeypatch, tmp_path):
-    """A saved release that names the toy."""
-    monkeypatch.setitem(GENERATORS, "independent", independent)
-    fitted = Synthesizer(rho=5, workers=1, insecure_seed=1).fit(ROWS, schema=SCHEMA)
-    fitted.release_.manifest.settings["generator"] = "independent"
-    fitted.save(tmp_path / "toy.aqs")
+def release(tmp_path):
+    """A saved release of a run that names the toy."""
+    fitted = Synthesizer(rho=5, generator="independent", workers=1, insecure_seed=1)
+    fitted.fit(ROWS, schema=SCHEMA).save(tmp_path / "toy.aqs")
     return tmp_path / "toy.aqs"
 
 
 def test_tables_come_from_the_generator_that_the_release_names(release):
+    assert Synthesizer.load(release).generator == "independent"
     made = Synthesizer.load(release).sample(4_000, seed=3)
     assert made.shape == (4_000, 2)
     assert (made["a"] == 0).mean() == pytest.approx(0.75, abs=0.1)
@@ -44,8 +55,37 @@ def test_tables_come_from_the_generator_that_the_release_names(release):
     pd.testing.assert_frame_equal(made, Synthesizer.load(release).sample(4_000, seed=3))
 
 
+def test_the_commands_use_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ROWS.to_csv("t.csv", index=False)
+    (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
+    size = ["--rows", "4000", "--seed", "3"]
+    command = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "5", "--release", "r.zip"]
+    assert main([*command, "--generator", "independent", "--out", "o.csv", *size]) == 0
+    assert main(["sample", "r.zip", "--out", "p.csv", *size]) == 0
+    made = pd.read_csv("o.csv")
+    assert abs(np.corrcoef(made["a"], made["b"])[0, 1]) < 0.08  # five standard deviations
+    pd.testing.assert_frame_equal(made, pd.read_csv("p.csv"))
+    for out in ("o.csv", "p.csv"):
+        content = json.loads((tmp_path / f"{out}.manifest.json").read_text())
+        assert content["settings"]["generator"] == "independent"
+    with zipfile.ZipFile("r.zip") as bundle:
+        assert b"generator independent" in bundle.read("statement.md")
+
+
 def test_a_generator_that_is_not_there_is_named(release):
     loaded = Synthesizer.load(release)
+    known = ", ".join(GENERATORS)
+    with pytest.raises(InputError, match=f"generator is 'best': give one of {known}"):
+        Synthesizer(rho=1, generator="best").fit(ROWS, schema=SCHEMA)
     del GENERATORS["independent"]
-    with pytest.raises(InputError, match="generator is 'independent': give one of loglinear"):
+    known = ", ".join(GENERATORS)
+    with pytest.raises(InputError, match=f"generator is 'independent': give one of {known}$"):
         loaded.sample(10)
+
+
+def test_a_generator_may_build_on_the_one_there_is(tmp_path):
+    assert GENERATORS["loglinear"] is synthesize_rows
+    source = "from adaptive_qs.generate.rows import Generator, SynthesisSettings, synthesize_rows\n"
+    source += "class Toy:\n    pass\n"
+    imported_in_either_order(tmp_path, source, "adaptive_qs.generate:GENERATORS")
