@@ -9,6 +9,7 @@ wanted; what one page leaves is wanted of the next.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +42,9 @@ MOST_LANES = 8
 """Pages that are refined at the same time, where there are many."""
 LANE_ROWS = 2**18
 """Fewest rows of a lane, in which each page corrects what the ones before left."""
-LANE_CELLS, LANE_CODES = 2**24, 2**22
+PAGE_CODES = 2**22
+"""Codes of a page, where there are as many rows: many rows at a time are refined best."""
+LANE_CELLS, LANE_CODES = 2**24, 2**23
 """Most cells watched by all lanes together, and most codes of their pages."""
 
 
@@ -68,11 +71,14 @@ class Chains:
         for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
             change(self.rows, int(self.rng.integers(2**63)))
 
-    def advance(self) -> Rows:
-        """The next state, in an array of its own."""
-        self.rows = self.rows.copy()
-        self.move()
-        return self.rows
+    def advance(self, times: int = 1) -> Rows:
+        """So many next states, one below the other, in an array of their own."""
+        states = []
+        for _ in range(times):
+            self.rows = self.rows.copy()
+            self.move()
+            states.append(self.rows)
+        return states[0] if times == 1 else np.concatenate(states)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -167,12 +173,11 @@ class SynthesisSettings:
 
     Attributes:
         fit: how the weights follow the targets.
-        fit_rows: how many rows the chains have, and so a page of the table, unless these would take
-            more than ``most_steps``.
+        fit_rows: how many rows the chains have, unless these would take more than ``most_steps``.
         least_rows: how many rows the chains have at least, whatever steps these take.
         most_steps: how many inner steps all sweeps may take together.
-        refine_passes: how many changes are proposed for each value of the last pages, to bring the
-            marginals closer to those wanted. For pages before them it is one.
+        refine_passes: how many changes are proposed for each value, to bring the marginals closer
+            to those wanted.
         watched_cells: how many cells the marginals that refinement watches may have together.
         watched_counts: how many increments (one for each row and marginal) a sweep may spend on
             watching them.
@@ -234,8 +239,9 @@ def synthesize_rows(
     fitting = progress and partial(progress, "fit")
     means = fit_weights(chains, targets, watched, settings.fit, workers, fitting)
     sharpen(means, watched, targets)
+    watch = Watch(domain, watched, means)
     yield from draw_pages(
-        chains, Watch(domain, watched, means), num_rows, settings.refine_passes, workers,
+        chains, watch, num_rows, settings.refine_passes, workers,
         progress and partial(progress, "draw"),
     )  # fmt: skip
 
@@ -334,19 +340,15 @@ class Page:
 
     Attributes:
         rows: states of some chains.
-        chosen: of which chains.
-        proposals: values for them.
+        proposals: later states of the same chains.
         share: of the wanted marginals, as large as the part of the chains.
-        passes: how often values are proposed.
         excess: what all pages of its lane so far have too many of.
         rng: orders of the proposals.
     """
 
     rows: Rows
-    chosen: NDArray[np.int64]
-    proposals: Rows
+    proposals: Sequence[Rows]
     share: float
-    passes: int
     excess: Array
     rng: np.random.Generator
 
@@ -374,11 +376,13 @@ class Watch:
             difference = count_rows(rows, self._domain, clique) - share * mean
             excess[position : position + mean.size] += difference.ravel().astype(np.float32)
 
-    def descend(self, page: Page) -> None:
+    def refine(self, page: Page) -> None:
         """Replace values of its rows by proposed ones wherever Σ|excess| falls, in place."""
-        row_order = page.rng.permutation(len(page.rows))
-        attribute_order = page.rng.permutation(page.rows.shape[1])
-        _descend(page.rows, page.proposals, row_order, attribute_order, page.excess, self.adjacency)
+        self.add(page.excess, page.rows, page.share)
+        for proposals in page.proposals:
+            row_order = page.rng.permutation(len(page.rows))
+            attribute_order = page.rng.permutation(page.rows.shape[1])
+            _descend(page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency)
 
 
 def draw_pages(
@@ -391,7 +395,8 @@ def draw_pages(
 ) -> Iterator[Rows]:
     """The states of the chains as pages of a table, each refined.
 
-    Values that the next states have are proposed, so that a page takes one sweep. Pages belong to
+    A page has as many states as make ``PAGE_CODES``. Values that the next states have are proposed,
+    so that a page takes one sweep for any number of passes. Pages belong to
     lanes by turns; within a lane, what a page leaves is wanted of the next one, so that all pages
     together are as far off as the last one of each lane.
 
@@ -399,36 +404,37 @@ def draw_pages(
         chains: where the rows come from; they go on.
         watch: the marginals that ``len(chains.rows)`` rows should have.
         num_rows: rows in all.
-        passes: proposals for each value of the last two pages of a lane; those before get one.
+        passes: proposals for each value.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
 
     Yields:
-        Pages of about the same length, at most ``len(chains.rows)`` rows.
+        Pages of about the same length.
     """
-    size = len(chains.rows)
+    stacked = -(-min(num_rows, PAGE_CODES // chains.rows.shape[1]) // len(chains.rows))
+    stacked = max(stacked, 1)
+    size = stacked * len(chains.rows)
     pages = -(-num_rows // size)
     ends = [num_rows * number // pages for number in range(pages + 1)]
-    held = min(LANE_CELLS // (watch.adjacency.cells + 1), LANE_CODES // chains.rows.size)
+    held = min(
+        LANE_CELLS // (watch.adjacency.cells + 1), LANE_CODES // (stacked * chains.rows.size)
+    )
     lanes = max(1, min(MOST_LANES, num_rows // LANE_ROWS, held))
     excesses = [np.zeros(watch.adjacency.cells, dtype=np.float32) for _ in range(lanes)]
-    chains.advance()
+    states = deque(chains.advance(stacked) for _ in range(passes + 1))
     for first in range(0, pages, lanes):
         turn = []
         for number, excess in zip(range(first, pages), excesses):
             taken = ends[number + 1] - ends[number]
             chosen = chains.rng.permutation(size)[:taken]
-            rows, proposals = chains.rows[chosen], chains.advance()[chosen]
-            count = passes if number + 2 * lanes >= pages else min(passes, 1)
             rng = np.random.default_rng(int(chains.rng.integers(2**63)))
-            turn.append(Page(rows, chosen, proposals, taken / size, count, excess, rng))
-        over_items(workers, lambda page: watch.add(page.excess, page.rows, page.share), turn)
-        for k in range(passes):
-            for page in turn:
-                if 0 < k < page.passes:
-                    page.proposals = chains.advance()[page.chosen]
-            refined = [page for page in turn if k < page.passes]
-            over_items(workers, watch.descend, refined)
+            state, *later = states
+            proposals = [proposed[chosen] for proposed in later]
+            share = taken / len(chains.rows)
+            turn.append(Page(state[chosen], proposals, share, excess, rng))
+            states.popleft()
+            states.append(chains.advance(stacked))
+        over_items(workers, watch.refine, turn)
         for k, page in enumerate(turn):
             yield page.rows
             if progress:

@@ -241,7 +241,7 @@ FITTED_CODE_BYTES = 24
 
 def fit_bytes(attributes: int) -> int:
     """Memory of fitting the model and of the pages that are drawn at the same time."""
-    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + LANE_CODES * 16
+    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + LANE_CODES * 24
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,12 @@ PAIRS = [(0, 1), (1, 3), (1, 4), (0, 4)]
 WORKLOAD = list(combinations(range(5), 2))
 
 
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch):
+    """Pages of one state of the chains."""
+    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 5)
+
+
 def truth(count=3000, seed=0):
     """A table drawn from a log-linear model."""
     _, joint = random_loglinear(DOMAIN, [(0, 1), (1, 3, 4), (0, 4)], seed=3, spread=1.0)
@@ -193,7 +199,10 @@ class Walk:
         self._values = values
         self.steps = 0
 
-    def advance(self):
+    def advance(self, times=1):
+        return np.concatenate([self._next() for _ in range(times)])
+
+    def _next(self):
         self.rows, self.steps = self.rows.copy(), self.steps + 1
         self.rows[:, 1] = self.rng.integers(0, self._values, len(self.rows))
         return self.rows
@@ -205,7 +214,8 @@ def watch_of(size, wanted):
 
 
 @pytest.mark.parametrize("num_rows", [1, 60, 99, 100, 101, 130, 250, 1_000])
-def test_pages_are_even_and_repeat_no_chain(num_rows):
+def test_pages_are_even_and_repeat_no_chain(num_rows, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 200)
     pages = list(draw_pages(Walk(100), watch_of(100, [25, 25, 25, 25]), num_rows, 3, 1))
     assert sum(map(len, pages)) == num_rows
     assert max(map(len, pages)) - min(map(len, pages)) <= 1
@@ -216,6 +226,7 @@ def test_pages_are_even_and_repeat_no_chain(num_rows):
 
 @pytest.mark.parametrize("num_rows", [30, 130, 330, 900, 3_000])
 def test_tables_of_any_length_have_the_wanted_shares(num_rows, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 200)
     monkeypatch.setattr("adaptive_qs.generate.rows.LANE_ROWS", 400)
     """Chains draw evenly; what is wanted is not even, and every move towards it is proposed."""
     shares = np.array([0.28, 0.26, 0.24, 0.22])
@@ -227,12 +238,22 @@ def test_tables_of_any_length_have_the_wanted_shares(num_rows, monkeypatch):
     assert np.abs(counts - num_rows * shares).sum() <= 4 * lanes + 2
 
 
-@pytest.mark.parametrize(("passes", "steps"), [(0, 3), (1, 3), (3, 7)])
-def test_every_page_takes_one_step_and_the_last_two_as_many_as_passes(passes, steps):
-    """One step before the first page; of three pages in one lane the last two have all passes."""
+@pytest.mark.parametrize("passes", [0, 1, 3])
+def test_every_page_takes_one_step_and_the_last_as_many_more_as_passes(passes, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 100)
     walk = Walk(50)
     list(draw_pages(walk, watch_of(50, [20, 10, 10, 10]), 150, passes, 1))
-    assert walk.steps == steps + 1
+    assert walk.steps == 3 + passes + 1
+
+
+def test_few_chains_give_a_page_several_states(monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.rows.PAGE_CODES", 2 * 250)
+    pages = list(draw_pages(Walk(100), watch_of(100, [30, 30, 20, 20]), 900, 3, 1))
+    assert [len(rows) for rows in pages] == [300] * 3
+    for rows in pages:
+        assert set(np.bincount(rows[:, 0])) == {3}
+    counts = np.bincount(np.concatenate(pages)[:, 1], minlength=4)
+    assert np.abs(counts - [270, 270, 180, 180]).sum() <= 4
 
 
 def test_more_passes_come_nearer_and_none_change_nothing():
@@ -396,11 +417,10 @@ def refine(model, rows, means, passes, rng):
     """Refine rows in place; the distance that was booked."""
     watch = Watch(DOMAIN, WATCHED, means)
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
-    watch.add(excess, rows, 1.0)
-    for _ in range(passes):
-        proposals = rows.copy()
-        model.sweep(proposals, int(rng.integers(2**63)))
-        watch.descend(Page(rows, np.arange(len(rows)), proposals, 1.0, passes, excess, rng))
+    proposals = [rows.copy() for _ in range(passes)]
+    for proposed in proposals:
+        model.sweep(proposed, int(rng.integers(2**63)))
+    watch.refine(Page(rows, proposals, 1.0, excess, rng))
     return float(np.abs(excess).sum()) / len(rows) / len(WATCHED)
 
 
