@@ -245,44 +245,23 @@ def stamp_path(table: str | Path) -> Path:
 def stamped(table: str | Path, stamp: Stamp) -> Iterator[None]:
     """Around the writing of a table: a file beside it says what its CSV has no place for.
 
-    A table that is not private never stands without its stamp, which is therefore written first,
-    and removed again where no such table follows. The stamp of an earlier table is removed once a
-    private one replaces it.
+    A table that is not private never stands without its stamp; the stamp of an earlier table is
+    removed once it is replaced.
 
     Raises:
         InputError: the stamp cannot be written or removed.
     """
     beside = stamp_path(table)
+    if stamp != PRIVATE:
+        with atomic_writer(beside) as file:
+            file.write(f"{Path(table).name}: {stamp}\n".encode())
+    yield
     if stamp == PRIVATE:
-        yield
         try:
             beside.unlink(missing_ok=True)
         except OSError as error:
             said = f"cannot be removed ({reason(error)}): remove it by hand"
             raise InputError(f"{beside}: {said}") from None
-        return
-    earlier, was_stamped = _identity(table), beside.exists()
-    try:
-        with atomic_writer(beside) as file:
-            file.write(f"{Path(table).name}: {stamp}\n".encode())
-        yield
-    except BaseException:
-        found = _identity(table)
-        if found is None or (found == earlier != () and not was_stamped):
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
-        raise
-
-
-def _identity(path: str | Path) -> tuple[int, ...] | None:
-    """What tells a file from one that takes its name; None for no file, () where nobody knows."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 # The sample data shipped with the package.

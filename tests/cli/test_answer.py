@@ -273,54 +273,6 @@ def test_insecure_answers_repeat_and_are_stamped(run):
     assert Path("a.csv").read_bytes() != first
 
 
-SEEDED = [*ANSWER[:-1], "a.csv", "--insecure-seed", "1", "--force"]
-STAMP = Path("a.csv.NOT-PRIVATE.txt")
-
-
-@pytest.mark.parametrize("earlier", ["nothing", "private", "insecure"])
-def test_refused_answers_leave_the_stamp_that_was_there(earlier, run, monkeypatch):
-    """Seeded answers are refused at their first charge: what says that a table is not private
-    stands beside such a table, and nowhere else."""
-    if earlier != "nothing":
-        done(run(*[word for word in SEEDED if earlier == "insecure" or word not in SEEDED[-3:-1]]))
-    before = {path: path.read_bytes() for path in Path.cwd().iterdir()}
-    assert STAMP.exists() == (earlier == "insecure")
-
-    def refuse(*_):
-        assert STAMP.exists(), "the stamp is written before anything is drawn"
-        raise BudgetExceeded("the first charge")
-
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
-    assert run(*SEEDED).code == 3
-    assert {path: path.read_bytes() for path in Path.cwd().iterdir()} == before
-
-
-def test_seeded_answers_have_their_stamp_whenever_they_are_there(run, monkeypatch):
-    """Whatever step of the run is the last one: a kill, or an error that cleans up after itself."""
-    there = []
-
-    def seen(place):
-        there.append(Path("a.csv").exists())
-        assert STAMP.exists() >= there[-1], place
-
-    with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.machine._handlers", [seen])
-        done(run(*SEEDED))
-    assert sorted(there) == there
-    assert set(there) == {False, True}
-
-    def fail_late(folder):
-        if Path("a.csv").exists():
-            raise MemoryError
-
-    for path in (STAMP, Path("a.csv")):
-        path.unlink()
-    monkeypatch.setattr("adaptive_qs.table.files.sync_folder", fail_late)
-    assert run(*SEEDED).code == 1
-    assert Path("a.csv").exists()
-    assert STAMP.exists()
-
-
 def test_existing_answers_are_replaced_only_by_force(run):
     done(run(*ANSWER))
     before = Path("a.parquet").read_bytes()
