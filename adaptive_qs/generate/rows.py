@@ -44,6 +44,8 @@ LANE_ROWS = 2**18
 """Fewest rows of a lane, in which each page corrects what the ones before left."""
 PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
+MOST_THOROUGH = 2**19
+"""Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
 LANE_CELLS, LANE_CODES = 2**24, 2**23
 """Most cells watched by all lanes together, and most codes of their pages."""
 
@@ -404,7 +406,7 @@ def draw_pages(
         chains: where the rows come from; they go on.
         watch: the marginals that ``len(chains.rows)`` rows should have.
         num_rows: rows in all.
-        passes: proposals for each value.
+        passes: proposals for each value; one where there are more than ``MOST_THOROUGH`` rows.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
 
@@ -421,6 +423,7 @@ def draw_pages(
     )
     lanes = max(1, min(MOST_LANES, num_rows // LANE_ROWS, held))
     excesses = [np.zeros(watch.adjacency.cells, dtype=np.float32) for _ in range(lanes)]
+    passes = passes if num_rows <= MOST_THOROUGH else min(passes, 1)
     states = deque(chains.advance(stacked) for _ in range(passes + 1))
     for first in range(0, pages, lanes):
         turn = []
