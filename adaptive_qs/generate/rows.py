@@ -42,11 +42,11 @@ MOST_LANES = 8
 """Pages that are refined at the same time, where there are many."""
 LANE_ROWS = 2**18
 """Fewest rows of a lane, in which each page corrects what the ones before left."""
-PAGE_CODES = 2**22
+PAGE_CODES = 2**21
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
-LANE_CELLS, LANE_CODES = 2**24, 2**23
+LANE_CELLS, LANE_CODES = 2**24, 2**21
 """Most cells watched by all lanes together, and most codes of their pages."""
 
 
