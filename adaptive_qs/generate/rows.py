@@ -398,9 +398,9 @@ def draw_pages(
     """The states of the chains as pages of a table, each refined.
 
     A page has as many states as make ``PAGE_CODES``. Values that the next states have are proposed,
-    so that a page takes one sweep for any number of passes. Pages belong to
-    lanes by turns; within a lane, what a page leaves is wanted of the next one, so that all pages
-    together are as far off as the last one of each lane.
+    so that a page takes one sweep for any number of passes. Pages belong to lanes by turns; within
+    a lane, what a page leaves is wanted of the next one, so that all pages together are as far off
+    as the last one of each lane.
 
     Args:
         chains: where the rows come from; they go on.

@@ -197,6 +197,19 @@ class TreeMoves:
             over_rows(self._workers, len(rows), block)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
+    """The first value whose cumulative probability, from ``start`` on, is above u."""
+    low, high = 0, size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[start + middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 TRIES = 4
 """Values proposed for each wide attribute at a time."""
 
@@ -214,14 +227,7 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
             if parent >= 0:
                 table += rows[r, parent] * sizes[i]
             for _ in range(TRIES):
-                u = uniform(key, r, step)
-                low, high = 0, sizes[i] - 1
-                while low < high:
-                    middle = (low + high) // 2
-                    if cumulative[table + middle] > u:
-                        high = middle
-                    else:
-                        low = middle + 1
+                low = _invert_at(cumulative, table, sizes[i], uniform(key, r, step))
                 old = rows[r, i]
                 chance = np.log(probability[table + old] / probability[table + low])
                 chance += np.log(singles[single + low] / singles[single + old])
@@ -253,14 +259,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             if parent >= 0:
                 new_table += new[parent] * sizes[i]
                 old_table += rows[r, parent] * sizes[i]
-            u = uniform(key, r, k + 1)
-            low, high = 0, sizes[i] - 1
-            while low < high:
-                middle = (low + high) // 2
-                if cumulative[new_table + middle] > u:
-                    high = middle
-                else:
-                    low = middle + 1
+            low = _invert_at(cumulative, new_table, sizes[i], uniform(key, r, k + 1))
             new[i] = low
             old = rows[r, i]
             ratio *= probability[old_table + old] / probability[new_table + low]
