@@ -1,7 +1,10 @@
 """For all tests: the same examples on every machine, no deadlines, and workers of ``-n auto``."""
 
+import atexit
 import gc
 import os
+import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -16,6 +19,26 @@ MOST_WORKERS = 4
 # tested with that number; programs that tests start inherit this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not loaded yet
 
+
+def _files_in_memory() -> None:
+    """Temporary files go to memory where there is plenty, and where programs may be started from.
+
+    The suite makes thousands of small files durable, and a disk lets it wait for each. They are
+    gone at the end: with TMPDIR=/tmp those of tests that failed are kept.
+    """
+    memory, enough_bytes = "/dev/shm", 4 * 2**30
+    if (
+        "TMPDIR" not in os.environ  # the workers share the folder of the process that starts them
+        and os.access(memory, os.W_OK)
+        and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(memory).free > enough_bytes
+    ):
+        folder = tempfile.mkdtemp(prefix="adaptive-qs-tests-", dir=memory)
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+_files_in_memory()
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")
 
