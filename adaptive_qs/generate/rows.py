@@ -38,7 +38,7 @@ Array = NDArray[np.float32]
 
 ENTRY_STEPS = 16
 """Work of finding the weights of a clique around a value, in multiplications."""
-PAGE_CODES = 2**21
+PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
