@@ -18,6 +18,7 @@ from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.workload import FAMILIES
 
@@ -235,6 +236,23 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             of=("run", "sample"),
         ),
         _Entry("workers", "N", "Threads; results do not depend on it. (Default: all cores.)"),
+        _Entry(
+            "engine",
+            "NAME",
+            f"What keeps and counts the rows: {ENGINES.listed()}; results do not depend on it. "
+            f"(Default: {DEFAULT_ENGINE}.)",
+        ),
+        _Entry(
+            "temp_folder",
+            "DIR",
+            "Where codes of rows go that do not stay in memory; they are removed at the end. "
+            "(Default: the system's folder for temporary files.)",
+        ),
+        _Entry(
+            "scheduler",
+            "ADDRESS",
+            "Where the engine finds its workers, for engines that have such.",
+        ),
         _Entry("jobs", "N", "Threads that solve; they share the memory. (Default: all cores.)"),
     ),
 }
@@ -246,6 +264,8 @@ _OPTIONS = {
     for verb in entry.of or (None,)
 }
 
+_MACHINE = {entry.name for entry in _PANELS["Machine"]}
+
 OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
 OF_ANSWERS = tuple("jobs" if name == "workers" else name for name in get_type_hints(RunOptions))
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
@@ -255,6 +275,8 @@ _KINDS = {
     "ledger": Path | None,
     "anchor": str | None,
     "max_memory": str | None,
+    "temp_folder": Path | None,
+    "scheduler": str | None,
     "jobs": int | None,
 }
 
@@ -310,7 +332,7 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
             for name in names:
                 default = getattr(RunOptions, name, None)
                 kind = _annotated(_KINDS[name], "run", name)
-                place = last if name in ("max_memory", "workers", "jobs") else parameters
+                place = last if name in _MACHINE else parameters
                 place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
         elif said is not None:
             parameters.append(each)
