@@ -5,6 +5,8 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -14,9 +16,9 @@ from adaptive_qs.machine import plan_workers
 MOST_WORKERS = 4
 """Each collects all tests for itself, which takes nine seconds and over half a gigabyte."""
 
-# Test processes share the cores already. Further threads of linear algebra mostly wait for each
-# other, which takes as much of the processor as work does. What is said of a number of threads is
-# tested with that number; programs that tests start inherit this.
+# Test processes share the cores already. Further threads, of linear algebra and of the package,
+# mostly wait for each other, which takes as much of the processor as work does. What is said of a
+# number of threads is tested with that number. Programs that tests start inherit the first limit.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not loaded yet
 
 
@@ -49,6 +51,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     workers = min(plan_workers(None), MOST_WORKERS)
     return 0 if named or workers == 1 else workers
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_core() -> Iterator[None]:
+    """What takes as many threads as there are cores takes one."""
+    with mock.patch.object(os, "sched_getaffinity", return_value={0}, create=True):
+        yield
 
 
 def pytest_collection_finish() -> None:
