@@ -36,6 +36,7 @@ def _files_in_memory() -> None:
         and shutil.disk_usage(memory).free > enough_bytes
     ):
         folder = tempfile.mkdtemp(prefix="adaptive-qs-tests-", dir=memory)
+        os.chmod(folder, 0o711)  # some tests do without the rights of root
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
 

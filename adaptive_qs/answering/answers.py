@@ -22,7 +22,7 @@ from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.machine import MEASURED, PhaseClock, reach
+from adaptive_qs.machine import Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
@@ -541,5 +541,5 @@ class Answers:
                 done += batch.num_rows
                 report(done, total)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
-            reach(MEASURED)
+            reach(Fault.MEASURED)
             self.seconds = self._clock.stop()

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
 from adaptive_qs.errors import InputError, reason
-from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
+from adaptive_qs.machine import Fault, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
 #
@@ -112,11 +112,11 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "w+b") as file:  # open, and so locked, until it has its name
             yield file
             file.flush()
-            reach(WRITTEN)
+            reach(Fault.WRITTEN)
             os.fsync(file.fileno())
-            reach(SYNCED)
+            reach(Fault.SYNCED)
             temporary.replace(target)
-        reach(NAMED)
+        reach(Fault.NAMED)
         sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None
