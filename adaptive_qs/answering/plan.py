@@ -29,6 +29,7 @@ from adaptive_qs.strategy.solution import (
     IdentityFactor,
     SolverSettings,
 )
+from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
@@ -112,7 +113,7 @@ def forecast(mechanism: Mechanism) -> Forecast:
 
 def _entries(factor: Factor) -> int:
     """Entries of the largest matrix that a factor needs when it is measured."""
-    if isinstance(factor, CenteringFactor | IdentityFactor):
+    if isinstance(factor, CenteringFactor | IdentityFactor | WaveFactor):
         return 0
     cells = math.prod(factor.shape)
     if isinstance(factor, GridFactor):

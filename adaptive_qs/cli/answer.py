@@ -34,6 +34,8 @@ ROUNDING = 1e-6
 """Relative error of a gap: a gap this far below zero is none."""
 GRID_GAP = 1e-3
 """Most that strategies in integers add to the gap without a word."""
+CLOSED_FORM_GAP = 0.02
+"""Most that strategies of long attributes lack, which nothing but fewer values would change."""
 MOST_MEASURED = 2**31
 """Cells of the largest table that can be counted and measured."""
 
@@ -179,6 +181,11 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
         io.warn(
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+        )
+    elif statuses[Status.RESTRICTED] and gap <= CLOSED_FORM_GAP:
+        io.note(
+            f"{_unproven(plan)} are about attributes of so many values that strategies have a "
+            f"closed form: {proven}, no closer"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.strategy.solution import Factor, Status, Strategy, kron
+from adaptive_qs.strategy.solution import Factor, IdentityFactor, Status, Strategy, kron
+from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.workload.families import squares_product
-from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.workload import QueryWorkload
 
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
@@ -157,11 +158,32 @@ def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
     There is one family of one attribute for each axis; None sums the axis out.
     """
     shape = factor.shape
+    if isinstance(factor, WaveFactor):
+        (of,) = queries
+        if of is not None:
+            return factor.variances(of)
+        return np.asarray(factor.spread(np.ones((factor.size, 1))).sum())
+    if isinstance(factor, IdentityFactor) and not isinstance(queries[0], MatrixQueries):
+        (of,) = queries  # whose coefficients are 0 or 1
+        return np.asarray(float(factor.size)) if of is None else of.sums()
     if not _cancels(_magnitude(factor.covariance), sum(shape)):
         return squares_product(queries, factor.covariance.reshape(shape + shape))
     outside = tuple(k for k, of in enumerate(queries) if of is None)
     root = factor.inverse.reshape(*shape, -1).sum(axis=outside)
     return root_squares([of for of in queries if of is not None], root)
+
+
+def block_figures(
+    queries: Sequence[Queries | None], factor: Factor, squares: Callable[[], Array]
+) -> tuple[float, float, bool]:
+    """The sum of such variances, the largest, and whether that is exact or a bound.
+
+    ``squares`` gives them one by one, where there is no better way.
+    """
+    if isinstance(factor, WaveFactor) and queries[0] is not None:
+        return factor.total(queries[0]), *factor.largest_variance(queries[0])
+    found = squares()
+    return float(found.sum()), float(found.max()), True
 
 
 def largest_bias(
@@ -178,8 +200,11 @@ def largest_bias(
     tables = rng.standard_normal((*shape, PROBES))
     found = tables
     for factor in factors:
-        block, matrix = found.reshape(math.prod(factor.shape), -1), factor.matrix
-        block = factor.covariance @ (matrix.T @ (matrix @ block))
+        block = found.reshape(math.prod(factor.shape), -1)
+        if isinstance(factor, WaveFactor):
+            block = factor.restored(block)
+        elif not isinstance(factor, IdentityFactor):
+            block = factor.covariance @ (factor.matrix.T @ (factor.matrix @ block))
         block = block.reshape(*factor.shape, *found.shape[len(factor.shape) :])
         order = (*range(len(factor.shape), block.ndim), *range(len(factor.shape)))
         found = block.transpose(order)

@@ -37,6 +37,7 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
+from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Queries
@@ -65,6 +66,8 @@ def arc_variances(factor: Factor) -> Array | None:
     """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
     if len(factor.shape) != 1:
         return None
+    if isinstance(factor, WaveFactor):
+        return factor.arc_variances
     (n,) = factor.shape
     length = np.arange(n + 1)
     if isinstance(factor, CenteringFactor):
@@ -248,6 +251,10 @@ class ResidualMechanism:
         def make() -> Array:
             lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
             variances = None if lengths is None else arc_variances(block)
+            if isinstance(block, WaveFactor) and variances is None:
+                if by_length and isinstance(queries[0], Range | Circular):
+                    return np.array([block.largest_variance(queries[0])[0]])
+                return block.variances(queries[0])
             if lengths is None or variances is None:
                 return squares_product(queries, block.covariance.reshape(block.shape * 2))
             return variances[lengths if by_length else queries[0].sums().astype(np.int64)]
@@ -400,9 +407,10 @@ def _axis_optimum(
 ) -> Factor:
     """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
-    if not settings.can_measure(size):
-        return CenteringFactor(size)
-    optimal.check_dense((size,), settings)
+    if size <= LARGE_AXIS:
+        if not settings.can_measure(size):
+            return CenteringFactor(size)
+        optimal.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
@@ -411,7 +419,7 @@ def _axis_optimum(
 def _spans(factor: Factor) -> bool:
     """Whether a factor determines every mean-free vector of its axis."""
     (size,) = factor.shape
-    if isinstance(factor, CenteringFactor):
+    if isinstance(factor, CenteringFactor | WaveFactor):
         return True
     if isinstance(factor, FourierFactor):  # its singular values, without its matrix
         values = np.sqrt(factor.weights)
