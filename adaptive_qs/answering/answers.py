@@ -94,7 +94,10 @@ class QueryTexts:
             )
         return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
 
-    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array:
+    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array | _Passing:
+        if queries.num_queries > KEPT_TEXTS:
+            make = partial(self._labels, (attribute,), queries)
+            return _Passing(make, queries.num_queries)
         key = (attribute, queries)
         if key not in self._kept:
             if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
@@ -115,12 +118,39 @@ class QueryTexts:
         return self._codes[attribute]
 
 
-def _joined(factors: list[pa.Array]) -> Texts:
+class _Passing:
+    """Texts of a family of too many queries to be kept, made again for every round of them."""
+
+    def __init__(self, make: Callable[[], Iterator[str]], count: int) -> None:
+        self._make, self._count = make, count
+        self._texts, self._made, self._last = make(), 0, ""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, positions: pa.Array) -> pa.Array:
+        """The texts at positions that ascend, but for a new round."""
+        asked = positions.to_numpy()
+        changes = np.flatnonzero(np.diff(asked, prepend=-1))
+        found = pa.array(map(self._at, asked[changes].tolist()), pa.string(), size=len(changes))
+        times = np.diff(changes, append=len(asked))
+        return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
+
+    def _at(self, position: int) -> str:
+        if position < self._made - 1:
+            self._texts, self._made = self._make(), 0
+        if position >= self._made:
+            self._last = next(islice(self._texts, position - self._made, None))
+            self._made = position + 1
+        return self._last
+
+
+def _joined(factors: list[pa.Array | _Passing]) -> Texts:
     """Texts of a product, row-major: those of the last factor vary fastest."""
     shape = tuple(map(len, factors))
 
     def text(start: int, stop: int) -> pa.Array:
-        if len(factors) == 1:
+        if len(factors) == 1 and isinstance(factors[0], pa.Array):
             return factors[0].slice(start, stop - start)
         positions = np.unravel_index(np.arange(start, stop), shape)
         parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
@@ -180,12 +210,13 @@ def answer_batches(
     for answers in sets:
         name = texts.attributes(answers.clique)
         _check_finite(name, answers)
-        words = texts.queries(answers.clique, answers.queries)
-        start, total = 0, len(answers.estimates)
+        if not answers.first:
+            words = texts.queries(answers.clique, answers.queries)
+        start, total, first = 0, len(answers.estimates), answers.first
         while start < total:
             stop = min(total, start + BATCH_ROWS - rows)
             estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
-            gathered.append((name, words(start, stop), estimates, variances))
+            gathered.append((name, words(first + start, first + stop), estimates, variances))
             rows += stop - start
             start = stop
             if rows == BATCH_ROWS:

@@ -38,11 +38,15 @@ from adaptive_qs.strategy.mechanism import (
     ArrayCache,
     Mechanism,
     QueryMeasurement,
+    Run,
     StrategyMeasurement,
+    answer_in_runs,
     block_figures,
     block_squares,
+    comes_in_runs,
     joint_squares,
     largest_bias,
+    run_squares,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
@@ -154,6 +158,33 @@ class TableMechanism:
             if largest > top:
                 top, exact = largest, known
         return top, exact
+
+    def streams(self, part: int, index: int) -> bool:
+        """Whether the queries of a set are so many that they are answered in runs."""
+        table, _, queries = self._set(part, index)
+        return comes_in_runs(queries, table.strategy.factors)
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Answers and variances of such a set, some queries at a time, in order."""
+        table, clique, queries = self._set(part, index)
+        blocks = list(self._blocks(part, index))
+        outside = tuple(axis for axis, i in enumerate(table.clique) if i not in clique)
+        constant = math.prod(float(self._block(*of)) for of in blocks if of[0] == (None,))
+        inside = [factor for of, factor in blocks if of != (None,)]
+
+        def of_axis(run: Run, axis: int) -> Array:
+            asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
+            if axis == run.axis:
+                return run_squares(asked, inside[axis], run.first, run.stop, full)
+            return run.part_of(axis, asked, full())
+
+        def variances(run: Run) -> Array:
+            return run.product(partial(of_axis, run)) * (constant / table.share)
+
+        estimates = kept[int(self.group_of[part][index])].sum(axis=outside)
+        yield from answer_in_runs(queries, estimates, variances)
 
     def bias_of(self, part: int, index: int) -> float:
         """Largest part of a query of one attribute set that its strategy does not measure."""
@@ -304,6 +335,16 @@ class DirectMechanism:
     def variances(self, part: int, index: int) -> Array:
         """The same variance (rows²) for every answer at privacy cost 1, (m,); of zeros none."""
         return np.where(self._asked(part, index), self.noise_variance, 0.0)
+
+    def streams(self, part: int, index: int) -> bool:
+        """Never: what is measured is as large."""
+        return False
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """All at once."""
+        yield self.answers(part, index, kept), self.variances(part, index)
 
     def largest_variance(self) -> tuple[float, bool]:
         """The variance of every answer that is not 0 for sure."""
