@@ -157,6 +157,7 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
     """
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
+    from adaptive_qs.strategy.waves import LARGE_AXIS
 
     if plan.forecast.noise_draws > MOST_MEASURED:
         _tell_size(plan)
@@ -182,10 +183,11 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
         )
-    elif statuses[Status.RESTRICTED] and gap <= CLOSED_FORM_GAP:
-        io.note(
-            f"{_unproven(plan)} are about attributes of so many values that strategies have a "
-            f"closed form: {proven}, no closer"
+    elif statuses[Status.RESTRICTED] and max(plan.workload.domain.sizes) > LARGE_AXIS:
+        tell, mend = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
+        tell(
+            f"strategies for attributes of more than {LARGE_AXIS:,} values have a closed form in "
+            f"{_unproven(plan)}: {proven}, no closer{mend}"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(

@@ -277,6 +277,8 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 MOST_BITS, LEAST_BITS = 24, 4
 """Bits of one factor."""
+BESIDE_WAVES = 6
+"""Bits of a small factor beside one over many cells, which makes better use of the others."""
 WELL_DETERMINED = 1e-13
 """Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
 
@@ -376,12 +378,19 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
     fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
     rounded = len(strategy.factors) - len(kept)
-    bits = math.floor((grid_bits - fixed) / max(rounded, 1))
+    waves = sum(isinstance(factor, WaveFactor) for factor in strategy.factors)
+    bits = few = math.floor((grid_bits - fixed) / max(rounded, 1))
+    if waves:
+        few = min(bits, BESIDE_WAVES)
+        bits = math.floor((grid_bits - fixed - few * (rounded - waves)) / waves)
     while True:
         if bits < (LEAST_BITS if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
+        few = min(few, bits)
         factors = tuple(
-            factor if any(factor is k for k in kept) else _rounded(factor, bits, of_residual)
+            factor
+            if any(factor is k for k in kept)
+            else _rounded(factor, bits if isinstance(factor, WaveFactor) else few, of_residual)
             for factor in strategy.factors
         )
         if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:

@@ -349,18 +349,25 @@ def smash(
 ) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
-    With several threads each linear algebra call keeps to its own. Progress is told how many
-    classes are solved, and of how many. A subworkload too large for the solver is refused.
+    Several classes are solved side by side, the largest first; then each linear algebra call keeps
+    to its own thread, whatever their number, so that the result does not depend on it. Progress is
+    told how many classes are solved, and of how many. A subworkload too large for the solver is
+    refused.
     """
     subworkloads = decomposition.subworkloads
-    solutions = []
-    threads = min(jobs, len(subworkloads))
-    limit = None if threads == 1 else 1
-    with linear_algebra().limit(limits=limit), ThreadPoolExecutor(threads) as pool:
-        for done, solution in enumerate(pool.map(solver, subworkloads), start=1):
-            solutions.append(solution)
+    largest_first = sorted(range(len(subworkloads)), key=lambda k: -subworkloads[k].cells)
+    limit = None if len(subworkloads) == 1 else 1
+    found: dict[int, Solution] = {}
+    with (
+        linear_algebra().limit(limits=limit),
+        ThreadPoolExecutor(min(jobs, len(subworkloads))) as pool,
+    ):
+        solved = pool.map(solver, (subworkloads[k] for k in largest_first))
+        for number, solution in zip(largest_first, solved):
+            found[number] = solution
             if progress is not None:
-                progress(done, len(subworkloads))
+                progress(len(found), len(subworkloads))
+    solutions = [found[number] for number in range(len(subworkloads))]
     objectives = np.array([solution.objective for solution in solutions])
     shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
     return ResidualMechanism(decomposition, tuple(solutions), shares / shares.sum())
