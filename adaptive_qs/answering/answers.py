@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -20,8 +21,8 @@ from adaptive_qs.answering.measure import SetAnswers, answer_sets
 from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.machine import MEASURED, PhaseClock, reach
+from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.machine import MEASURED, PROCESS_BYTES, ROWS_SHARE, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
@@ -378,6 +379,41 @@ def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
 
 # The answers of one run: a stream that can be read once, because reading it spends the budget.
 
+FILE_BYTES = {False: 40, True: 120}
+"""One answer in a file that is compressed, and in one of text."""
+HELD_BYTES = 90
+"""One answer in memory, with its words."""
+
+
+def file_bytes(queries: int, path: str | Path) -> int:
+    """About what a file of so many answers takes."""
+    plain = table_format(path).is_text and not str(path).endswith(".gz")
+    return queries * FILE_BYTES[plain]
+
+
+def check_room(queries: int, path: str | Path) -> None:
+    """Refuse a file of answers that the disk has no room for, before anything is spent.
+
+    Raises:
+        ResourceExceeded: it has not.
+    """
+    needed = file_bytes(queries, path)
+    try:
+        free = shutil.disk_usage(Path(path).resolve().parent).free
+    except OSError:
+        return  # whoever opens the file says why
+    if needed > free:
+        raise ResourceExceeded(
+            f"{path}: {queries:,} answers take about {needed / 2**30:,.1f} GiB and the disk has "
+            f"{free / 2**30:,.1f} GiB left: {FEWER_ANSWERS}"
+        )
+
+
+FEWER_ANSWERS = (
+    "ask for prefixes instead of ranges, coarser bins or fewer attributes together, or write "
+    ".parquet elsewhere"
+)
+
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
 
 
@@ -416,6 +452,8 @@ class Answers:
         self._schema = schema
         self._counter: MarginalCounter | None = counter
         self._session = job.session
+        limits = job.work.limits
+        self._most_bytes = int(limits.max_memory_bytes * (1 - ROWS_SHARE)) - PROCESS_BYTES
         self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
@@ -478,7 +516,18 @@ class Answers:
         return self._stream(counter, confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
-        """All answers as a pyarrow table."""
+        """All answers as a pyarrow table.
+
+        Raises:
+            ResourceExceeded: they exceed the memory ceiling, with nothing spent.
+        """
+        needed = self.plan.queries * HELD_BYTES
+        if needed > self._most_bytes:
+            raise ResourceExceeded(
+                f"{self.plan.queries:,} answers take about {needed / 2**20:,.0f} MB in memory, "
+                f"above the {self._most_bytes / 2**20:,.0f} MB of --max-memory that are left: "
+                "write them to a file or read them in batches"
+            )
         with self._session.working(LOST):
             table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
             table = table.unify_dictionaries()
@@ -518,6 +567,7 @@ class Answers:
         Raises:
             InputError: a file exists, cannot be written or has another suffix, with nothing spent;
                 or as for :meth:`batches`.
+            ResourceExceeded: the disk has no room for so many answers, with nothing spent.
         """
         check_table_path(path)
         kind = check_formulas(formulas)
@@ -526,6 +576,7 @@ class Answers:
         mine = of_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, force or mine)
+        check_room(self.plan.queries, path)
         with self._session.working(LOST):
             with with_manifest(path), stamped(path, self.stamp):
                 batches = self.batches(confidence, kind)

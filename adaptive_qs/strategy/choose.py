@@ -99,7 +99,9 @@ def product_candidates(
         products = product_workload(workload, settings, clique)
         whole = products.factorised()
         if whole is not None:
-            yield _optimal_product(workload, clique, whole, bound, settings)
+            with linear_algebra().limit(limits=1):  # threads gain little at these sizes
+                found = _optimal_product(workload, clique, whole, bound, settings)
+            yield found
             return
     except ResourceExceeded:
         return
@@ -107,8 +109,8 @@ def product_candidates(
         return
     operators = Operators(settings, np.random.default_rng(0))
     with linear_algebra().limit(limits=1):  # many small solves
-        found = operators.product(products, restarts=1)
-    yield of_products(workload, clique, found, bound)
+        product = operators.product(products, restarts=1)
+    yield of_products(workload, clique, product, bound)
     if 1 < len(products) <= MOST_GROUPED:
         with linear_algebra().limit(limits=1):
             groupings = _groupings(products, operators)
