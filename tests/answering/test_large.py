@@ -103,7 +103,7 @@ def test_answers_without_room_are_refused_unspent(table, tmp_path, monkeypatch):
     with pytest.raises(ResourceExceeded, match=r"50,005,000 answers take about .* read them in"):
         found.to_arrow()
     monkeypatch.setattr(answers_module.shutil, "disk_usage", lambda _: Usage(1, 1, 2**30))
-    with pytest.raises(ResourceExceeded, match="has 1.0 GiB left: ask for prefixes"):
+    with pytest.raises(ResourceExceeded, match=r"has 1.0 GiB left: ask for prefixes"):
         found.write(tmp_path / "a.csv")
     assert not found.rho_spent
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Strategies by reflected convolutions: equal to their matrices, exact in integers, near optimal."""
+"""Strategies by reflected convolutions: their matrices, exact in integers, near the optimum."""
 
 from __future__ import annotations
 
