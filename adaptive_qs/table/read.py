@@ -13,11 +13,11 @@ import shlex
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import narwhals as nw
 import numpy as np
@@ -29,7 +29,7 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.files import PARQUET_MAGIC, is_written_only
+from adaptive_qs.table.files import PARQUET_MAGIC, is_pattern, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
@@ -323,7 +323,7 @@ def table_files(path: str | Path) -> list[Path]:
     path = Path(path)
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
-    elif glob.has_magic(str(path)) and not os.path.exists(path):
+    elif is_pattern(path):
         found = [Path(name) for name in glob.glob(str(path))]
     else:
         return [path]
@@ -407,6 +407,22 @@ def frame_source(table: Any) -> Source:
     return Source("table", names, read)
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """A table that is neither a file nor a data frame."""
+
+    @property
+    def file(self) -> Path | None:
+        """What holds it, where it is one file."""
+
+    @property
+    def words(self) -> str:
+        """What tells it from others in that file."""
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source."""
+
+
 @contextmanager
 def open_source(table: Any) -> Iterator[Source]:
     """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
@@ -418,6 +434,9 @@ def open_source(table: Any) -> Iterator[Source]:
         files = table_files(table)
         opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
         with opened as source:
+            yield source
+    elif isinstance(table, Rows):
+        with table.open() as source:
             yield source
     else:
         yield frame_source(table)
