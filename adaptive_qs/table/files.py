@@ -227,9 +227,7 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
         _remove_dead(parent)
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # not locked yet, so taken for a dead one
+            with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
                 handle, _ = create_partial(folder / "codes")
                 break
     except OSError as error:
