@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 121,
-    "lines": 35_000,
+    "lines": 35_200,
     "most lines": 640,
     "files executed by synthesize": 64,
     "files executed by answer": 72,
