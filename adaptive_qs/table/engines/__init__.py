@@ -88,6 +88,8 @@ ENGINES: Registry[EngineOpener] = Registry(
     {
         DEFAULT_ENGINE: f"{_LOCAL}:open_auto",
         "memory": f"{_LOCAL}:open_memory",
+        "stream": f"{_LOCAL}:open_stream",
+        "duckdb": "adaptive_qs.table.engines.duckdb:open_duckdb",
     }
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
