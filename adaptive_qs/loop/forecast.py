@@ -179,7 +179,7 @@ class UnconnectedForecast:
             if residual in position:
                 precision[position[residual]] = value
         error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = self._members.table.sum(axis=1) == 1
+        single = np.array([len(c) == 1 for c in self._candidates])
         error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
         share, left = self.settings.selecting_share, self.rho * (1 - initial)
         budget = RoundBudget.split(left / len(closure), share)

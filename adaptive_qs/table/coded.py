@@ -244,12 +244,20 @@ class MarginalCounter:
         """The exact marginal over a clique (rows), one axis per attribute."""
         if not clique:
             return np.array(self._rows)
-        kept = self._kept.get(clique)
-        if kept is not None:
-            return kept.astype(np.int64)
-        (counts,) = self._engine.count_all([clique])
-        self._keep(clique, counts)
-        return counts
+        return self.count_all([clique])[0]
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques that are not empty; one pass counts the missing."""
+        kept = {clique: self._kept.get(clique) for clique in cliques}
+        missing = [clique for clique, counts in kept.items() if counts is None]
+        found = dict(zip(missing, self._engine.count_all(missing) if missing else ()))
+        for clique, counts in found.items():
+            self._keep(clique, counts)
+        return [
+            found[clique] if counts is None else counts.astype(np.int64)
+            for clique in cliques
+            for counts in [kept[clique]]
+        ]
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
         """Count in one pass those of some marginals that will be asked for and can be kept."""

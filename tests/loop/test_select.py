@@ -61,7 +61,7 @@ def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measu
             estimate = estimate + rest
         cells = np.floor(np.maximum(estimate, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
         exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
-        error = grid_l1(counter, model, clique)
+        (error,) = grid_l1(counter, model, [clique])
         assert error == exact
         # Rounding moves each cell by half a unit at most, floating point by far less.
         plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
