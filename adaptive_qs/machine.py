@@ -145,6 +145,9 @@ def on_reach(handler: Callable[[str], None]) -> None:
 StepProgress = Callable[[int, int], None]
 """Called by one phase with the steps done and the steps in all."""
 
+CheckRows = Callable[[int], None]
+"""Told how many rows have come, before they are encoded; it raises where they are too many."""
+
 PhaseProgress = Callable[[str, int, int], None]
 """Called with the phase, the steps done and the steps in all."""
 

@@ -29,6 +29,7 @@ from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize,
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec
@@ -197,6 +198,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
             quarters of the machine's.
         workers: threads, by default one for every core; the result does not depend on it.
+        engine: what keeps and counts the rows, a name of ``adaptive_qs.table.engines.ENGINES``;
+            the result does not depend on it.
+        temp_folder: where engines put codes that do not stay in memory; by default the system's
+            folder for temporary files.
+        scheduler: where the engine finds its workers, for engines that have such.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt
             (``private_bins``, ``private_values``); not used by other schemas.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
@@ -242,6 +248,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         learning_share: float = DEFAULT_SHARE,
         max_memory: int | str | None = None,
         workers: int | None = None,
+        engine: str = DEFAULT_ENGINE,
+        temp_folder: str | Path | None = None,
+        scheduler: Any = None,
         insecure_seed: int | None = None,
         ledger: str | Path | None = None,
         resume: bool = False,
@@ -261,6 +270,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.learning_share = learning_share
         self.max_memory = max_memory
         self.workers = workers
+        self.engine = engine
+        self.temp_folder = temp_folder
+        self.scheduler = scheduler
         self.insecure_seed = insecure_seed
         self.ledger = ledger
         self.resume = resume

@@ -24,11 +24,10 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES, fit_bytes
-from adaptive_qs.machine import PROCESS_BYTES, PhaseClock
+from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
-from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
-from adaptive_qs.run.tables import Tables, check_sample_rows, measure, tables_limits
+from adaptive_qs.run.tables import check_sample_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable
@@ -218,14 +217,10 @@ def test_memory_is_refused_before_anything_is_drawn_without_telling_how_many_row
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
     domain = Domain.from_sizes({"a": 2})
     workload = Workload.all_ways(domain, 1)
-    plan = tables_limits(domain, workload, "600MB", 1)
-    rows = plan.most_rows + 1
+    rows = tables_limits(domain, workload, "600MB", 1).most_rows + 1
     table = CodedTable.from_codes(domain, [np.zeros(rows, dtype=np.uint8)])
-    schema = Schema.parse({"a": 2})
-    target = PrivacyTarget.of(rho=1)
-    work = Tables(workload, workload, "product", plan, target.rho)
-    with pytest.raises(ResourceExceeded) as caught:
-        measure(table, schema, workload, target, work, None, PhaseClock())
+    with pytest.raises(ResourceExceeded, match="raise --max-memory") as caught:
+        Synthesizer(rho=1, max_memory="600MB", workers=1, engine="memory").fit(table)
     assert f"{rows:,}" not in str(caught.value)
     assert tables_limits(domain, workload, 2**60, 1).most_rows == MAX_ROWS
 

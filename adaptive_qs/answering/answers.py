@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -530,7 +531,7 @@ class Answers:
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan
         total, done = plan.queries, 0
-        with self._session.working(LOST):
+        with closing(counter), self._session.working(LOST):
             report = self._clock.steps("answer")
             report(0, total)
             mechanisms = self._begin()

@@ -24,8 +24,8 @@ from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of
-from adaptive_qs.table.coded import counter_of
 from adaptive_qs.table.encode import resolve_schema
+from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource
 
@@ -122,6 +122,9 @@ def answer(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
+    engine: str = DEFAULT_ENGINE,
+    temp_folder: str | Path | None = None,
+    scheduler: Any = None,
     insecure_seed: int | None = None,
     ledger: str | Path | None = None,
     resume: bool = False,
@@ -143,9 +146,9 @@ def answer(
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
-        learning_share, ledger, resume, anchor, unreviewed_schema, public_rows, beyond_limits: as
-            for :class:`~adaptive_qs.Synthesizer`; what is learnt is spent by this call, and answers
-            are kept in the ledger until they are written.
+        engine, temp_folder, scheduler, learning_share, ledger, resume, anchor, unreviewed_schema,
+            public_rows, beyond_limits: as for :class:`~adaptive_qs.Synthesizer`; what is learnt is
+            spent by this call, and answers are kept in the ledger until they are written.
         insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
             are stamped so.
 
@@ -187,13 +190,13 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     with job.session.working(LOST):
         if learns:
             check_learnable(planned.workload, job.schema)
-        schema, table, begin = job.read(source, clock)
+        schema, counter, begin = job.read(source, clock)
         if learns:
             ledger = begin().ledger
             clock.start("plan")
             left = job.target.left_of(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable
-    return Answers(job, planned, schema, counter_of(table, job.work.limits.workers), begin, clock)
+    return Answers(job, planned, schema, counter, begin, clock)
 
 
 def _budget(options: RunOptions) -> Callable[[Fraction | None], PrivacyTarget]:

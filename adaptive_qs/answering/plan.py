@@ -315,7 +315,7 @@ class Batch:
         """
         planned, units = self.plan(), self.target.units
         check_forecast(planned.forecast, self.limits)
-        bits = grid_bits(planned.mechanism, units, self.limits.most_rows)
+        bits = grid_bits(planned.mechanism, units, self.limits.countable_rows)
         choice = replace(planned.choice, mechanism=planned.mechanism.on_grid(bits))
         divide_units(choice.mechanism, units)
         check_noise(choice.mechanism, units)

@@ -46,7 +46,7 @@ from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import CodedTable, counter_of
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource, WorkloadFile, WorkloadSpec, resolve_queries
@@ -137,8 +137,8 @@ class Synthesis:
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
             work = Tables(marginals, marginals, "product", plan, target.rho)
-            clock = PhaseClock()
-            release = measure(source, self.schema, marginals, target, work, mechanisms, clock)
+            clock, counter = PhaseClock(), MarginalCounter(source)
+            release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
             workload: WorkloadSpec = marginals
             if self.schema.private_columns:  # a file, where their sizes are still to be learnt
@@ -217,7 +217,7 @@ class Batch:
         """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
-            sets = answer_sets(self.planned, counter_of(source), mechanisms, self.target.units)
+            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
             return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
         with _made_up(mechanisms):
             answers = answer(

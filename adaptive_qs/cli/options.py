@@ -19,6 +19,7 @@ from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.workload import FAMILIES
 
@@ -116,6 +117,11 @@ _TABLE: Mapping[str | None, Mapping[str, str]] = {
         "run max_memory, sample max_memory": "SIZE: Such as 3GB: a run that needs more is "
         f"refused before any budget is spent. (Default: {_QUARTERS}.)",
         "workers": "N: Threads; results do not depend on it. (Default: all cores.)",
+        "engine": "NAME: What keeps and counts the rows: "
+        f"{ENGINES.listed()}; results do not depend on it. (Default: {DEFAULT_ENGINE}.)",
+        "temp_folder": "DIR: Where codes of rows go that do not stay in memory; they are removed "
+        "at the end. (Default: the system's folder for temporary files.)",
+        "scheduler": "ADDRESS: Where the engine finds its workers, for engines that have such.",
         "jobs": "N: Threads that solve; they share the memory. (Default: all cores.)",
     },
 }
@@ -137,6 +143,8 @@ _KINDS = {
     "ledger": Path | None,
     "anchor": str | None,
     "max_memory": str | None,
+    "temp_folder": Path | None,
+    "scheduler": str | None,
     "jobs": int | None,
 }
 
@@ -192,7 +200,7 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
             for name in names:
                 default = getattr(RunOptions, name, None)
                 kind = _annotated(_KINDS[name], f"run {name}", name)
-                place = last if name in ("max_memory", "workers", "jobs") else parameters
+                place = last if name in _TABLE["Machine"] else parameters
                 place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
         elif said is not None:
             parameters.append(each)

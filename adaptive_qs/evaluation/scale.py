@@ -35,7 +35,7 @@ from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.tables import Margins, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.coded import counter_of
+from adaptive_qs.table.coded import MarginalCounter
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -305,7 +305,7 @@ def workload_scale(
     small = [c for c in cliques if c.cells <= LARGEST]
     steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
     chosen = small[:: max(1, math.ceil(max(steps)))]
-    counter = counter_of(pair.true, workers)
+    counter = MarginalCounter(pair.true, workers=workers)
     counter.prepare(pair.domain.clique(error.attributes) for error in chosen)
     shares = [counts / n for counts in pair.margins[0]]
 

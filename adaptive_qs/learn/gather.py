@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import PrivateColumn
 from adaptive_qs.table.columns.numeric import PrivateRangeColumn
-from adaptive_qs.table.encode import CheckRows, distinct_cells, encode_chunk, rows_of
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, rows_of
 from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 

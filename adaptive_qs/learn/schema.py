@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
 from adaptive_qs.errors import InputError
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.columns.category import CategoricalColumn, PrivateCategoricalColumn
 from adaptive_qs.table.columns.numeric import PrivateRangeColumn
-from adaptive_qs.table.encode import CheckRows
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, shown
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,9 @@ class RunOptions:
     beyond_limits: bool = False
     max_memory: int | str | None = None
     workers: int | None = None
+    engine: str = DEFAULT_ENGINE
+    temp_folder: str | Path | None = None
+    scheduler: Any = None
 
     def __post_init__(self) -> None:
         for name in ("resume", "unreviewed_schema", "beyond_limits"):

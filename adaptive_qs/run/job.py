@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
@@ -18,8 +20,9 @@ from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
-from adaptive_qs.table.coded import MAX_ROWS, CodedTable
-from adaptive_qs.table.encode import read_table, table_bytes, unchanged
+from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
+from adaptive_qs.table.encode import table_bytes, unchanged
+from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 
 # Threads and memory, decided from public quantities before anything is read.
@@ -77,21 +80,30 @@ class Limits:
         """Most memory that one problem may take while others are solved beside it."""
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
 
-    def check_rows(self, num_rows: int, what: str = "the table") -> None:
-        """Refuse a table whose rows, a private number, do not fit; ``what`` it is in public words.
+    def check_countable(self, num_rows: int, what: str = "the table") -> None:
+        """Refuse a table whose rows, a private number, are too many wherever they are kept;
+        ``what`` it is in public words.
 
         Raises:
-            ResourceExceeded: they do not; the message does not tell how many came.
+            ResourceExceeded: they are; the message does not tell how many came.
         """
         if num_rows > self.countable_rows:
             raise ResourceExceeded(
                 f"{what} has more than {self.countable_rows:,} rows, the most that can be "
                 "measured: give a part of it"
             )
+
+    def check_rows(self, num_rows: int, what: str = "the table") -> None:
+        """Refuse a table whose rows do not fit the memory set aside for them either.
+
+        Raises:
+            ResourceExceeded: as for :meth:`check_countable`.
+        """
+        self.check_countable(num_rows, what)
         if num_rows > self.most_rows:
             raise ResourceExceeded(
                 f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
-                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory"
+                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory, or use --engine auto"
             )
 
 
@@ -170,6 +182,7 @@ class Job(Generic[W]):
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, options.unreviewed_schema)
+        one_of("engine", options.engine, ENGINES)
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
         target, learning = budget_of(schema, options, budget)
@@ -190,20 +203,21 @@ class Job(Generic[W]):
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
 
-    def read(self, source: Any, clock: PhaseClock) -> tuple[Schema, CodedTable, Begin]:
-        """The table in codes, its schema, and how spending begins; inside ``session.working``.
+    def read(self, source: Any, clock: PhaseClock) -> tuple[Schema, MarginalCounter, Begin]:
+        """The schema, what counts the table, to be closed, and how spending begins; inside
+        ``session.working``.
 
         What the schema leaves open is learnt, which begins to spend. Bad cells are refused before
         anything is reserved.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
-            ResourceExceeded: it has more rows than were planned for.
+            ResourceExceeded: the engine has no room for its rows.
             LedgerError: the ledger cannot be written, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         limits, schema, begin = self.work.limits, self.schema, self._begin
-        with unchanged(source):
+        with ExitStack() as opened, unchanged(source):
             self.session.recognise(table_bytes(source))
             if schema.private_columns:
                 from adaptive_qs.learn.schema import gather_private, learn_schema
@@ -211,13 +225,30 @@ class Job(Generic[W]):
                 steps, most = clock.steps("learn"), limits.rows_bytes
                 gathered = gather_private(
                     source, schema, self.learning,
-                    most_bytes=most, progress=steps, check_rows=limits.check_rows,
+                    most_bytes=most, progress=steps, check_rows=limits.check_countable,
                 )  # fmt: skip
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)
-            table = read_table(source, schema, clock.steps("read"), limits.check_rows)
-        return schema, table, begin
+            name, how = self.options.engine, self._engine_options
+            steps = clock.steps("read")
+            engine = opened.enter_context(open_engine(name, source, schema, how, steps))
+            counter = MarginalCounter(engine)
+            closing = opened.pop_all()
+        counter.owns(closing.close)
+        return schema, counter, begin
+
+    @property
+    def _engine_options(self) -> EngineOptions:
+        limits, options = self.work.limits, self.options
+        return EngineOptions(
+            workers=limits.workers,
+            rows_bytes=limits.rows_bytes,
+            check_rows=limits.check_countable,
+            check_held=limits.check_rows,
+            temp_folder=options.temp_folder,
+            scheduler=options.scheduler,
+        )
 
     def _request(self) -> dict[str, str]:
         """Everything public that decides what is released, by the names that its user knows.

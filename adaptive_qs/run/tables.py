@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast, get_args
@@ -33,7 +34,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits
-from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, CodedTable, counter_of
+from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
 from adaptive_qs.workload.workload import Workload
@@ -101,7 +102,7 @@ class Tables:
             "rule": self.rule,
             "generator": self.generator,
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
-            f"watched, {limits.most_rows} rows",
+            "watched",
         }
 
 
@@ -145,16 +146,17 @@ def tables_limits(
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
-    schema, table, begin = job.read(source, clock)
-    workload = resolve_workload(job.work.asked, schema.domain())
-    mechanisms = begin()
-    release = measure(table, schema, workload, job.target, job.work, mechanisms, clock)
+    schema, counter, begin = job.read(source, clock)
+    with closing(counter):
+        workload = resolve_workload(job.work.asked, schema.domain())
+        mechanisms = begin()
+        release = measure(counter, schema, workload, job.target, job.work, mechanisms, clock)
     job.session.publish(release.digests())
     return release
 
 
 def measure(
-    table: CodedTable,
+    counter: MarginalCounter,
     schema: Schema,
     workload: Workload,
     target: PrivacyTarget,
@@ -165,7 +167,7 @@ def measure(
     """Run the loop; with learning, the only step that costs privacy.
 
     Args:
-        table: the private rows.
+        counter: counts the private rows.
         schema: their public description.
         workload: the marginals that matter, over the codes of the table.
         target: the budget of the run.
@@ -174,9 +176,9 @@ def measure(
         clock: told about the phase "loop".
 
     Raises:
-        ResourceExceeded: the table has more rows than were planned for; nothing is spent.
+        ResourceExceeded: the table has more rows than can be counted; nothing is spent.
     """
-    work.limits.check_rows(table.num_rows)
+    work.limits.check_countable(int(counter.count(())))
     clock.start("loop")
 
     def on_round(_: Round, part: float) -> None:
@@ -184,7 +186,6 @@ def measure(
 
     ledger, loop = mechanisms.ledger, work.loop
     rho = target.left_of(ledger.limit - ledger.spent).rho
-    counter = counter_of(table, work.limits.workers)
     result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
     reach(MEASURED)
     return Release.of_run(
@@ -196,7 +197,7 @@ def measure(
         work.generator,
         (target.rho, target.epsilon, target.delta),
         work.limits.watched_cells,
-        work.limits.most_rows,
+        work.limits.countable_rows,
     )
 
 

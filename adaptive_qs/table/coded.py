@@ -5,18 +5,19 @@ A counter is the only reader of private rows after encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Self
+from weakref import finalize
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
+from adaptive_qs.table.engines import CountingEngine
+from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
 
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
@@ -124,96 +125,6 @@ class CodedTable:
 
 
 # Counting. An engine counts; what it counted is kept, since the loop asks for it again.
-
-
-class CountingEngine(Protocol):
-    """Counts the rows of one private table."""
-
-    domain: Domain
-    """Attributes and their numbers of codes."""
-
-    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques (rows), one axis per attribute, in one pass.
-
-        Cliques are not empty. Counts are never released without noise.
-        """
-
-    def count_rows(self) -> int:
-        """The number of rows; private."""
-
-
-class MemoryEngine:
-    """Counts codes in memory, in blocks of rows that stay near while all cliques are counted.
-
-    Args:
-        table: the codes.
-        workers: threads, each for a part of the cliques.
-    """
-
-    def __init__(self, table: CodedTable, workers: int = 1) -> None:
-        self.domain: Domain = table.domain
-        self._columns = table.columns
-        self._workers = workers
-
-    def count_rows(self) -> int:
-        """The number of rows; private."""
-        return len(self._columns[0])
-
-    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
-        counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
-        shares = [list(zip(cliques, counts))[k :: self._workers] for k in range(self._workers)]
-        if len(cliques) == 1 or self._workers == 1:
-            self._count_share(list(zip(cliques, counts)))
-            return counts
-        with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(self._count_share, filter(None, shares)))
-        return counts
-
-    def _count_share(self, share: Sequence[tuple[Clique, NDArray[np.int64]]]) -> None:
-        rows = self.count_rows()
-        cells = np.empty(min(_BLOCK_ROWS, rows), dtype=np.int64)
-        for first in range(0, rows, _BLOCK_ROWS):
-            block = [codes[first : first + _BLOCK_ROWS] for codes in self._columns]
-            for clique, counts in share:
-                count_block([block[i] for i in clique], counts, cells)
-
-
-_BLOCK_ROWS = 2**16
-"""Rows that are counted for all cliques before the next ones are read from memory."""
-
-
-def count_block(
-    columns: Sequence[NDArray[np.unsignedinteger[Any]]],
-    counts: NDArray[np.int64],
-    cells: NDArray[np.int64],
-) -> None:
-    """Add some rows to their marginal, in place.
-
-    Args:
-        columns: codes of the marginal's attributes.
-        counts: the contiguous marginal, one axis per attribute.
-        cells: room for as many integers as there are rows.
-    """
-    cells = cells[: len(columns[0])]
-    cells[:] = columns[0]
-    for codes, size in zip(columns[1:], counts.shape[1:]):
-        _next_axis(cells, codes, size)
-    _tally(cells, counts.reshape(-1))
-
-
-@njit(cache=True, nogil=True)
-def _next_axis(cells, codes, size):  # type: ignore[no-untyped-def]
-    for row in range(cells.size):
-        cells[row] = cells[row] * size + codes[row]
-
-
-@njit(cache=True, nogil=True)
-def _tally(cells, counts):  # type: ignore[no-untyped-def]
-    for cell in cells:
-        counts[cell] += 1
-
-
 KEPT_CELLS = 2**22
 """Cells of all counted marginals that are kept, by default."""
 
@@ -224,13 +135,21 @@ class MarginalCounter:
     Args:
         table: the private rows, or the engine that counts them.
         most_cells: cells of all marginals that are kept.
+        workers: threads that count a table; an engine has its own.
 
     Raises:
         DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
     """
 
-    def __init__(self, table: CodedTable | CountingEngine, most_cells: int = KEPT_CELLS) -> None:
-        self._engine = MemoryEngine(table) if isinstance(table, CodedTable) else table
+    def __init__(
+        self,
+        table: CodedTable | CountingEngine,
+        most_cells: int = KEPT_CELLS,
+        workers: int = 1,
+    ) -> None:
+        if isinstance(table, CodedTable):
+            table = BlockEngine(table.domain, HeldBlocks(table.columns), workers)
+        self._engine = table
         self._rows = self._engine.count_rows()
         if self._rows > MAX_ROWS:
             raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
@@ -239,6 +158,16 @@ class MarginalCounter:
         self._left = most_cells
         self._kept: dict[Clique, NDArray[Any]] = {}
         self._lock = Lock()
+        self._close: Callable[[], object] = lambda: None
+
+    def owns(self, close: Callable[[], object]) -> None:
+        """Take over what closes the engine: called by :meth:`close`, or when nobody counts any
+        more."""
+        self._close = finalize(self, close)
+
+    def close(self) -> None:
+        """Remove what the engine keeps of the rows; nothing can be counted after that."""
+        self._close()
 
     def count(self, clique: Clique) -> NDArray[np.int64]:
         """The exact marginal over a clique (rows), one axis per attribute."""
@@ -274,14 +203,3 @@ class MarginalCounter:
             if counts.size <= self._left and clique not in self._kept:
                 self._left -= counts.size
                 self._kept[clique] = counts.astype(self._dtype)
-
-
-COUNTERS: dict[str, Callable[[CodedTable, int], CountingEngine]] = {"memory": MemoryEngine}
-"""What makes an engine of a table and a number of threads, by its name."""
-ENGINE = "memory"
-"""The engine that counts."""
-
-
-def counter_of(table: CodedTable, workers: int = 1) -> MarginalCounter:
-    """What counts the rows of a table; raises as :class:`MarginalCounter` does."""
-    return MarginalCounter(COUNTERS[ENGINE](table, workers))

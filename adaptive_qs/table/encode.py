@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
@@ -110,9 +110,6 @@ def _cell_bytes(series: Any) -> list[bytes]:
 # Private rows to codes: a stream of chunks in, compact arrays out.
 
 _NONE = pa.array([], pa.string())
-
-CheckRows = Callable[[int], None]
-"""Told how many rows have come, before they are encoded; it raises where they are too many."""
 
 
 def read_table(

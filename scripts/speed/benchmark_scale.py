@@ -25,8 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import typer
 
-from adaptive_qs.table.coded import MemoryEngine
-from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.engines import EngineOptions, open_engine
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 from scripts.results import apart, run_program, write_results
@@ -93,8 +92,8 @@ def mean_l1(true: Path, synthetic: Path, ways: int) -> float:
     counted = []
     cliques = list(combinations(range(len(schema.columns)), ways))
     for path in (true, synthetic):
-        engine = MemoryEngine(read_table(path, schema), workers=2)
-        counted.append([counts / engine.count_rows() for counts in engine.count_all(cliques)])
+        with open_engine("auto", path, schema, EngineOptions(workers=2)) as engine:
+            counted.append([counts / engine.count_rows() for counts in engine.count_all(cliques)])
     return float(np.mean([np.abs(a - b).sum() for a, b in zip(*counted, strict=True)]))
 
 

@@ -198,7 +198,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     changed, kind, hint = BAD[case]
-    monkeypatch.setattr("adaptive_qs.run.job.read_table", None)
+    monkeypatch.setattr("adaptive_qs.run.job.open_engine", None)
     arguments = {"schema": SCHEMA, "workload": 1, "epsilon": 1, **changed}
     with pytest.raises(kind, match=hint):
         answer(FRAME, **arguments)

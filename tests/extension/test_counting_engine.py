@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer, answer
-from adaptive_qs.table import coded as count
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.engines import ENGINES
 
 SCHEMA = {
     "version": 1,
@@ -27,7 +30,7 @@ class Scattered:
 
     asked: list[tuple[int, ...]] = []  # noqa: RUF012
 
-    def __init__(self, table, workers):
+    def __init__(self, table):
         self.domain = table.domain
         self._columns = table.columns
         self._rows = table.num_rows
@@ -45,19 +48,24 @@ class Scattered:
         return counts
 
 
-def released(engine, monkeypatch):
-    monkeypatch.setitem(count.COUNTERS, "scattered", Scattered)
-    monkeypatch.setattr(count, "ENGINE", engine)
-    model = Synthesizer(rho=1, workload=2, workers=1, insecure_seed=3).fit(FRAME, schema=SCHEMA)
-    answers = answer(FRAME, SCHEMA, 2, rho=1, insecure_seed=3).to_arrow()
+@contextmanager
+def open_scattered(source, schema, options, progress):
+    yield Scattered(read_table(source, schema, progress, options.check_rows))
+
+
+def released(engine):
+    options = {"rho": 1, "insecure_seed": 3, "engine": engine}
+    model = Synthesizer(workload=2, workers=1, **options).fit(FRAME, schema=SCHEMA)
+    answers = answer(FRAME, SCHEMA, 2, **options).to_arrow()
     return model.sample(seed=1), answers
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_both_jobs_count_with_it_and_release_the_same(monkeypatch):
-    table, answers = released("memory", monkeypatch)
+    monkeypatch.setitem(ENGINES, "scattered", open_scattered)
+    table, answers = released("memory")
     assert not Scattered.asked
-    same_table, same_answers = released("scattered", monkeypatch)
+    same_table, same_answers = released("scattered")
     assert Scattered.asked
     pd.testing.assert_frame_equal(table, same_table)
     assert answers.equals(same_answers)

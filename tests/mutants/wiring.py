@@ -88,26 +88,26 @@ def lost_rows(original, path):
 
 
 @replaced(tables, "measure", "as many cells measured as there are rows", entry_checks.ceilings)
-def cells_of_rows(original, table, schema, workload, target, work, *others):
-    limits = replace(work.limits, measured_cells=table.num_rows)
-    return original(table, schema, workload, target, replace(work, limits=limits), *others)
+def cells_of_rows(original, counter, schema, workload, target, work, *others):
+    limits = replace(work.limits, measured_cells=int(counter.count(())))
+    return original(counter, schema, workload, target, replace(work, limits=limits), *others)
 
 
 @replaced(tables, "measure", "memory planned for the rows that there are", entry_checks.ceilings)
-def memory_of_rows(original, table, schema, workload, target, work, *others):
+def memory_of_rows(original, counter, schema, workload, target, work, *others):
     plan = work.limits
     memory = plan.max_memory_bytes
-    found = plan_memory(table.domain, workload, table.num_rows, memory, plan.workers)
+    found = plan_memory(counter.domain, workload, int(counter.count(())), memory, plan.workers)
     limits = replace(plan, measured_cells=found.measured_cells)
-    return original(table, schema, workload, target, replace(work, limits=limits), *others)
+    return original(counter, schema, workload, target, replace(work, limits=limits), *others)
 
 
 @replaced(
     tables, "measure", "the largest table that fits is the one that came", entry_checks.ceilings
 )
-def most_rows_of_table(original, table, schema, workload, target, work, *others):
-    limits = replace(work.limits, most_rows=table.num_rows)
-    return original(table, schema, workload, target, replace(work, limits=limits), *others)
+def most_rows_of_table(original, counter, schema, workload, target, work, *others):
+    limits = replace(work.limits, countable_rows=int(counter.count(())))
+    return original(counter, schema, workload, target, replace(work, limits=limits), *others)
 
 
 @mutant("the grid of answers by the rows that there are", entry_checks.ceilings)

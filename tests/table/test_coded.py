@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import DataError
 from adaptive_qs.table import coded as count
-from adaptive_qs.table.coded import CodedTable, MarginalCounter, MemoryEngine
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.engines import blocks
 
 
 @st.composite
@@ -35,7 +36,7 @@ def slow_count(table, clique):
 
 @given(tables(), st.integers(1, 3), st.sampled_from([0, 10, 10**6]), st.booleans())
 def test_counts_equal_a_row_by_row_count(table, workers, most_cells, prepared):
-    counter = MarginalCounter(MemoryEngine(table, workers), most_cells)
+    counter = MarginalCounter(table, most_cells, workers)
     cliques = list(subsets(tuple(range(min(len(table.domain), 3)))))
     if prepared:
         counter.prepare(cliques)
@@ -89,13 +90,14 @@ def test_threads_may_ask_at_the_same_time():
 
 
 def test_blocks_of_rows_are_joined(monkeypatch):
-    monkeypatch.setattr(count, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 7)
     rng = np.random.default_rng(0)
     domain = Domain.from_sizes({"a": 3, "b": 300})
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 100) for n in domain.sizes])
+    counter = MarginalCounter(table, workers=2)
+    counter.prepare([(0,), (1,)])
     for clique in ((0,), (1,), (0, 1)):
-        found = MarginalCounter(MemoryEngine(table, 2)).count(clique)
-        np.testing.assert_array_equal(found, slow_count(table, clique))
+        np.testing.assert_array_equal(counter.count(clique), slow_count(table, clique))
 
 
 def test_counts_equal_numpy_unique():

@@ -1,0 +1,127 @@
+"""Counting in blocks of coded rows: blocks stay near while all marginals of a pass are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+
+Codes = NDArray[np.unsignedinteger[Any]]
+
+BLOCK_ROWS = 2**16
+"""Rows of a block: it stays in the processor's cache while all cliques are counted."""
+SHARED_CELLS = 2**21
+"""Cells of a pass up to which every thread has counts of its own, and takes some of the blocks."""
+
+
+class Blocks(Protocol):
+    """Coded rows in blocks of at most ``BLOCK_ROWS``."""
+
+    num_rows: int
+    """Of all blocks; private."""
+    num_blocks: int
+
+    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
+        """The codes of some attributes (contiguous) in a block, in the order of ``wanted``.
+
+        Threads may ask at the same time.
+        """
+
+
+class HeldBlocks:
+    """Blocks of codes that lie in memory.
+
+    Args:
+        columns: one contiguous array for each attribute, all of the same length.
+    """
+
+    def __init__(self, columns: Sequence[Codes]) -> None:
+        self._columns = columns
+        self.num_rows = len(columns[0])
+        self.num_blocks = -(-self.num_rows // BLOCK_ROWS)
+
+    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
+        """See :class:`Blocks`."""
+        first = number * BLOCK_ROWS
+        return [self._columns[i][first : first + BLOCK_ROWS] for i in wanted]
+
+
+class BlockEngine:
+    """Counts rows in blocks.
+
+    Args:
+        domain: the attributes.
+        blocks: the rows.
+        workers: threads.
+    """
+
+    def __init__(self, domain: Domain, blocks: Blocks, workers: int = 1) -> None:
+        self.domain: Domain = domain
+        self._blocks = blocks
+        self._workers = workers
+
+    def count_rows(self) -> int:
+        """The number of rows; private."""
+        return self._blocks.num_rows
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
+        workers = min(self._workers, len(cliques))  # one clique: whoever asks has threads for more
+        every = range(self._blocks.num_blocks)
+        if workers < 2:
+            return self._count(cliques, every)
+        cells = sum(map(self.domain.size, cliques))
+        with ThreadPoolExecutor(workers) as pool:
+            if workers * cells <= SHARED_CELLS:
+                shares = [every[k::workers] for k in range(workers)]
+                counted = pool.map(lambda share: self._count(cliques, share), shares)
+                return [sum(parts[1:], parts[0]) for parts in zip(*counted)]
+            parts = [cliques[k::workers] for k in range(workers)]
+            counted_parts = list(pool.map(lambda part: self._count(part, every), parts))
+        return [counted_parts[k % workers][k // workers] for k in range(len(cliques))]
+
+    def _count(self, cliques: Sequence[Clique], numbers: Sequence[int]) -> list[NDArray[np.int64]]:
+        """The marginals of the rows in some blocks."""
+        counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
+        wanted = sorted({i for clique in cliques for i in clique})
+        cells = np.empty(min(BLOCK_ROWS, self._blocks.num_rows), dtype=np.int64)
+        for number in numbers:
+            columns = dict(zip(wanted, self._blocks.read(number, wanted)))
+            for clique, marginal in zip(cliques, counts):
+                count_block([columns[i] for i in clique], marginal, cells)
+        return counts
+
+
+def count_block(
+    columns: Sequence[Codes], counts: NDArray[np.int64], cells: NDArray[np.int64]
+) -> None:
+    """Add some rows to their marginal, in place.
+
+    Args:
+        columns: codes of the marginal's attributes.
+        counts: the contiguous marginal, one axis per attribute.
+        cells: room for as many integers as there are rows.
+    """
+    cells = cells[: len(columns[0])]
+    cells[:] = columns[0]
+    for codes, size in zip(columns[1:], counts.shape[1:]):
+        _next_axis(cells, codes, size)
+    _tally(cells, counts.reshape(-1))
+
+
+@njit(cache=True, nogil=True)
+def _next_axis(cells, codes, size):  # type: ignore[no-untyped-def]
+    for row in range(cells.size):
+        cells[row] = cells[row] * size + codes[row]
+
+
+@njit(cache=True, nogil=True)
+def _tally(cells, counts):  # type: ignore[no-untyped-def]
+    for cell in cells:
+        counts[cell] += 1
