@@ -171,6 +171,8 @@ RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], 
 BATCH_CELLS, BATCH_CLIQUES = 2**16, 512
 """Most cells, but for one clique, and most cliques that are scored by one call."""
 _AXES = 3
+_TILE = 2**11
+"""Cells whose estimates are formed before they are compared with counts."""
 _SUMMED = 64
 """Cells whose differences, of at most 2**56 units each, are summed without leaving 63 bits."""
 
@@ -246,30 +248,41 @@ def _grid_l1(axes, sizes, q, begin, components, starts, counts, errors):  # type
         at = starts[row]
         single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
         has_rest = at[5] >= 0 or at[6] >= 0 or at[7] >= 0
-        estimates = np.empty(n_k)
+        tile = max(1, min(n_j, _TILE // n_k))
+        estimates = np.empty(tile * n_k)
         total = 0
         for x in range(n_i):
             alone = components[at[0]] * q_i[x] if at[0] >= 0 else 0.0
             if at[1] >= 0:
                 alone += components[at[1] + x]
-            for y in range(n_j):
-                within = components[at[2] + y] * q_i[x] if at[2] >= 0 else 0.0
-                if at[3] >= 0:
-                    within += components[at[3] + x * n_j + y]
-                a, b = alone * q_j[y] + within, q_i[x] * q_j[y]
-                for z in range(n_k):
-                    estimates[z] = a * q_k[z] + b * single[z]
-                if has_rest:
+            for begun in range(0, n_j, tile):
+                end = min(begun + tile, n_j)
+                for y in range(begun, end):
+                    within = components[at[2] + y] * q_i[x] if at[2] >= 0 else 0.0
+                    if at[3] >= 0:
+                        within += components[at[3] + x * n_j + y]
+                    a, b = alone * q_j[y] + within, q_i[x] * q_j[y]
+                    cells = estimates[(y - begun) * n_k : (y - begun + 1) * n_k]
                     for z in range(n_k):
-                        rest = components[at[6] + y * n_k + z] * q_i[x] if at[6] >= 0 else 0.0
-                        if at[7] >= 0:
-                            rest += components[at[7] + (x * n_j + y) * n_k + z]
-                        if at[5] >= 0:
-                            rest = components[at[5] + x * n_k + z] * q_j[y] + rest
-                        estimates[z] += rest
-                total = _add_distance(estimates, counts[first : first + n_k], total)
-                first += n_k
+                        cells[z] = a * q_k[z] + b * single[z]
+                    if has_rest:
+                        _add_rest(cells, components, at, x, y, (x * n_j + y) * n_k, q_i[x], q_j[y])
+                size = (end - begun) * n_k
+                total = _add_distance(estimates[:size], counts[first : first + size], total)
+                first += size
         errors[row] = total
+
+
+@njit(cache=True, nogil=True)
+def _add_rest(cells, components, at, x, y, place, q_i, q_j):  # type: ignore[no-untyped-def]
+    n_k = cells.size
+    for z in range(n_k):
+        rest = components[at[6] + y * n_k + z] * q_i if at[6] >= 0 else 0.0
+        if at[7] >= 0:
+            rest += components[at[7] + place + z]
+        if at[5] >= 0:
+            rest = components[at[5] + x * n_k + z] * q_j + rest
+        cells[z] += rest
 
 
 @njit(cache=True, nogil=True)
@@ -292,13 +305,20 @@ def _grid_l1_of_form(fronts, lasts, rest, counts):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True)
 def _add_distance(estimates, counts, total):  # type: ignore[no-untyped-def]
-    unit = 2.0**CELL_BITS
-    for first in range(0, estimates.size, _SUMMED):
-        some, those = estimates[first : first + _SUMMED], counts[first : first + _SUMMED]
+    whole = estimates.size // _SUMMED * _SUMMED
+    for first in range(0, whole, _SUMMED):
         part = 0
-        for j in range(some.size):
-            clipped = some[j] if some[j] > 0.0 else 0.0
-            clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
-            part += abs((those[j] << CELL_BITS) - np.int64(clipped * unit + 0.5))
+        for j in range(_SUMMED):  # of constant length, which compiles to vectors
+            part += _distance(estimates[first + j], counts[first + j])
         total = min(total + part, ERROR_LIMIT)
-    return total
+    part = 0
+    for j in range(whole, estimates.size):
+        part += _distance(estimates[j], counts[j])
+    return min(total + part, ERROR_LIMIT)
+
+
+@njit(cache=True, nogil=True)
+def _distance(estimate, count):  # type: ignore[no-untyped-def]
+    clipped = estimate if estimate > 0.0 else 0.0
+    clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
+    return abs((count << CELL_BITS) - np.int64(clipped * 2.0**CELL_BITS + 0.5))
