@@ -127,8 +127,29 @@ def subsets(clique: Clique) -> Iterator[Clique]:
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     """Every subset of every clique, without repeats, ordered by size and then by attribute."""
-    closure = {subset for clique in cliques for subset in subsets(clique)}
-    return tuple(sorted(closure, key=lambda c: (len(c), c)))
+    given: dict[int, list[Clique]] = {}
+    for clique in cliques:
+        given.setdefault(len(clique), []).append(clique)
+    if not given:
+        return ()
+    closure: list[Clique] = []
+    above = np.empty((0, max(given) + 1), dtype=np.int64)
+    for degree in range(max(given), 0, -1):
+        listed = given.get(degree, [])
+        parts = [np.array(listed, dtype=np.int64).reshape(len(listed), degree)]
+        parts += [np.delete(above, axis, axis=1) for axis in range(degree + 1)]
+        above = distinct(np.concatenate(parts))
+        closure[:0] = map(tuple, above.tolist())
+    return ((), *closure)
+
+
+def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cliques of equally many attributes, shape (cliques, degree), each once, in order."""
+    base = int(cliques.max(initial=0)) + 1
+    if base ** cliques.shape[1] > 2**62:
+        return np.unique(cliques, axis=0)
+    powers = base ** np.arange(cliques.shape[1])[::-1]
+    return cliques[np.unique(cliques @ powers, return_index=True)[1]]
 
 
 class CliqueIndex:

@@ -163,7 +163,8 @@ class ConditionalPlanner:
         degrees = np.array([len(c) for c in candidates])
         for degree in np.unique(degrees).tolist():
             rows = np.flatnonzero(degrees == degree)
-            members = np.array([candidates[k] for k in rows], int).reshape(len(rows), degree)
+            listed = [candidates[row] for row in rows.tolist()]
+            members = np.array(listed, dtype=np.int64).reshape(len(rows), degree)
             self._groups[degree] = _Group(
                 rows, index.of_subsets(members), variance_weights(sizes[members])
             )

@@ -43,6 +43,8 @@ class Limits:
         countable_rows: most rows whatever the memory.
         measured_cells: most cells of all measured cliques of the loop together.
         watched_cells: most cells of the marginals watched while a table is refined.
+        kept_cells: most cells of counted marginals that are kept.
+        planned_bytes: planned peak of the memory at most; 0 where it is not planned.
     """
 
     max_memory_bytes: int
@@ -51,6 +53,8 @@ class Limits:
     countable_rows: int = MAX_ROWS
     measured_cells: int = 0
     watched_cells: int = 0
+    kept_cells: int = 0
+    planned_bytes: int = 0
 
     @classmethod
     def of(
