@@ -22,7 +22,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.tables import Tables, measure, tables_limits
-from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
@@ -73,7 +73,8 @@ def make_release(insecure_seed=None, rho=0.5):
     work = Tables(workload, "product", limits, rho)
     entropy = SystemEntropy() if insecure_seed is None else InsecureSeed(insecure_seed)
     mechanisms = Mechanisms(Budget(rho), entropy)
-    return measure(private_table(), SCHEMA, workload, target, work, mechanisms, PhaseClock())
+    counter = MarginalCounter(private_table())
+    return measure(counter, SCHEMA, workload, target, work, mechanisms, PhaseClock())
 
 
 @pytest.fixture(scope="module")
