@@ -304,19 +304,16 @@ def scoring_of(plan: BatchPlan, asked: RunOptions) -> tuple[dict[str, Any], str]
     Returns:
         Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
         all of them; ``seconds`` of a processor, without what rows take where their number is not
-        given; ``memory_mb`` planned at the most; ``left_out``, what is not looked at and why, or
+        given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
         None. And the same in one line.
-
-    Raises:
-        ResourceExceeded: not even single columns fit the memory.
     """
     from adaptive_qs.loop.forecast import ScoringForecast
-    from adaptive_qs.run.tables import looked_at, tables_limits
+    from adaptive_qs.machine import plan_workers
+    from adaptive_qs.run.tables import looked_at
 
     workload = plan.workload.marginals()
     kept, left_out = looked_at(workload, workload.domain, asked)
-    limits = tables_limits(kept.domain, kept, asked.max_memory, asked.workers)
-    found = ScoringForecast.of(kept, limits.planned_bytes, asked.public_rows)
+    found = ScoringForecast.of(kept, plan_workers(asked.workers), asked.public_rows)
     return {
         "candidates": found.candidates,
         "cells": found.cells,
@@ -503,7 +500,7 @@ def plan(
     lines = plan_lines(planned, cells_line(planned, cells))
     if tables is not None:
         lines.append(tables_line(planned, tables))
-    lines.append(("synthesize", "; ".join(filter(None, (scored, scoring["left_out"])))))
+    lines.append(("scoring", "; ".join(filter(None, (scored, scoring["left_out"])))))
     io.emit_rows(
         f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines
     )

@@ -266,7 +266,7 @@ class ScoringForecast:
         candidates: marginals that may be measured, single columns among them.
         cells: of all of them together.
         seconds: processor seconds, without what rows take where their number is not public.
-        memory_bytes: planned peak of the whole run at most.
+        memory_bytes: of the process and the candidates, without rows and what is measured.
         rows: about how many rows there are; None where that is not public.
     """
 
@@ -277,12 +277,19 @@ class ScoringForecast:
     rows: int | None
 
     @classmethod
-    def of(cls, workload: Workload, memory_bytes: int, rows: int | None) -> ScoringForecast:
-        """The forecast for the candidates of a workload, with memory as it was planned."""
+    def of(cls, workload: Workload, workers: int, rows: int | None) -> ScoringForecast:
+        """The forecast for the candidates of a workload, scored by so many threads."""
         candidates = measurable_cliques(workload)
         number, cells = len(candidates), sum(map(workload.domain.size, candidates))
         seconds = number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS) + cells * CELL_SECONDS
-        return cls(number, cells, seconds, memory_bytes, rows)
+        largest = max(map(workload.domain.size, candidates), default=1)
+        memory = (
+            PROCESS_BYTES
+            + number * (CLIQUE_BYTES + len(workload.domain))
+            + workers * largest * SCORED_CELL_BYTES
+            + min(cells, MOST_KEPT_CELLS) * KEPT_CELL_BYTES
+        )
+        return cls(number, cells, seconds, memory, rows)
 
     def __str__(self) -> str:
         """One line: how many, how large, how long, and with how much memory."""
@@ -290,11 +297,11 @@ class ScoringForecast:
         more = ""
         if self.rows is None:
             each = self.candidates * ROW_SECONDS * 1e6
-            more = f" and {each:.2g} for every million rows"
+            more = f", {each:.1f} more for every million rows"
         memory = f"{self.memory_bytes / 2**20:,.0f} MB"
         return (
-            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.2g} processor "
-            f"seconds{more}, and the run {memory} at most"
+            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.1f} processor "
+            f"seconds{more}, and {memory} without the rows"
         )
 
 

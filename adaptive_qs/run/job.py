@@ -44,7 +44,6 @@ class Limits:
         measured_cells: most cells of all measured cliques of the loop together.
         watched_cells: most cells of the marginals watched while a table is refined.
         kept_cells: most cells of counted marginals that are kept.
-        planned_bytes: planned peak of the memory at most; 0 where it is not planned.
     """
 
     max_memory_bytes: int
@@ -54,7 +53,6 @@ class Limits:
     measured_cells: int = 0
     watched_cells: int = 0
     kept_cells: int = 0
-    planned_bytes: int = 0
 
     @classmethod
     def of(

@@ -93,7 +93,7 @@ class Tables:
 
     def scoring(self, rows: int | None) -> ScoringForecast:
         """What a scoring pass takes, with about so many rows as far as is public."""
-        return ScoringForecast.of(self.workload, self.limits.planned_bytes, rows)
+        return ScoringForecast.of(self.workload, self.limits.workers, rows)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
@@ -179,7 +179,6 @@ def tables_limits(
         measured_cells=plan.measured_cells,
         watched_cells=plan.watched_cells,
         kept_cells=plan.kept_cells,
-        planned_bytes=plan.total_bytes,
     )
 
 
