@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 120,
-    "lines": 34_900,
+    "lines": 35_000,
     "most lines": 640,
     "files executed by synthesize": 63,
     "files executed by answer": 70,
