@@ -302,13 +302,14 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
     from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
+    from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
     described, rows = Schema.load(schema), asked.public_rows
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(described, asked, budget)
-    workload = plan.workload.marginals()
+    workload, _ = looked_at(plan.workload.marginals(), plan.workload.domain, asked)
     forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
     combined = any(len(clique) > 1 for clique in workload.cliques)
     return {
@@ -316,6 +317,31 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
     }
+
+
+def scoring_of(plan: BatchPlan, asked: RunOptions) -> tuple[dict[str, Any], str]:
+    """What a scoring pass of `synthesize` looks at for the same sets of attributes.
+
+    Returns:
+        Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
+        all of them; ``seconds`` of a processor, without what rows take where their number is not
+        given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
+        None. And the same in one line.
+    """
+    from adaptive_qs.loop.forecast import ScoringForecast
+    from adaptive_qs.machine import plan_workers
+    from adaptive_qs.run.tables import looked_at
+
+    workload = plan.workload.marginals()
+    kept, left_out = looked_at(workload, workload.domain, asked)
+    found = ScoringForecast.of(kept, plan_workers(asked.workers), asked.public_rows)
+    return {
+        "candidates": found.candidates,
+        "cells": found.cells,
+        "seconds": found.seconds,
+        "memory_mb": round(found.memory_bytes / 2**20, 1),
+        "left_out": None if left_out is None else str(left_out),
+    }, str(found)
 
 
 def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
@@ -490,13 +516,15 @@ def plan(
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
     tables = tables_of(schema, planned, run) if run.budgeted else None
+    scoring, scored = scoring_of(planned, run)
     if as_json:
-        io.emit_json({**plan_json(planned), **cells, "tables": tables})
+        io.emit_json({**plan_json(planned), **cells, "tables": tables, "scoring": scoring})
         return
     about = counted(planned.workload.num_sets, "set")
     lines = plan_lines(planned, cells_line(planned, cells))
     if tables is not None:
         lines.append(tables_line(planned, tables))
+    lines.append(("scoring", "; ".join(filter(None, (scored, scoring["left_out"])))))
     io.emit_rows(
         f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines
     )

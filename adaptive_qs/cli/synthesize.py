@@ -143,6 +143,8 @@ class Outcome:
 # `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
+LONG_PASS = 1.0
+"""Processor seconds of a scoring pass from which on it is forecast before the run."""
 
 
 def synthesize(
@@ -208,8 +210,13 @@ def synthesize(
         check_rows(rows)
         check_sample_rows(rows, len(job.schema.columns), run.max_memory, held=False)
     io.warn_of(job, schema)
+    if job.work.left_out is not None:
+        io.warn(str(job.work.left_out))
 
     def tell() -> None:
+        scoring = job.work.scoring(run.public_rows)
+        if scoring.seconds >= LONG_PASS or job.work.left_out is not None:
+            io.note(str(scoring))
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
             io.note(told)
 
