@@ -24,7 +24,11 @@ from adaptive_qs.workload import FAMILIES
 
 TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
 PrivateTable = Annotated[
-    Path | None, typer.Argument(metavar="DATA", help=f"Private table: {TABLE_HELP}")
+    Path | None,
+    typer.Argument(
+        metavar="DATA",
+        help=f"Private table: {TABLE_HELP} A folder or 'data/*.csv' stands for all such files.",
+    ),
 ]
 
 _SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
@@ -50,6 +54,12 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     None: (
         _Entry("schema", "FILE", f"{_SCHEMA} without --demo."),
         _Entry("schema", "FILE", f"{_SCHEMA}.", of=("audit", "evaluate")),
+        _Entry(
+            "sql",
+            "QUERY",
+            "One SELECT whose rows are the private table, in the place of DATA; with --database.",
+        ),
+        _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
         _Entry("workload", "FILE", "Workload file: the queries to answer."),
         _Entry("workload", "FILE", "Workload file: the marginals that matter.", of=("synthesize",)),
         _Entry("ways", "K", "Queries on all sets of K attributes; several as 1,2. (Default: 2.)"),
@@ -223,6 +233,17 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     ),
     "Machine": (
         _Entry(
+            "max_candidates",
+            "N",
+            "Most marginals of several columns that may be measured; the rest is left out by a "
+            "rule that does not depend on the rows. (Default: 250,000.)",
+        ),
+        _Entry(
+            "max_cells",
+            "N",
+            "Most cells of all these marginals together, likewise. (Default: 2^39.)",
+        ),
+        _Entry(
             "max_memory",
             "SIZE",
             "Such as 3GB: a release that needs more to be read is refused. (Default: "
@@ -267,9 +288,16 @@ _OPTIONS = {
 _MACHINE = {entry.name for entry in _PANELS["Machine"]}
 
 OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
-OF_ANSWERS = tuple("jobs" if name == "workers" else name for name in get_type_hints(RunOptions))
+OF_ANSWERS = tuple(
+    "jobs" if name == "workers" else name
+    for name in get_type_hints(RunOptions)
+    if name not in ("max_candidates", "max_cells")
+)
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
-OF_PLAN = ("epsilon", "delta", "rho", "cost", "learning_share", "max_memory", "jobs")
+OF_PLAN = (
+    "epsilon", "delta", "rho", "cost", "learning_share", "max_candidates", "max_cells",
+    "max_memory", "jobs",
+)  # fmt: skip
 _KINDS = {
     **get_type_hints(RunOptions),
     "ledger": Path | None,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import Closing
+    from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
 
@@ -40,7 +41,7 @@ class Outcome:
         closed: the run in its ledger, where there is one.
     """
 
-    data: Path
+    data: Path | Query
     schema: Path
     out: Path | None
     bundle: Path | None
@@ -131,7 +132,7 @@ class Outcome:
         """The next command to try; none where nothing written can be read."""
         from adaptive_qs.table.files import is_written_only
 
-        if self.out is None or is_written_only(self.out):
+        if self.out is None or is_written_only(self.out) or not isinstance(self.data, Path):
             return [] if self.bundle is None else ["sample", str(self.bundle), "--out", "table.csv"]
         learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
         schema = self.bundle if learnt and self.bundle is not None else self.schema
@@ -141,11 +142,15 @@ class Outcome:
 # `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
+LONG_PASS = 1.0
+"""Processor seconds of a scoring pass from which on it is forecast before the run."""
 
 
 def synthesize(
     data: PrivateTable = None,
     *,
+    sql: str | None = None,
+    database: Path | None = None,
     schema: Path | None = None,
     workload: Path | None = None,
     ways: str | None = None,
@@ -168,7 +173,7 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    data, schema = io.private_inputs(data, schema, demo)
+    source, schema = io.private_inputs(data, schema, demo, sql, database)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -179,7 +184,7 @@ def synthesize(
     kind = check_formulas(formulas)
     io.check_distinct(
         [*io.with_sidecar(out), release],
-        [data, schema, workload, *io.companions(run.ledger, run.anchor)],
+        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -204,13 +209,18 @@ def synthesize(
         check_rows(rows)
         check_sample_rows(rows, len(job.schema.columns), run.max_memory, held=False)
     io.warn_of(job, schema)
+    if job.work.left_out is not None:
+        io.warn(str(job.work.left_out))
 
     def tell() -> None:
+        scoring = job.work.scoring(run.public_rows)
+        if scoring.seconds >= LONG_PASS or job.work.left_out is not None:
+            io.note(str(scoring))
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
             io.note(told)
 
     job = replace(job, before=tell)
-    with io.readable(data) as table, io.progress_bars() as bars:
+    with io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
             released = spend(job, table, clock)
@@ -226,7 +236,9 @@ def synthesize(
                     write_stamped(_timed(pages, clock), made, out, released, sampling_seed, kind)
                     written["table"] = out
                 job.session.finish()
-    outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
+    outcome = Outcome(
+        source, schema, out, release, released, made, clock.stop(), job.session.closed
+    )
     for warning in outcome.warnings:
         io.warn(warning)
     if as_json:

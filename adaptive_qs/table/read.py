@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import codecs
 import csv
+import glob
 import gzip
 import io
 import os
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import narwhals as nw
 import numpy as np
@@ -28,7 +29,7 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.files import PARQUET_MAGIC, is_written_only
+from adaptive_qs.table.files import PARQUET_MAGIC, is_pattern, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
@@ -241,11 +242,15 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the wanted columns, and how far the reading has come."""
+    """Some rows of the wanted columns, and how far the reading has come.
+
+    Where a table has several files, ``file`` is the one that holds the rows.
+    """
 
     columns: tuple[Cells, ...]
     done: int
     total: int
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,6 +261,8 @@ class Source:
     names: tuple[str, ...]
     read: Callable[[Sequence[str]], Iterator[Chunk]]
     """Chunks of the named columns, in that order."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The column names of each file, where there are several."""
 
 
 @contextmanager
@@ -267,8 +274,6 @@ def open_file(path: str | Path) -> Iterator[Source]:
             reading, when the file is damaged.
     """
     path = Path(path)
-    if os.path.isdir(path):  # never raises, unlike Path.is_dir
-        raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
 
@@ -298,9 +303,68 @@ def open_file(path: str | Path) -> Iterator[Source]:
     def damaged(_: Exception) -> DataError:
         return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
 
-    with redacted(lambda: pq.ParquetFile(path), damaged) as file:
+    def opened() -> pq.ParquetFile:
+        with pq.ParquetFile(path) as plain:
+            listed = _few_texts(plain)
+        return pq.ParquetFile(path, read_dictionary=listed)
+
+    with redacted(opened, damaged) as file:
         names = tuple(file.schema_arrow.names)
         yield Source(str(path), names, lambda wanted: _read_parquet(file, wanted, damaged))
+
+
+# Tables in several files: all of a folder, or all that a pattern names.
+
+_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq")
+
+
+def table_files(path: str | Path) -> list[Path]:
+    """The files of a table: all CSV and Parquet files in a folder or under a pattern such as
+    data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
+
+    Raises:
+        DataError: there are none, the folder cannot be listed, or has folders in it.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
+        found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
+    elif is_pattern(path):
+        found = [Path(name) for name in glob.glob(str(path))]
+    else:
+        return [path]
+    found = [file for file in found if not file.name.startswith(".")]
+    if any(map(os.path.isdir, found)):
+        raise DataError(
+            f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
+        )
+    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    if not files:
+        raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
+    return sorted(files)
+
+
+@contextmanager
+def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
+    """Several files as one source, one after the other; the columns of all are known at once."""
+    columns: dict[str, tuple[str, ...]] = {}
+    sizes: list[int] = []
+    for file in files:
+        with open_file(file) as part:
+            columns[str(file)] = part.names
+            sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        before = 0
+        for file, size in zip(files, sizes):
+            with open_file(file) as part:
+                if part.names != columns[str(file)]:
+                    raise DataError(f"{file}: changed while it was read: repeat the command")
+                for chunk in part.read(wanted):
+                    done = before + size * chunk.done // max(chunk.total, 1)
+                    yield replace(chunk, done=done, total=sum(sizes), file=str(file))
+            before += size
+
+    yield Source(label, columns[str(files[0])], read, columns)
 
 
 def _is_release(path: Path) -> bool:
@@ -348,15 +412,36 @@ def frame_source(table: Any) -> Source:
     return Source("table", names, read)
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """A table that is neither a file nor a data frame."""
+
+    @property
+    def file(self) -> Path | None:
+        """What holds it, where it is one file."""
+
+    @property
+    def words(self) -> str:
+        """What tells it from others in that file."""
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source."""
+
+
 @contextmanager
 def open_source(table: Any) -> Iterator[Source]:
-    """A file by its path, or a pandas, polars or pyarrow table, as a source.
+    """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
 
     Raises:
-        DataError: it is none of these; as for :func:`open_file`.
+        DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     if isinstance(table, str | Path):
-        with open_file(table) as source:
+        files = table_files(table)
+        opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
+        with opened as source:
+            yield source
+    elif isinstance(table, Rows):
+        with table.open() as source:
             yield source
     else:
         yield frame_source(table)
@@ -369,8 +454,10 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
     the first line of a file without a header is a private row.
 
     Raises:
-        DataError: a name is in the data or the schema only, or occurs twice.
+        DataError: a name is in the data or the schema only, or occurs twice, in any of its files.
     """
+    for file, names in source.files.items():
+        check_names(replace(source, label=file, names=names, files={}), wanted, ignored)
     matching = sum(name in source.names for name in wanted)
     if 2 * matching < len(wanted):
         check_separator(source)
@@ -394,6 +481,20 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
             raise DataError(
                 f"{source.label}: column {name!r} is not in the schema: declare it, or list it "
                 'under "ignore"'
+            )
+
+
+def check_alike(source: Source) -> None:
+    """Refuse files of one table that do not have the same columns, in any order.
+
+    Raises:
+        DataError: they do not; names are not quoted, since there may be no header line.
+    """
+    for file, names in source.files.items():
+        if sorted(names) != sorted(source.names):
+            raise DataError(
+                f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
+                "one table"
             )
 
 
@@ -466,6 +567,26 @@ def _read_parquet(
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+
+
+_DICTIONARY_BYTES = 4
+"""Of each value at most, where a column of texts is stored as places in a dictionary."""
+
+
+def _few_texts(file: pq.ParquetFile) -> list[str]:
+    """Columns of texts that are stored with a dictionary, which is then read as it is.
+
+    That is faster and changes no cell: a row has the entry that its place names.
+    """
+    metadata = file.metadata
+    sizes = dict.fromkeys(range(metadata.num_columns), 0)
+    for group in range(metadata.num_row_groups):
+        for column in sizes:
+            sizes[column] += metadata.row_group(group).column(column).total_uncompressed_size
+    texts = [field.name for field in file.schema_arrow if field.type == pa.string()]
+    paths = {metadata.schema.column(i).path: size for i, size in sizes.items()}
+    most = _DICTIONARY_BYTES * metadata.num_rows
+    return [name for name in texts if paths.get(name, most + 1) <= most]
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
