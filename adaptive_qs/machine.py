@@ -93,6 +93,17 @@ def linear_algebra() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@cache
+def version_of(name: str) -> str:
+    """Version of an installed package, as first read: its metadata is parsed anew at each look."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def _machine_bytes() -> int:
     """Physical memory, or the limit of the container where that is lower."""
     try:

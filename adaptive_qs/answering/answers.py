@@ -579,9 +579,9 @@ class Answers:
             check_new(file, force or mine)
         check_room(self.plan.queries, path)
         with self._session.working(LOST):
-            with with_manifest(path), stamped(path, self.stamp):
+            with with_manifest(path), stamped(path, self.stamp) as put_stamp:
                 batches = self.batches(confidence, kind)
-                sealed = partial(self._state, path, confidence)
+                sealed = partial(self._state, path, confidence, put_stamp)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
             self.close()
         return count
@@ -595,11 +595,14 @@ class Answers:
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
 
-    def _state(self, path: str | Path, confidence: float, sha256: str) -> None:
-        """Write the statement, before the file of the answers, which is whole, has its name."""
+    def _state(
+        self, path: str | Path, confidence: float, put_stamp: Callable[[], None], sha256: str
+    ) -> None:
+        """Write what stands beside the answers, before their file, which is whole, has its name."""
         statement = self.statement(confidence)
         self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256})
         write_manifest(statement, path, sha256=sha256)
+        put_stamp()
 
     def close(self) -> None:
         """Say that the answers are safe: a ledger no longer keeps them.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -274,9 +273,15 @@ def write_stamped(
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
-    with with_manifest(path), stamped(path, release.manifest.stamp):
-        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
-        write_table(pages, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
+    with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
+
+        def state(sha256: str) -> None:
+            write_manifest(
+                release.manifest, path, sampling=sampling, charges=charges, sha256=sha256
+            )
+            put_stamp()
+
+        write_table(pages, path, release.schema, formulas, state)
 
 
 # `sample RELEASE`: another table, free of charge.
