@@ -47,9 +47,10 @@ SCALE_BITS, LEAST_SCALE_BITS = 12, 3
 """Bits of the largest integer weight of a cell."""
 LEAST_SPECTRUM = 1e-6
 """Smallest ratio of two eigenvalues of an integer kernel that can be divided by."""
-LIMB_BITS = 11
-"""Integers are convolved in parts of so many bits: rounding errors of the transform, at most
-20 ε 2^22 P < 2^-5 for P up to 10^6, then cannot reach one half."""
+TRANSFORM_BITS = 12
+"""Convolving a and b by transforms of length P in floating point errs by less than
+2^TRANSFORM_BITS ε ‖a‖ ‖b‖: three transforms, each in 2-norm by a few ε for each of its log P steps,
+three times as many where P has large prime factors."""
 LEVELLED = 6
 """Steps that level the diagonal on mean-free vectors."""
 
@@ -422,27 +423,29 @@ def _whole(half: Numbers, period: int) -> Numbers:
 def _convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
     """Circular convolution of integers along the first axis, exact where the result fits 64 bits.
 
-    Parts of ``LIMB_BITS`` bits are convolved in floating point and rounded; their sums wrap around
-    modulo 2⁶⁴, so only the result has to fit.
+    Parts of so few bits are convolved in floating point that the error stays below 1/8, and then
+    rounded; their sums wrap around modulo 2⁶⁴, so only the result has to fit.
     """
     period = len(columns)
-    waves = [[rfft(limb, axis=0) for limb in _limbs(x)] for x in (kernel, columns)]
+    # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
+    bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
+    waves = [[rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
     result = np.zeros(columns.shape, dtype=np.int64)
     for i, one in enumerate(waves[0]):
         for j, other in enumerate(waves[1]):
             part = np.rint(irfft(one * other, period, axis=0)).astype(np.int64)
-            if LIMB_BITS * (i + j) < 64:
-                result += part << np.int64(LIMB_BITS * (i + j))
+            if bits * (i + j) < 64:
+                result += part << np.int64(bits * (i + j))
     return result
 
 
-def _limbs(x: Numbers) -> list[Array]:
-    """Σ 2^(LIMB_BITS k) limb_k, each at most half of 2^LIMB_BITS large."""
-    limbs, rest, half = [], x.astype(np.int64), 1 << (LIMB_BITS - 1)
+def _limbs(x: Numbers, bits: int) -> list[Array]:
+    """Σ 2^(bits k) limb_k, each at most half of 2^bits large."""
+    limbs, rest, half = [], x.astype(np.int64), 1 << (bits - 1)
     while True:
-        low = ((rest + half) & ((1 << LIMB_BITS) - 1)) - half
+        low = ((rest + half) & ((1 << bits) - 1)) - half
         limbs.append(low.astype(np.float64))
-        rest = (rest - low) >> LIMB_BITS
+        rest = (rest - low) >> bits
         if not rest.any():
             return limbs
 
