@@ -160,7 +160,7 @@ def test_a_run_may_be_resumed_with_another_engine(engine, files, tmp_path, monke
     with pytest.raises(PowerCut):
         Synthesizer(engine="memory", **options).fit(files, schema=DECLARED)
     monkeypatch.setattr("adaptive_qs.machine._handlers", [])
-    # Less memory for rows and another folder for codes are no other run either.
+    # Another folder for codes is no other run either.
     again = Synthesizer(engine=engine, resume=True, temp_folder=tmp_path, **options)
     assert again.fit(files, schema=DECLARED).rho_spent_ == pytest.approx(1)
     again.save(tmp_path / "r.zip")
