@@ -28,6 +28,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if named or workers == 1 else workers
 
 
+@pytest.fixture(scope="session")
+def dask_client():
+    """A client of a cluster of two threads in this process, which talks to no network."""
+    from distributed import Client
+
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(processes=False, set_as_default=False, silence_logs=50, **settings) as client:
+        yield client
+
+
 def pytest_collection_finish() -> None:
     """Leave the tests and modules that were collected out of every later search for garbage."""
     gc.collect()
