@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import codecs
 import csv
+import glob
 import gzip
 import io
 import os
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
@@ -249,11 +250,15 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the wanted columns, and how far the reading has come."""
+    """Some rows of the wanted columns, and how far the reading has come.
+
+    Where a table has several files, ``file`` is the one that holds the rows.
+    """
 
     columns: tuple[Cells, ...]
     done: int
     total: int
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -279,6 +284,8 @@ class Source:
     names: tuple[str, ...]
     read: Callable[[Sequence[str]], Iterator[Chunk]]
     """Chunks of the named columns, in that order."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The column names of each file, where there are several."""
     cut: Callable[[int], Iterator[Piece | None]] = lambda _: iter([None])
     """Pieces of about so many bytes that together are the file, where such can be read; None is
     all of it."""
@@ -293,8 +300,6 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
             reading, when the file is damaged.
     """
     path = Path(path)
-    if os.path.isdir(path):  # never raises, unlike Path.is_dir
-        raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
 
@@ -319,7 +324,7 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         names = read_header(path)
         read = partial(_read_csv, path, names, piece=piece)
-        yield Source(str(path), names, read, partial(_cut_csv, path, len(names)))
+        yield Source(str(path), names, read, cut=partial(_cut_csv, path, len(names)))
         return
 
     def damaged(_: Exception) -> DataError:
@@ -328,7 +333,61 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
     with redacted(lambda: pq.ParquetFile(path), damaged) as file:
         names = tuple(file.schema_arrow.names)
         read = partial(_read_parquet, file, damaged, piece)
-        yield Source(str(path), names, read, partial(_cut_parquet, file))
+        yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
+
+
+# Tables in several files: all of a folder, or all that a pattern names.
+
+_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq")
+
+
+def table_files(path: str | Path) -> list[Path]:
+    """The files of a table: all CSV and Parquet files in a folder or under a pattern such as
+    data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
+
+    Raises:
+        DataError: there are none, the folder cannot be listed, or has folders in it.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
+        found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
+    elif glob.has_magic(str(path)) and not os.path.exists(path):
+        found = [Path(name) for name in glob.glob(str(path))]
+    else:
+        return [path]
+    found = [file for file in found if not file.name.startswith(".")]
+    if any(map(os.path.isdir, found)):
+        raise DataError(
+            f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
+        )
+    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    if not files:
+        raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
+    return sorted(files)
+
+
+@contextmanager
+def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
+    """Several files as one source, one after the other; the columns of all are known at once."""
+    columns: dict[str, tuple[str, ...]] = {}
+    sizes: list[int] = []
+    for file in files:
+        with open_file(file) as part:
+            columns[str(file)] = part.names
+            sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        before = 0
+        for file, size in zip(files, sizes):
+            with open_file(file) as part:
+                if part.names != columns[str(file)]:
+                    raise DataError(f"{file}: changed while it was read: repeat the command")
+                for chunk in part.read(wanted):
+                    done = before + size * chunk.done // max(chunk.total, 1)
+                    yield replace(chunk, done=done, total=sum(sizes), file=str(file))
+            before += size
+
+    yield Source(label, columns[str(files[0])], read, columns)
 
 
 def _is_release(path: Path) -> bool:
@@ -378,13 +437,15 @@ def frame_source(table: Any) -> Source:
 
 @contextmanager
 def open_source(table: Any) -> Iterator[Source]:
-    """A file by its path, or a pandas, polars or pyarrow table, as a source.
+    """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
 
     Raises:
-        DataError: it is none of these; as for :func:`open_file`.
+        DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     if isinstance(table, str | Path):
-        with open_file(table) as source:
+        files = table_files(table)
+        opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
+        with opened as source:
             yield source
     else:
         yield frame_source(table)
@@ -397,8 +458,10 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
     the first line of a file without a header is a private row.
 
     Raises:
-        DataError: a name is in the data or the schema only, or occurs twice.
+        DataError: a name is in the data or the schema only, or occurs twice, in any of its files.
     """
+    for file, names in source.files.items():
+        check_names(replace(source, label=file, names=names, files={}), wanted, ignored)
     matching = sum(name in source.names for name in wanted)
     if 2 * matching < len(wanted):
         check_separator(source)
@@ -422,6 +485,20 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
             raise DataError(
                 f"{source.label}: column {name!r} is not in the schema: declare it, or list it "
                 'under "ignore"'
+            )
+
+
+def check_alike(source: Source) -> None:
+    """Refuse files of one table that do not have the same columns, in any order.
+
+    Raises:
+        DataError: they do not; names are not quoted, since there may be no header line.
+    """
+    for file, names in source.files.items():
+        if sorted(names) != sorted(source.names):
+            raise DataError(
+                f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
+                "one table"
             )
 
 
@@ -473,8 +550,11 @@ def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
             yield None
             return
         blocks = row_blocks(text.read, BLOCK_BYTES)
-        start, sizes = 0, []
-        while block := redacted(lambda: next(blocks, b""), partial(_csv_problem, path, width=width)):
+        start = 0
+        sizes: list[int] = []
+        while block := redacted(
+            lambda: next(blocks, b""), partial(_csv_problem, path, width=width)
+        ):
             if sizes and sum(sizes) + len(block) > most_bytes:
                 yield Piece(start=start, blocks=tuple(sizes))
                 start, sizes = start + sum(sizes), []
@@ -519,9 +599,7 @@ def _read_parquet(
 ) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
     groups = None if piece is None else list(piece.groups)
-    ask = partial(
-        file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted), row_groups=groups
-    )
+    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted), row_groups=groups)
     batches = redacted(ask, damaged)
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows

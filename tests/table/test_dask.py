@@ -1,4 +1,4 @@
-"""Counting on a cluster: the same counts however a table is cut, and nothing of it in what is said."""
+"""Counting on a cluster: the same counts however a table is cut, and no word about its rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from functools import partial
 from itertools import combinations, count
 
 import numpy as np
@@ -27,7 +26,7 @@ from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
 from adaptive_qs.table.schema import Schema
 
 CANARY = "kanarienvogel"
-WORDS = ["plain", 'say "no"', "two\nlines", "a,\r\nb", "late\n\"", CANARY]
+WORDS = ["plain", 'say "no"', "two\nlines", "a,\r\nb", 'late\n"', CANARY]
 SCHEMA = Schema.parse(
     {
         "version": 1,
@@ -141,7 +140,7 @@ def test_what_a_worker_refuses_is_one_line_that_names_the_file(
     path = tmp_path / "3.csv"
     other = frame.word.where(frame.index != 1_234, f"{CANARY}?")
     frame.assign(word=other).to_csv(path, index=False)
-    words = "column 'word' has a value that is not declared: list it, declare a catch_all"
+    words = "column 'word' has a value that is not declared: add it to values"
     assert refused(opened, tmp_path)[1].startswith(f"{path}: {words}")
     frame.drop(columns="flag").to_csv(path, index=False)
     words = "column 'flag' of the schema is missing from the data"
@@ -214,10 +213,10 @@ def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkey
 
     def later():  # of a worker that joins after the others were asked
         main = threading.current_thread() is threading.main_thread()
-        return own if main else own | {"adaptive-qs": "9"}
+        return own if main else own | {"adaptive_qs": "9"}
 
     monkeypatch.setattr(dask, "own_versions", later)
-    assert refused(opened, path)[1].startswith("a worker has adaptive-qs 9, and this machine has ")
+    assert refused(opened, path)[1].startswith("a worker has adaptive_qs 9, and this machine has ")
 
 
 def test_too_many_rows_are_refused_as_they_come_and_none_as_well(
@@ -240,7 +239,8 @@ def test_too_many_rows_are_refused_as_they_come_and_none_as_well(
 
 def test_nothing_stays_on_the_cluster(frame, opened, tmp_path, dask_client):
     def held():
-        return sum(dask_client.run(lambda dask_worker: len(dask_worker.data)).values())
+        kept = dask_client.run(lambda dask_worker: [*dask_worker.data])
+        return [key for keys in kept.values() for key in keys]
 
     path = written(frame, tmp_path, "csv")
     with opened(path) as engine:

@@ -88,6 +88,7 @@ ENGINES: Registry[EngineOpener] = Registry(
     {
         DEFAULT_ENGINE: f"{_LOCAL}:open_auto",
         "memory": f"{_LOCAL}:open_memory",
+        "stream": f"{_LOCAL}:open_stream",
         "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )

@@ -19,7 +19,8 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -28,7 +29,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
-from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ from adaptive_qs.table.schema import Schema
 
 try:
     from distributed import Client, Future, KilledWorker, LocalCluster, wait
-    from distributed.utils import CancelledError, TimeoutError, silence_logging_cmgr
+    from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
@@ -215,7 +215,7 @@ def file_stamp(path: str) -> Stamp:
 
 # Versions decide what a cell means: all machines must have the same.
 
-_PACKAGES = ("adaptive-qs", "numpy", "pyarrow")
+_PACKAGES = ("adaptive_qs", "numpy", "pyarrow")
 
 
 def own_versions() -> dict[str, str]:
@@ -224,7 +224,7 @@ def own_versions() -> dict[str, str]:
     return {"python": python, **{name: version(name) for name in _PACKAGES}}
 
 
-def check_versions(where: str, found: dict[str, str | None], wanted: dict[str, str]) -> None:
+def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
     """Refuse other versions than the coordinator's.
 
     Raises:
@@ -276,7 +276,6 @@ class Cluster:
         self._least = least
         self._run = uuid4().hex
         self._numbers = count()
-        self._futures: WeakSet[Future] = WeakSet()
 
     def start(self) -> int:
         """Wait for workers, and check that they run the same program.
@@ -294,9 +293,9 @@ class Cluster:
                 raise InputError(
                     f"{self._name}: has no workers: start some by 'dask worker' with its address"
                 ) from None
-            found = self._client.get_versions(packages=["adaptive_qs", "pyarrow"])
-            for address, told in found["workers"].items():
-                packages = dict(told["packages"], **{"adaptive-qs": told["packages"]["adaptive_qs"]})
+            told: Any = self._client.get_versions(packages=_PACKAGES)
+            for address, found in told["workers"].items():
+                packages = dict(found["packages"])
                 packages["python"] = ".".join(packages["python"].split(".")[:2])
                 check_versions(f"the worker at {address}", packages, own_versions())
             return sum(self._client.nthreads().values())
@@ -307,14 +306,7 @@ class Cluster:
         key = f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}"
         with self._failing(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a task is large
-            future = self._client.submit(task, *arguments, key=key, priority=int(first))
-        self._futures.add(future)
-        return future
-
-    def forget(self) -> None:
-        """Stop what still runs, and have the workers drop all that they hold of this run."""
-        for future in list(self._futures):
-            future.release()
+            return self._client.submit(task, *arguments, key=key, priority=int(first))
 
     def results(
         self, futures: Sequence[Future], seen: Callable[[Any], None] | None = None
@@ -359,7 +351,7 @@ class Cluster:
                 f"{self._name}: several workers ended over the same part of the table: give "
                 "workers more memory, and repeat the command"
             ) from None
-        except (CancelledError, asyncio.CancelledError, OSError, TimeoutError):
+        except (CancelledError, asyncio.CancelledError, OSError):
             raise AdaptiveQsError(
                 f"{self._name}: the scheduler does not answer any more: start it again, and "
                 "repeat the command"
@@ -433,7 +425,6 @@ def open_dask(
     """
     with ExitStack() as stack:
         cluster = stack.enter_context(_connected(options))
-        stack.callback(cluster.forget)
         threads = cluster.start()
         reader = cluster.submit(_same, Reader(schema, own_versions()))
         if isinstance(source, str | Path):
@@ -448,9 +439,7 @@ def open_dask(
         yield DaskEngine(cluster, schema.domain(), tasks, rows)
 
 
-def _file_parts(
-    cluster: Cluster, reader: Future, source: str | Path, threads: int
-) -> list[Part]:
+def _file_parts(cluster: Cluster, reader: Future, source: str | Path, threads: int) -> list[Part]:
     """The parts of all files, the large ones cut by workers."""
     whole = []
     for path in map(os.path.abspath, table_files(source)):
@@ -493,12 +482,12 @@ def _number_encoded(
 @contextmanager
 def _connected(options: EngineOptions) -> Iterator[Cluster]:
     """A cluster that the caller has a client of, or the address; or a new one on this machine."""
-    given = options.scheduler
-    if isinstance(given, Client):
-        if given.asynchronous or given.status != "running":
-            raise InputError("scheduler is a client that is closed or asynchronous: give another")
-        yield Cluster(given, "the cluster", WORKERS_SECONDS)
-        return
+    given: Any = options.scheduler
+    security = None
+    if isinstance(given, Client):  # a client of our own, with which all ends that it has asked for
+        if given.status != "running":
+            raise InputError("scheduler is a client that is closed: give another, or an address")
+        given, security = given.scheduler.address, given.security
     if given is not None and not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
@@ -506,10 +495,11 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
             address = stack.enter_context(_local_scheduler())
             stack.enter_context(_local_workers(address, options))
             client = stack.enter_context(Client(address, set_as_default=False))
-            yield Cluster(client, "the cluster on this machine", LOCAL_SECONDS, options.workers)
+            name = "the cluster on this machine"
+            yield Cluster(client, name, LOCAL_SECONDS, options.workers)
             return
         try:
-            client = Client(given, timeout=CONNECT_SECONDS, set_as_default=False)
+            client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
             raise InputError(
                 f"scheduler {shown(given)}: does not answer: give the address of one that runs, "
@@ -521,8 +511,9 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
 @contextmanager
 def _local_scheduler() -> Iterator[str]:
     """A scheduler in this process; its address."""
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=0, host="127.0.0.1", **quiet) as cluster:
+    with LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
+    ) as cluster:
         yield cluster.scheduler_address
 
 
@@ -542,12 +533,15 @@ def _local_workers(address: str, options: EngineOptions) -> Iterator[None]:
         *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
         f"--local-directory={options.temp_folder or tempfile.gettempdir()}",
     ]
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     started: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(options.workers):
             environment = {**os.environ, **settings, "PYTHONPATH": paths}
-            started.append(subprocess.Popen(command, env=environment, **quiet))
+            none = subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, env=environment, stdin=none, stdout=none, stderr=none
+            )
+            started.append(process)
         yield
     finally:
         for process in started:
