@@ -10,7 +10,6 @@ import argparse
 import signal
 import subprocess
 import sys
-import time
 
 PROGRAM = [sys.executable, "-m", "dask"]
 
@@ -23,21 +22,23 @@ def main():
     chosen = options.parse_args()
     address = f"tcp://127.0.0.1:{chosen.port}"
     scheduler = ["scheduler", "--host", "127.0.0.1", "--port", str(chosen.port), "--no-dashboard"]
-    worker = ["worker", address, "--nthreads", "1", "--no-dashboard"]
+    worker = ["worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     processes = [subprocess.Popen([*PROGRAM, *scheduler])]
     try:
         processes += [subprocess.Popen([*PROGRAM, *worker]) for _ in range(chosen.workers)]
         print(address, flush=True)
-        while all(process.poll() is None for process in processes):
-            time.sleep(0.2)
+        processes[0].wait()
     except KeyboardInterrupt:
         pass
     finally:
         for process in reversed(processes):
             process.terminate()
         for process in processes:
-            process.wait()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 if __name__ == "__main__":

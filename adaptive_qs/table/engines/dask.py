@@ -484,10 +484,11 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     """A cluster that the caller has a client of, or the address; or a new one on this machine."""
     given: Any = options.scheduler
     security = None
-    if isinstance(given, Client):  # a client of our own, with which all ends that it has asked for
+    if isinstance(given, Client):  # ours, another one, takes all with it when it is closed
         if given.status != "running":
             raise InputError("scheduler is a client that is closed: give another, or an address")
-        given, security = given.scheduler.address, given.security
+        security = given.security
+        given = given.scheduler.address  # type: ignore[union-attr]
     if given is not None and not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
