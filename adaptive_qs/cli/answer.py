@@ -322,6 +322,8 @@ DEMO_OUT = Path("adult_answers.parquet")
 def answer(
     data: PrivateTable = None,
     *,
+    sql: str | None = None,
+    database: Path | None = None,
     schema: Path | None = None,
     workload: Path | None = None,
     ways: str | None = None,
@@ -341,7 +343,7 @@ def answer(
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    data, schema = io.private_inputs(data, schema, demo)
+    source, schema = io.private_inputs(data, schema, demo, sql, database)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -351,7 +353,8 @@ def answer(
     spec = workload_spec(workload, ways, queries)
     check_formulas(formulas)
     io.check_distinct(
-        io.with_sidecar(out), [data, schema, workload, *io.companions(run.ledger, run.anchor)]
+        io.with_sidecar(out),
+        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -367,7 +370,7 @@ def answer(
     interval_factor(confidence)
     described = Schema.load(schema, run.max_memory)
     wanted = DEFAULT_GAP if gap is None else gap
-    with naming_queries(queries), io.readable(data) as table, io.progress_bars() as bars:
+    with naming_queries(queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=clock)
         job = answers_job(described, asked, run)

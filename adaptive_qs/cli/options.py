@@ -25,7 +25,11 @@ from adaptive_qs.workload import FAMILIES
 
 TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
 PrivateTable = Annotated[
-    Path | None, typer.Argument(metavar="DATA", help=f"Private table: {TABLE_HELP}")
+    Path | None,
+    typer.Argument(
+        metavar="DATA",
+        help=f"Private table: {TABLE_HELP} A folder or 'data/*.csv' stands for all such files.",
+    ),
 ]
 
 _SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
@@ -38,6 +42,9 @@ _TABLE: Mapping[str | None, Mapping[str, str]] = {
     None: {
         "schema": f"FILE: {_SCHEMA} without --demo.",
         "audit schema, evaluate schema": f"FILE: {_SCHEMA}.",
+        "sql": "QUERY: One SELECT whose rows are the private table, in the place of DATA; with "
+        "--database.",
+        "database": "FILE: DuckDB database for --sql; it is opened for reading only.",
         "workload": "FILE: Workload file: the queries to answer.",
         "synthesize workload": "FILE: Workload file: the marginals that matter.",
         "ways": "K: Queries on all sets of K attributes; several as 1,2. (Default: 2.)",

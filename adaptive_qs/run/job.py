@@ -24,6 +24,7 @@ from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
 from adaptive_qs.table.encode import table_bytes, unchanged
 from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
+from adaptive_qs.table.sql import prepared
 
 # Threads and memory, decided from public quantities before anything is read.
 #
@@ -217,6 +218,8 @@ class Job(Generic[W]):
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         limits, schema, begin = self.work.limits, self.schema, self._begin
+        name, how = self.options.engine, self._engine_options
+        source = prepared(source, how)
         with ExitStack() as opened, unchanged(source):
             self.session.recognise(table_bytes(source))
             if schema.private_columns:
@@ -230,7 +233,6 @@ class Job(Generic[W]):
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)
-            name, how = self.options.engine, self._engine_options
             steps = clock.steps("read")
             engine = opened.enter_context(open_engine(name, source, schema, how, steps))
             counter = MarginalCounter(engine)

@@ -26,6 +26,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.read import (
     Cells,
     Chunk,
+    Rows,
     Source,
     check_names,
     open_source,
@@ -56,6 +57,14 @@ def table_bytes(source: Any) -> Iterator[bytes]:
                     yield from iter(partial(opened.read, CHUNK_BYTES), b"")
             except OSError as error:
                 raise unreadable(file, error) from None
+    elif isinstance(source, Rows):
+        yield repr(source.words).encode()
+        if source.file is not None:
+            yield from table_bytes(source.file)
+            return
+        with source.open() as rows:
+            for chunk in rows.read(rows.names):
+                yield from _frame_bytes(pa.table(list(chunk.columns), names=list(rows.names)))
     elif isinstance(source, CodedTable):
         yield repr((source.domain.names, source.domain.sizes)).encode()
         for column in source.columns:
@@ -90,6 +99,7 @@ class Stamp(NamedTuple):
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
     """Those of a table's files; nothing of tables in memory."""
+    source = source.file if isinstance(source, Rows) else source
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -192,6 +194,64 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     return InputError(f"{target}: cannot be written ({reason(error)}): {mend}")
 
 
+# Folders for what does not stay in memory: removed at the end, or by the next run if the process
+# was killed.
+
+_PREFIX = "adaptive-qs-"
+
+
+def temporary_folder(folder: str | Path | None) -> Path:
+    """The folder for what does not stay in memory, by default the system's.
+
+    Raises:
+        InputError: it is no folder.
+    """
+    path = Path(tempfile.gettempdir() if folder is None else folder)
+    if not os.path.isdir(path):
+        raise InputError(f"temp-folder is {path}: is no folder: make it, or name another one")
+    return path
+
+
+@contextmanager
+def private_folder(inside: str | Path | None) -> Iterator[Path]:
+    """A new folder that only this user can read; those of the dead go.
+
+    Args:
+        inside: as for :func:`temporary_folder`.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    parent = temporary_folder(inside)
+    try:
+        _remove_dead(parent)
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
+                handle, _ = create_partial(folder / "codes")
+                break
+    except OSError as error:
+        raise InputError(
+            f"temp-folder {parent}: cannot be written ({reason(error)}): name another one"
+        ) from None
+    try:
+        yield folder
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_dead(parent: Path) -> None:
+    """Remove folders whose locks nobody holds."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+                continue
+            remove_unlocked(folder, ".codes.", ".part")
+            if not any(folder.glob(".codes.*.part")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 # Whether a file holds a table, told without reading it.
 
 FORMATS: Registry[Any] = Registry(
@@ -206,6 +266,11 @@ FORMATS: Registry[Any] = Registry(
 _OTHER_TABLES = (".tsv", ".tsv.gz", ".xlsx", ".xls")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
+
+
+def is_pattern(path: str | Path) -> bool:
+    """Whether it is a pattern for the names of files, such as data/*.csv, and no file itself."""
+    return glob.has_magic(str(path)) and not os.path.exists(path)
 
 
 def is_written_only(path: str | Path) -> bool:

@@ -13,11 +13,11 @@ import shlex
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import narwhals as nw
 import numpy as np
@@ -29,7 +29,7 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.files import PARQUET_MAGIC, is_written_only
+from adaptive_qs.table.files import PARQUET_MAGIC, is_pattern, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
@@ -330,7 +330,12 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
     def damaged(_: Exception) -> DataError:
         return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
 
-    with redacted(lambda: pq.ParquetFile(path), damaged) as file:
+    def opened() -> pq.ParquetFile:
+        with pq.ParquetFile(path) as plain:
+            listed = _few_texts(plain)
+        return pq.ParquetFile(path, read_dictionary=listed)
+
+    with redacted(opened, damaged) as file:
         names = tuple(file.schema_arrow.names)
         read = partial(_read_parquet, file, damaged, piece)
         yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
@@ -351,7 +356,7 @@ def table_files(path: str | Path) -> list[Path]:
     path = Path(path)
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
-    elif glob.has_magic(str(path)) and not os.path.exists(path):
+    elif is_pattern(path):
         found = [Path(name) for name in glob.glob(str(path))]
     else:
         return [path]
@@ -435,6 +440,22 @@ def frame_source(table: Any) -> Source:
     return Source("table", names, read)
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """A table that is neither a file nor a data frame."""
+
+    @property
+    def file(self) -> Path | None:
+        """What holds it, where it is one file."""
+
+    @property
+    def words(self) -> str:
+        """What tells it from others in that file."""
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source."""
+
+
 @contextmanager
 def open_source(table: Any) -> Iterator[Source]:
     """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
@@ -446,6 +467,9 @@ def open_source(table: Any) -> Iterator[Source]:
         files = table_files(table)
         opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
         with opened as source:
+            yield source
+    elif isinstance(table, Rows):
+        with table.open() as source:
             yield source
     else:
         yield frame_source(table)
@@ -617,6 +641,26 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None
         groups.append(number)
         size += more
     yield Piece(groups=tuple(groups))
+
+
+_DICTIONARY_BYTES = 4
+"""Of each value at most, where a column of texts is stored as places in a dictionary."""
+
+
+def _few_texts(file: pq.ParquetFile) -> list[str]:
+    """Columns of texts that are stored with a dictionary, which is then read as it is.
+
+    That is faster and changes no cell: a row has the entry that its place names.
+    """
+    metadata = file.metadata
+    sizes = dict.fromkeys(range(metadata.num_columns), 0)
+    for group in range(metadata.num_row_groups):
+        for column in sizes:
+            sizes[column] += metadata.row_group(group).column(column).total_uncompressed_size
+    texts = [field.name for field in file.schema_arrow if field.type == pa.string()]
+    paths = {metadata.schema.column(i).path: size for i, size in sizes.items()}
+    most = _DICTIONARY_BYTES * metadata.num_rows
+    return [name for name in texts if paths.get(name, most + 1) <= most]
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,22 +19,12 @@ from adaptive_qs.table.coded import code_dtype
 from adaptive_qs.table.encode import coded_chunks
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, blocks, open_engine
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
+from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.sql import Query, Relation
 
 SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
-
-
-def temporary_folder(folder: str | Path | None) -> Path:
-    """The folder for what does not stay in memory, by default the system's.
-
-    Raises:
-        InputError: it is no folder.
-    """
-    path = Path(tempfile.gettempdir() if folder is None else folder)
-    if not os.path.isdir(path):
-        raise InputError(f"temp-folder is {path}: is no folder: make it, or name another one")
-    return path
 
 
 class StoredBlocks:
@@ -211,8 +200,10 @@ def open_auto(
 ) -> Any:
     """Codes in memory as long as they fit what is set aside for rows, and then on disk.
 
-    Where a scheduler is given, its workers count.
+    Where a scheduler is given, its workers count; rows of DuckDB stay with DuckDB.
     """
     if options.scheduler is not None:
         return open_engine("dask", source, schema, options, progress)
+    if isinstance(source, Query | Relation):
+        return open_engine("duckdb", source, schema, options, progress)
     return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
