@@ -38,6 +38,14 @@ def dask_client():
         yield client
 
 
+@pytest.fixture
+def scheduler(request):
+    """Where the engine that a test is run with finds its workers, if it has such."""
+    if request.node.callspec.params["engine"] != "dask":
+        return None
+    return request.getfixturevalue("dask_client").scheduler.address
+
+
 def pytest_collection_finish() -> None:
     """Leave the tests and modules that were collected out of every later search for garbage."""
     gc.collect()
