@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
@@ -38,108 +37,244 @@ _LEFT = "How far the ledger must have come: a file on another volume,"
 _PRINTED = "or its newest entry as ledger show prints it."
 _QUARTERS = "three quarters of the machine's"
 
-_TABLE: Mapping[str | None, Mapping[str, str]] = {
-    None: {
-        "schema": f"FILE: {_SCHEMA} without --demo.",
-        "audit schema, evaluate schema": f"FILE: {_SCHEMA}.",
-        "sql": "QUERY: One SELECT whose rows are the private table, in the place of DATA; with "
-        "--database.",
-        "database": "FILE: DuckDB database for --sql; it is opened for reading only.",
-        "workload": "FILE: Workload file: the queries to answer.",
-        "synthesize workload": "FILE: Workload file: the marginals that matter.",
-        "ways": "K: Queries on all sets of K attributes; several as 1,2. (Default: 2.)",
-        "synthesize ways, evaluate ways": "K: All K-way marginals; several as 1,2. (Default: 2.)",
-        "queries": f"FAMILY: With --ways: {FAMILIES.listed(but='custom')}. (Default: marginal.)",
-        "mechanism": f"NAME: {MECHANISMS.listed()}. (Default: auto.)",
-        "gap": "G: Stop solving once the squared error is proven to be within this fraction of "
-        "the optimum. (Default: 0.0001.)",
-        "reference": "KIND: How unmeasured interactions are filled: product (independence) or "
-        "uniform (AIM+GReM as published). (Default: product.)",
-        "rule": "NAME: How the loop selects the next marginal to measure: "
-        f"{SELECTION_RULES.listed()}. (Default: {DEFAULT_RULE}.)",
-        "generator": "NAME: How rows are made from what was measured: "
-        f"{GENERATORS.listed()}. (Default: {DEFAULT_GENERATOR}.)",
-        "synthesize demo": f"{_DEMO.format('./adult_synthetic.csv')} is given.",
-        "answer demo": f"{_DEMO.format('./adult_answers.parquet')} is given.",
-        "plan demo": "Plan for the schema of the shipped sample (UCI Adult).",
-        "plan rows": "N: About how many rows the table will have, as far as is public: adds the "
-        "rows in a cell next to the error, and which columns a synthetic table would leave "
-        "independent.",
-        "ledger": "FILE: The data set's ledger; needed.",
-        "create epsilon": "E: Privacy loss of all runs together; give it or --rho.",
-        "create rho": "R: The total in zCDP, instead of --epsilon.",
-        "create discovery_delta": "D: Part of delta set aside for runs that discover the values "
-        "of columns. (Default: 0.)",
-        "restore discovery_delta": "D: Part of delta that has since been spent on discovery. "
-        "(Default: 0.)",
-        "restore rho": "R: What else has since been spent (zCDP), of which there is no file.",
-        "restore release": "FILE: A bundle, answers or a table with its .manifest.json, released "
-        "since the copy was made; repeat it for more.",
-        "verify release": "FILE: A release bundle, answers or a table with the .manifest.json "
-        "beside it: check also that it is what a run of this ledger handed over.",
-        "anchor": f"FILE: {_LEFT} {_PRINTED}",
-        "create anchor, anchor anchor": "FILE: Anchor to create, on another volume.",
-        "export out": "FILE: Where to write, as JSON.",
-        "init out, import out": "FILE: Where to write.  [default: print]",
-    },
-    "Privacy budget": {
-        "epsilon": "E: Privacy loss of the whole run; give it or --rho.",
-        "delta": "D: Far below 1 / number of rows. (Default: 1e-9.)",
-        "rho": "R: The budget in zCDP, instead of --epsilon.",
-        "cost": "B: The privacy cost 2 rho, instead of --epsilon.",
-        "learning_share": "P: Part of the budget for the bins and values that the schema leaves "
-        "to be learnt. (Default: 0.1.)",
-        "insecure_seed": "N: Reproducible noise, for tests: the outputs are NOT PRIVATE and say "
-        "so.",
-        "run ledger": "FILE: The data set's ledger: counts its budget over all runs, and keeps "
-        "what an interrupted run has paid for. adaptive-qs ledger create makes one.",
-        "resume": "Continue the interrupted run of this command in the ledger: nothing is paid "
-        "for twice.",
-        "run anchor": f"FILE: {_LEFT} which is moved forward with it, {_PRINTED}",
-        "unreviewed_schema": "Take a schema that still says that it was taken from the data, "
-        "which is refused otherwise: the privacy promise does not cover what it reveals.",
-        "public_rows": "N: About how many rows the private table has, as far as is public: the "
-        "budget is compared with it before any is spent. The true number is never used for this.",
-        "beyond_limits": "Accept an epsilon, a delta or a noise beyond the limits, which are "
-        "refused otherwise.",
-    },
-    "Output": {
-        "out": f"FILE: Synthetic table: {FORMATS.listed()}.",
-        "answer out": f"FILE: Answers: {FORMATS.listed()}.",
-        "release": "FILE: Release bundle (.zip): sample more tables from it at no cost.",
-        "confidence": "P: Probability with which an interval contains the true answer. (Default: "
-        "0.95.)",
-        "rows": "N: Rows of the synthetic table. (Default: the noisy number of private rows.)",
-        "seed": "N: Seed of the sampling: the same release and seed give the same table on the "
-        "same kind of machine with the same versions. (Default: from the operating system.)",
-        "formulas": "KIND: Values in CSV that a spreadsheet program would run as formulas get an "
-        "apostrophe: those that were learnt (escape-learnt), declared ones as well (escape), or "
-        "none (keep). (Default: escape-learnt.)",
-        "force": "Replace existing files, which are refused otherwise.",
-        "as_json": "Print one JSON object instead of a summary.",
-    },
-    "Machine": {
-        "max_memory": "SIZE: Such as 3GB: a release that needs more to be read is refused. "
-        f"(Default: {_QUARTERS}.)",
-        "run max_memory, sample max_memory": "SIZE: Such as 3GB: a run that needs more is "
-        f"refused before any budget is spent. (Default: {_QUARTERS}.)",
-        "workers": "N: Threads; results do not depend on it. (Default: all cores.)",
-        "engine": "NAME: What keeps and counts the rows: "
-        f"{ENGINES.listed()}; results do not depend on it. (Default: {DEFAULT_ENGINE}.)",
-        "temp_folder": "DIR: Where codes of rows go that do not stay in memory; they are removed "
-        "at the end. (Default: the system's folder for temporary files.)",
-        "scheduler": "ADDRESS: Where the engine finds its workers, for engines that have such.",
-        "jobs": "N: Threads that solve; they share the memory. (Default: all cores.)",
-    },
+
+class _Entry(NamedTuple):
+    """An option of the command line."""
+
+    name: str
+    """Its parameter, in a command or in :class:`RunOptions`."""
+    metavar: str
+    """What its value is called; a flag has none."""
+    help: str
+    of: tuple[str, ...] = ()
+    """Commands, or "run" for those that take a :class:`RunOptions`; empty for all others."""
+
+
+_PANELS: Mapping[str | None, Sequence[_Entry]] = {
+    None: (
+        _Entry("schema", "FILE", f"{_SCHEMA} without --demo."),
+        _Entry("schema", "FILE", f"{_SCHEMA}.", of=("audit", "evaluate")),
+        _Entry(
+            "sql",
+            "QUERY",
+            "One SELECT whose rows are the private table, in the place of DATA; with --database.",
+        ),
+        _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
+        _Entry("workload", "FILE", "Workload file: the queries to answer."),
+        _Entry("workload", "FILE", "Workload file: the marginals that matter.", of=("synthesize",)),
+        _Entry("ways", "K", "Queries on all sets of K attributes; several as 1,2. (Default: 2.)"),
+        _Entry(
+            "ways",
+            "K",
+            "All K-way marginals; several as 1,2. (Default: 2.)",
+            of=("synthesize", "evaluate"),
+        ),
+        _Entry(
+            "queries",
+            "FAMILY",
+            f"With --ways: {FAMILIES.listed(but='custom')}. (Default: marginal.)",
+        ),
+        _Entry("mechanism", "NAME", f"{MECHANISMS.listed()}. (Default: auto.)"),
+        _Entry(
+            "gap",
+            "G",
+            "Stop solving once the squared error is proven to be within this fraction of "
+            "the optimum. (Default: 0.0001.)",
+        ),
+        _Entry(
+            "reference",
+            "KIND",
+            "How unmeasured interactions are filled: product (independence) or uniform "
+            "(AIM+GReM as published). (Default: product.)",
+        ),
+        _Entry(
+            "rule",
+            "NAME",
+            "How the loop selects the next marginal to measure: "
+            f"{SELECTION_RULES.listed()}. (Default: {DEFAULT_RULE}.)",
+        ),
+        _Entry(
+            "generator",
+            "NAME",
+            "How rows are made from what was measured: "
+            f"{GENERATORS.listed()}. (Default: {DEFAULT_GENERATOR}.)",
+        ),
+        _Entry(
+            "demo", "", f"{_DEMO.format('./adult_synthetic.csv')} is given.", of=("synthesize",)
+        ),
+        _Entry("demo", "", f"{_DEMO.format('./adult_answers.parquet')} is given.", of=("answer",)),
+        _Entry("demo", "", "Plan for the schema of the shipped sample (UCI Adult).", of=("plan",)),
+        _Entry(
+            "rows",
+            "N",
+            "About how many rows the table will have, as far as is public: adds the rows in a "
+            "cell next to the error, and which columns a synthetic table would leave independent.",
+            of=("plan",),
+        ),
+        _Entry("ledger", "FILE", "The data set's ledger; needed."),
+        _Entry(
+            "epsilon", "E", "Privacy loss of all runs together; give it or --rho.", of=("create",)
+        ),
+        _Entry("rho", "R", "The total in zCDP, instead of --epsilon.", of=("create",)),
+        _Entry(
+            "discovery_delta",
+            "D",
+            "Part of delta set aside for runs that discover the values of columns. (Default: 0.)",
+            of=("create",),
+        ),
+        _Entry(
+            "discovery_delta",
+            "D",
+            "Part of delta that has since been spent on discovery. (Default: 0.)",
+            of=("restore",),
+        ),
+        _Entry(
+            "rho",
+            "R",
+            "What else has since been spent (zCDP), of which there is no file.",
+            of=("restore",),
+        ),
+        _Entry(
+            "release",
+            "FILE",
+            "A bundle, answers or a table with its .manifest.json, released since the copy was "
+            "made; repeat it for more.",
+            of=("restore",),
+        ),
+        _Entry(
+            "release",
+            "FILE",
+            "A release bundle, answers or a table with the .manifest.json beside it: "
+            "check also that it is what a run of this ledger handed over.",
+            of=("verify",),
+        ),
+        _Entry("anchor", "FILE", f"{_LEFT} {_PRINTED}"),
+        _Entry("anchor", "FILE", "Anchor to create, on another volume.", of=("create", "anchor")),
+        _Entry("out", "FILE", "Where to write, as JSON.", of=("export",)),
+        _Entry("out", "FILE", "Where to write.  [default: print]", of=("init", "import")),
+    ),
+    "Privacy budget": (
+        _Entry("epsilon", "E", "Privacy loss of the whole run; give it or --rho."),
+        _Entry("delta", "D", "Far below 1 / number of rows. (Default: 1e-9.)"),
+        _Entry("rho", "R", "The budget in zCDP, instead of --epsilon."),
+        _Entry("cost", "B", "The privacy cost 2 rho, instead of --epsilon."),
+        _Entry(
+            "learning_share",
+            "P",
+            "Part of the budget for the bins and values that the schema leaves to be learnt. "
+            "(Default: 0.1.)",
+        ),
+        _Entry(
+            "insecure_seed",
+            "N",
+            "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
+        ),
+        _Entry(
+            "ledger",
+            "FILE",
+            "The data set's ledger: counts its budget over all runs, and keeps what an "
+            "interrupted run has paid for. adaptive-qs ledger create makes one.",
+            of=("run",),
+        ),
+        _Entry(
+            "resume",
+            "",
+            "Continue the interrupted run of this command in the ledger: nothing is paid "
+            "for twice.",
+        ),
+        _Entry(
+            "anchor", "FILE", f"{_LEFT} which is moved forward with it, {_PRINTED}", of=("run",)
+        ),
+        _Entry(
+            "unreviewed_schema",
+            "",
+            "Take a schema that still says that it was taken from the data, which "
+            "is refused otherwise: the privacy promise does not cover what it reveals.",
+        ),
+        _Entry(
+            "public_rows",
+            "N",
+            "About how many rows the private table has, as far as is public: the budget is "
+            "compared with it before any is spent. The true number is never used for this.",
+        ),
+        _Entry(
+            "beyond_limits",
+            "",
+            "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
+        ),
+    ),
+    "Output": (
+        _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}."),
+        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}.", of=("answer",)),
+        _Entry("release", "FILE", "Release bundle (.zip): sample more tables from it at no cost."),
+        _Entry(
+            "confidence",
+            "P",
+            "Probability with which an interval contains the true answer. (Default: 0.95.)",
+        ),
+        _Entry(
+            "rows", "N", "Rows of the synthetic table. (Default: the noisy number of private rows.)"
+        ),
+        _Entry(
+            "seed",
+            "N",
+            "Seed of the sampling: the same release and seed give the same table on the "
+            "same kind of machine with the same versions. (Default: from the operating system.)",
+        ),
+        _Entry(
+            "formulas",
+            "KIND",
+            "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: "
+            "those that were learnt (escape-learnt), declared ones as well (escape), or none "
+            "(keep). (Default: escape-learnt.)",
+        ),
+        _Entry("force", "", "Replace existing files, which are refused otherwise."),
+        _Entry("as_json", "", "Print one JSON object instead of a summary."),
+    ),
+    "Machine": (
+        _Entry(
+            "max_memory",
+            "SIZE",
+            "Such as 3GB: a release that needs more to be read is refused. (Default: "
+            f"{_QUARTERS}.)",
+        ),
+        _Entry(
+            "max_memory",
+            "SIZE",
+            "Such as 3GB: a run that needs more is refused before any budget is spent. (Default: "
+            f"{_QUARTERS}.)",
+            of=("run", "sample"),
+        ),
+        _Entry("workers", "N", "Threads; results do not depend on it. (Default: all cores.)"),
+        _Entry(
+            "engine",
+            "NAME",
+            f"What keeps and counts the rows: {ENGINES.listed()}; results do not depend on it. "
+            f"(Default: {DEFAULT_ENGINE}.)",
+        ),
+        _Entry(
+            "temp_folder",
+            "DIR",
+            "Where codes of rows go that do not stay in memory; they are removed at the end. "
+            "(Default: the system's folder for temporary files.)",
+        ),
+        _Entry(
+            "scheduler",
+            "ADDRESS",
+            "Where the engine finds its workers, for engines that have such.",
+        ),
+        _Entry("jobs", "N", "Threads that solve; they share the memory. (Default: all cores.)"),
+    ),
 }
-"""By panel of the help and parameter: what the value is called (nothing for flags), and what it
-means. A word before the parameter narrows it to a command or to runs."""
+"""The options by panel of the help."""
 _OPTIONS = {
-    key: (panel, entry)
-    for panel, entries in _TABLE.items()
-    for keys, entry in entries.items()
-    for key in keys.split(", ")
+    (verb, entry.name): (panel, entry)
+    for panel, entries in _PANELS.items()
+    for entry in entries
+    for verb in entry.of or (None,)
 }
+
+_MACHINE = {entry.name for entry in _PANELS["Machine"]}
 
 OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
 OF_ANSWERS = tuple("jobs" if name == "workers" else name for name in get_type_hints(RunOptions))
@@ -206,13 +341,13 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
             names = said[0]
             for name in names:
                 default = getattr(RunOptions, name, None)
-                kind = _annotated(_KINDS[name], f"run {name}", name)
-                place = last if name in _TABLE["Machine"] else parameters
+                kind = _annotated(_KINDS[name], "run", name)
+                place = last if name in _MACHINE else parameters
                 place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
         elif said is not None:
             parameters.append(each)
         else:
-            kind = _annotated(kind, f"{verb} {each.name}", each.name)
+            kind = _annotated(kind, verb, each.name)
             parameters.append(each.replace(annotation=kind))
 
     @wraps(command)
@@ -227,13 +362,12 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
     return parse
 
 
-def _annotated(kind: Any, *keys: str) -> Any:
-    """A type with the first of these options that there is."""
-    panel, entry = next(_OPTIONS[key] for key in keys if key in _OPTIONS)
-    metavar, text = re.fullmatch("(?:([A-Z]+): )?(.*)", entry).groups()  # type: ignore[union-attr]
-    flag = "--json" if keys[-1] == "as_json" else f"--{keys[-1].replace('_', '-')}"
+def _annotated(kind: Any, verb: str, name: str) -> Any:
+    """A type with the option of this name: that of the command, or else that of all."""
+    panel, entry = _OPTIONS.get((verb, name)) or _OPTIONS[None, name]
+    flag = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
     parser = double if float in (kind, *get_args(kind)) else None
-    return Annotated[kind, option(flag, metavar, text, panel, parser=parser)]
+    return Annotated[kind, option(flag, entry.metavar, entry.help, panel, parser=parser)]
 
 
 def workload_spec(

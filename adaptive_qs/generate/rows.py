@@ -38,16 +38,10 @@ Array = NDArray[np.float32]
 
 ENTRY_STEPS = 16
 """Work of finding the weights of a clique around a value, in multiplications."""
-MOST_LANES = 8
-"""Pages that are refined at the same time, where there are many."""
-LANE_ROWS = 2**18
-"""Fewest rows of a lane, in which each page corrects what the ones before left."""
-PAGE_CODES = 2**21
+PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
-LANE_CELLS, LANE_CODES = 2**24, 2**21
-"""Most cells watched by all lanes together, and most codes of their pages."""
 
 
 class Chains:
@@ -344,7 +338,7 @@ class Page:
         rows: states of some chains.
         proposals: later states of the same chains.
         share: of the wanted marginals, as large as the part of the chains.
-        excess: what all pages of its lane so far have too many of.
+        excess: what all pages so far have too many of.
         rng: orders of the proposals.
     """
 
@@ -398,9 +392,9 @@ def draw_pages(
     """The states of the chains as pages of a table, each refined.
 
     A page has as many states as make ``PAGE_CODES``. Values that the next states have are proposed,
-    so that a page takes one sweep for any number of passes. Pages belong to lanes by turns; within
-    a lane, what a page leaves is wanted of the next one, so that all pages together are as far off
-    as the last one of each lane.
+    so that a page takes one sweep for any number of passes. What a page leaves is wanted of the
+    next one, so that all pages together are as far off as the last one. While a page is refined,
+    the chains move on to the next.
 
     Args:
         chains: where the rows come from; they go on.
@@ -418,30 +412,24 @@ def draw_pages(
     size = stacked * len(chains.rows)
     pages = -(-num_rows // size)
     ends = [num_rows * number // pages for number in range(pages + 1)]
-    held = min(
-        LANE_CELLS // (watch.adjacency.cells + 1), LANE_CODES // (stacked * chains.rows.size)
-    )
-    lanes = max(1, min(MOST_LANES, num_rows // LANE_ROWS, held))
-    excesses = [np.zeros(watch.adjacency.cells, dtype=np.float32) for _ in range(lanes)]
     passes = passes if num_rows <= MOST_THOROUGH else min(passes, 1)
     states = deque(chains.advance(stacked) for _ in range(passes + 1))
-    for first in range(0, pages, lanes):
-        turn = []
-        for number, excess in zip(range(first, pages), excesses):
-            taken = ends[number + 1] - ends[number]
-            chosen = chains.rng.permutation(size)[:taken]
-            rng = np.random.default_rng(int(chains.rng.integers(2**63)))
-            state, *later = states
-            proposals = [proposed[chosen] for proposed in later]
-            share = taken / len(chains.rows)
-            turn.append(Page(state[chosen], proposals, share, excess, rng))
-            states.popleft()
-            states.append(chains.advance(stacked))
-        over_items(workers, watch.refine, turn)
-        for k, page in enumerate(turn):
-            yield page.rows
-            if progress:
-                progress(first + k + 1, pages)
+    excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
+    for number in range(pages):
+        taken = ends[number + 1] - ends[number]
+        chosen = chains.rng.permutation(size)[:taken]
+        rng = np.random.default_rng(int(chains.rng.integers(2**63)))
+        state, *later = states
+        proposals = [proposed[chosen] for proposed in later]
+        page = Page(state[chosen], proposals, taken / len(chains.rows), excess, rng)
+        states.popleft()
+        tasks: list[Callable[[], None]] = [partial(watch.refine, page)]
+        if number < pages - 1:
+            tasks.append(lambda: states.append(chains.advance(stacked)))
+        over_items(workers, lambda task: task(), tasks)
+        yield page.rows
+        if progress:
+            progress(number + 1, pages)
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.generate.rows import LANE_CODES, SynthesisSettings
+from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
     Array,
@@ -241,7 +241,7 @@ FITTED_CODE_BYTES = 24
 
 def fit_bytes(attributes: int) -> int:
     """Memory of fitting the model and of the pages that are drawn at the same time."""
-    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + LANE_CODES * 24
+    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + PAGE_CODES * 24
 
 
 @dataclass(frozen=True)
