@@ -61,6 +61,24 @@ def _one_core() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def dask_client():
+    """A client of a cluster of two threads in this process, which talks to no network."""
+    from distributed import Client
+
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(processes=False, set_as_default=False, silence_logs=50, **settings) as client:
+        yield client
+
+
+@pytest.fixture
+def scheduler(request):
+    """Where the engine that a test is run with finds its workers, if it has such."""
+    if request.node.callspec.params["engine"] != "dask":
+        return None
+    return request.getfixturevalue("dask_client").scheduler.address
+
+
 def pytest_collection_finish() -> None:
     """Leave the tests and modules that were collected out of every later search for garbage."""
     gc.collect()

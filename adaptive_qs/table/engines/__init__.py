@@ -91,6 +91,7 @@ ENGINES: Registry[EngineOpener] = Registry(
         "memory": f"{_LOCAL}:open_memory",
         "stream": f"{_LOCAL}:open_stream",
         "duckdb": "adaptive_qs.table.engines.duckdb:open_duckdb",
+        "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
