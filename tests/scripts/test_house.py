@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 120,
-    "lines": 34_300,
+    "lines": 35_300,
     "most lines": 640,
     "files executed by synthesize": 61,
     "files executed by answer": 69,
