@@ -3,6 +3,7 @@
 import builtins
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.cli.io import Stopped, request
+from adaptive_qs.errors import InputError
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
 from adaptive_qs.table.schema import Schema
 
@@ -150,6 +153,17 @@ def test_databases_that_cannot_be_read_are_refused(run, parts, unspent, monkeypa
 
     monkeypatch.setattr(builtins, "__import__", missing)
     assert "pip install 'adaptive-qs[duckdb]'" in line("t.db")
+
+
+def test_a_signal_that_breaks_off_a_query_stops_the_command(run, parts, unspent, monkeypatch):
+    def broken_off(*_):
+        with pytest.raises(Stopped):
+            request(signal.SIGTERM)
+        raise InputError("the query failed")
+
+    monkeypatch.setattr("adaptive_qs.run.job.open_engine", broken_off)
+    said = refused(run("answer", *SQL, *FIT, "--out", "a.csv"), code=128 + signal.SIGTERM)
+    assert said == "error: stopped before the end: no output was written\n"
 
 
 def test_no_room_for_codes_is_refused_with_what_a_row_needs(run, parts, unspent, monkeypatch):
