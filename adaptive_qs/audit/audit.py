@@ -89,6 +89,7 @@ class Synthesis:
     target: PrivacyTarget
     plan: Limits
     engine: str = DEFAULT_ENGINE
+    scheduler: Any = None
 
     name = "synthesize"
 
@@ -139,7 +140,7 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            work = Tables(marginals, marginals, "product", plan, target.rho)
+            work = Tables(marginals, "product", plan, target.rho)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
@@ -153,6 +154,7 @@ class Synthesis:
                 max_memory=plan.max_memory_bytes,
                 workers=plan.workers,
                 engine=self.engine,
+                scheduler=self.scheduler,
                 **_CONSENT,
             )
             with _made_up(mechanisms):
@@ -177,6 +179,7 @@ class Batch:
         limits: ceilings, as `answer` makes them.
         planned: what is measured, with integer strategies; None where codes are to be learnt.
         engine: what counts.
+        scheduler: where it finds its workers.
     """
 
     schema: Schema
@@ -186,6 +189,7 @@ class Batch:
     limits: Limits
     planned: Mechanism | None
     engine: str = DEFAULT_ENGINE
+    scheduler: Any = None
 
     name = "answer"
 
@@ -235,6 +239,7 @@ class Batch:
                 jobs=self.limits.workers,
                 max_memory=self.limits.max_memory_bytes,
                 engine=self.engine,
+                scheduler=self.scheduler,
                 **_CONSENT,
             )
             table = answers.to_arrow()
@@ -496,6 +501,7 @@ def audit(
     mechanism: str = "auto",
     max_memory: int | str = MAX_MEMORY,
     engine: str = DEFAULT_ENGINE,
+    scheduler: Any = None,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
 
@@ -517,6 +523,7 @@ def audit(
         mechanism: of the batch answers.
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
         engine: what counts, a name of ``adaptive_qs.table.engines.ENGINES``.
+        scheduler: where it finds its workers, for engines that have such.
 
     Raises:
         InputError: the workload does not fit a budget or the mechanism, or there is no such
@@ -528,8 +535,9 @@ def audit(
     roomy: list[tuple[Publisher, float]] = []
     tight: list[tuple[Publisher, float]] = []
     for rho in rhos:
-        synthesis = replace(Synthesis.of(schema, queries, rho, max_memory), engine=engine)
-        batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory), engine=engine)
+        counting = {"engine": engine, "scheduler": scheduler}
+        synthesis = replace(Synthesis.of(schema, queries, rho, max_memory), **counting)
+        batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory), **counting)
         roomy += [(synthesis, rho), (batch, rho)]
         tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
     report = AuditReport(pairs=pairs, runs=pairs * len(roomy))

@@ -44,6 +44,7 @@ def audit(
     ] = 0,
     as_json: bool = False,
     engine: str = DEFAULT_ENGINE,
+    scheduler: str | None = None,
     max_memory: Annotated[
         str,
         typer.Option(
@@ -76,8 +77,9 @@ def audit(
     with io.progress_bars() as bars:
         steps = partial(bars, "audit")
         report = run_audit(
-            described, spec, pairs, seed, rhos, steps, max_memory=max_memory, engine=engine
-        )
+            described, spec, pairs, seed, rhos, steps,
+            max_memory=max_memory, engine=engine, scheduler=scheduler,
+        )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if as_json:

@@ -133,6 +133,7 @@ class CheckedText:
         self._file = file
         zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         file.seek(0)
+        self.zipped = zipped
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quotes = 0
@@ -158,6 +159,13 @@ class CheckedText:
             self.fault = DataError(f"{self._path}: {problem}")
             return b""
         return block
+
+    def blocks_of(self, piece: Piece) -> Iterator[bytes]:
+        """Blocks of whole rows that were found, and checked, before."""
+        self._file.seek(piece.start)
+        for size in piece.blocks:
+            block = self._file.read(size)
+            yield block if len(block) == size else block + b"\n"
 
     def _checked(self, size: int) -> tuple[bytes, str]:
         """`size` bytes of the source, fewer only at its end, and what is wrong with them."""
@@ -254,6 +262,21 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """Some rows of a file.
+
+    Attributes:
+        groups: of a Parquet file, the row groups.
+        start: of a CSV file, the first byte.
+        blocks: of a CSV file, the lengths of the blocks of whole rows from there on.
+    """
+
+    groups: tuple[int, ...] = ()
+    start: int = 0
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Source:
     """A table that can be read once, in chunks."""
 
@@ -263,11 +286,14 @@ class Source:
     """Chunks of the named columns, in that order."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The column names of each file, where there are several."""
+    cut: Callable[[int], Iterator[Piece | None]] = lambda _: iter([None])
+    """Pieces of about so many bytes that together are the file, where such can be read; None is
+    all of it."""
 
 
 @contextmanager
-def open_file(path: str | Path) -> Iterator[Source]:
-    """A CSV or Parquet file as a source; the format is told by the first bytes.
+def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
+    """A CSV or Parquet file, or a piece of it, as a source; its first bytes tell the format.
 
     Raises:
         DataError: the file is missing, empty, or has no readable column names; also while
@@ -297,7 +323,8 @@ def open_file(path: str | Path) -> Iterator[Source]:
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         names = read_header(path)
-        yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
+        read = partial(_read_csv, path, names, piece=piece)
+        yield Source(str(path), names, read, cut=partial(_cut_csv, path, len(names)))
         return
 
     def damaged(_: Exception) -> DataError:
@@ -310,7 +337,8 @@ def open_file(path: str | Path) -> Iterator[Source]:
 
     with redacted(opened, damaged) as file:
         names = tuple(file.schema_arrow.names)
-        yield Source(str(path), names, lambda wanted: _read_parquet(file, wanted, damaged))
+        read = partial(_read_parquet, file, damaged, piece)
+        yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
 
 
 # Tables in several files: all of a folder, or all that a pattern names.
@@ -509,14 +537,16 @@ def check_separator(source: Source) -> None:
             raise DataError(f"{source.label}: fields are separated by {label}: save it with commas")
 
 
-def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Chunk]:
+def _read_csv(
+    path: Path, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None = None
+) -> Iterator[Chunk]:
     total = path.stat().st_size
     with open_text(path) as text:
 
         def explain(error: Exception) -> DataError:
             return text.fault or _csv_problem(path, error, len(names))
 
-        with closing(one_ahead(_batches(text, names, wanted))) as batches:
+        with closing(one_ahead(_batches(text, names, wanted, piece))) as batches:
             while (batch := redacted(lambda: next(batches, None), explain)) is not None:
                 yield Chunk(tuple(batch.columns), min(text.position, total), total)
         if text.fault is not None:
@@ -524,11 +554,38 @@ def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iter
 
 
 def _batches(
-    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str]
+    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None
 ) -> Iterator[pa.RecordBatch]:
-    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES)):
+    blocks = row_blocks(text.read, BLOCK_BYTES) if piece is None else text.blocks_of(piece)
+    for number, block in enumerate(blocks):
         if text.fault is None:
-            yield from _parsed(block, number == 0, names, wanted).to_batches()
+            header = number == 0 and (piece is None or piece.start == 0)
+            yield from _parsed(block, header, names, wanted).to_batches()
+
+
+def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
+    """Pieces of the blocks in which the whole file is read, so that cells are parsed as there.
+
+    Where a row ends depends on all quotation marks before it: so the file is read, and checked
+    as text, from its beginning.
+    """
+    with open_text(path) as text:
+        if text.zipped:
+            yield None
+            return
+        blocks = row_blocks(text.read, BLOCK_BYTES)
+        start = 0
+        sizes: list[int] = []
+        while block := redacted(
+            lambda: next(blocks, b""), partial(_csv_problem, path, width=width)
+        ):
+            if sizes and sum(sizes) + len(block) > most_bytes:
+                yield Piece(start=start, blocks=tuple(sizes))
+                start, sizes = start + sum(sizes), []
+            sizes.append(len(block))
+        if text.fault is not None:
+            raise text.fault
+        yield Piece(start=start, blocks=tuple(sizes))
 
 
 def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
@@ -559,14 +616,31 @@ def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence
 
 
 def _read_parquet(
-    file: pq.ParquetFile, wanted: Sequence[str], damaged: Callable[[Exception], DataError]
+    file: pq.ParquetFile,
+    damaged: Callable[[Exception], DataError],
+    piece: Piece | None,
+    wanted: Sequence[str],
 ) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
-    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted))
+    groups = None if piece is None else list(piece.groups)
+    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted), row_groups=groups)
     batches = redacted(ask, damaged)
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+
+
+def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
+    groups: list[int] = []
+    size = 0
+    for number in range(file.metadata.num_row_groups):
+        more = file.metadata.row_group(number).total_byte_size
+        if groups and size + more > most_bytes:
+            yield Piece(groups=tuple(groups))
+            groups, size = [], 0
+        groups.append(number)
+        size += more
+    yield Piece(groups=tuple(groups))
 
 
 _DICTIONARY_BYTES = 4

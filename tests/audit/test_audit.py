@@ -285,8 +285,9 @@ def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, see
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_neighbours_cannot_be_told_apart_by_any_engine(engine):
-    report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6, engine=engine)
+def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
+    how = {"engine": engine, "scheduler": scheduler}
+    report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6, **how)
     assert report.clean, report.findings
     assert report.moved
     with pytest.raises(InputError, match="engine is 'none'"):

@@ -52,15 +52,14 @@ SQL = ("--sql", "SELECT * FROM people", "--database", "t.db")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine):
+def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine, scheduler):
     whole = made(run, "t.csv")
-    for table in (("d",), ("d/",), ("d/*",)):
-        assert made(run, *table, "--engine", engine, "--temp-folder", parts) == whole
-    if engine != "dask":
-        assert made(run, *SQL, "--engine", engine) == whole
-    words = ("--schema", "s.json", "--rho", 1, "--insecure-seed", 5, "--engine", engine)
-    done(run("answer", "t.csv", *words[:-2], "--out", "a.csv"))
-    done(run("answer", "d", *words, "--out", "b.csv"))
+    how = ("--engine", engine, *(() if scheduler is None else ("--scheduler", scheduler)))
+    for table in (("d",), ("d/",), ("d/*",), SQL):
+        assert made(run, *table, *how, "--temp-folder", parts) == whole
+    words = ("--schema", "s.json", "--rho", 1, "--insecure-seed", 5)
+    done(run("answer", "t.csv", *words, "--out", "a.csv"))
+    done(run("answer", "d", *words, *how, "--out", "b.csv"))
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 

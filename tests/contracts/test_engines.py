@@ -14,7 +14,7 @@ from adaptive_qs import Synthesizer, answer
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.machine import COMMITTED
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.engines import ENGINES, EngineOptions, blocks, open_engine
@@ -82,10 +82,12 @@ CLIQUES = [(i,) for i in range(6)] + [
 @pytest.mark.parametrize("rows", [1, 64, 65, ROWS])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_counts_are_those_of_a_row_by_row_count(engine, form, rows, tmp_path, monkeypatch):
+def test_counts_are_those_of_a_row_by_row_count(
+    engine, form, rows, scheduler, tmp_path, monkeypatch
+):
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 64)
     codes = codes_of(rows)
-    with opened(engine, form, codes, tmp_path) as counting:
+    with opened(engine, form, codes, tmp_path, scheduler=scheduler) as counting:
         assert counting.domain == Domain.from_sizes(SIZES)
         assert counting.count_rows() == rows
         for clique, counts in zip(CLIQUES, counting.count_all(CLIQUES), strict=True):
@@ -121,8 +123,8 @@ def files(tmp_path_factory):
     return folder
 
 
-def released(engine, files, schema, folder, ledger=None):
-    options = {"rho": 1, "insecure_seed": 3, "engine": engine, "ledger": ledger}
+def released(engine, files, schema, folder, scheduler=None):
+    options = {"rho": 1, "insecure_seed": 3, "engine": engine, "scheduler": scheduler}
     model = Synthesizer(workers=2, **options).fit(files, schema=schema)
     model.save(folder / "r.zip", force=True)
     answers = answer(files, schema, 2, **options).to_arrow()
@@ -132,9 +134,9 @@ def released(engine, files, schema, folder, ledger=None):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("schema", [DECLARED, LEARNING], ids=["declared", "learnt"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_both_jobs_release_the_same_bytes(engine, schema, files, tmp_path):
+def test_both_jobs_release_the_same_bytes(engine, schema, scheduler, files, tmp_path):
     bundle, answers = released("memory", files, schema, tmp_path)
-    same_bundle, same_answers = released(engine, files, schema, tmp_path)
+    same_bundle, same_answers = released(engine, files, schema, tmp_path, scheduler)
     assert bundle == same_bundle
     assert answers.equals(same_answers)
 
@@ -145,14 +147,14 @@ class PowerCut(Exception):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_run_may_be_resumed_with_another_engine(engine, files, tmp_path, monkeypatch):
+def test_a_run_may_be_resumed_with_another_engine(engine, scheduler, files, tmp_path, monkeypatch):
     total = Cost.within(2)
     LedgerBook.create(tmp_path / "l.db", total, {"rho": 2.0, "delta": 1e-9}).close()
     reached = []
 
     def cut(fault):
         reached.append(fault)
-        if reached.count(COMMITTED) == 3:
+        if reached.count(Fault.COMMITTED) == 3:
             raise PowerCut
 
     options = {"rho": 1, "ledger": tmp_path / "l.db", "workers": 1}
@@ -160,8 +162,9 @@ def test_a_run_may_be_resumed_with_another_engine(engine, files, tmp_path, monke
     with pytest.raises(PowerCut):
         Synthesizer(engine="memory", **options).fit(files, schema=DECLARED)
     monkeypatch.setattr("adaptive_qs.machine._handlers", [])
-    # Another folder for codes is no other run either.
-    again = Synthesizer(engine=engine, resume=True, temp_folder=tmp_path, **options)
+    # Less memory for rows and another folder for codes are no other run either.
+    options.update(engine=engine, scheduler=scheduler, temp_folder=tmp_path)
+    again = Synthesizer(resume=True, **options)
     assert again.fit(files, schema=DECLARED).rho_spent_ == pytest.approx(1)
     again.save(tmp_path / "r.zip")
     (run,) = LedgerBook(tmp_path / "l.db").runs()

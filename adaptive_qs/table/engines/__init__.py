@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from adaptive_qs.arguments import Registry, one_of
-from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.machine import CheckRows, StepProgress
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from adaptive_qs.domain import Clique, Domain
 
 
 class CountingEngine(Protocol):
@@ -90,6 +91,7 @@ ENGINES: Registry[EngineOpener] = Registry(
         "memory": f"{_LOCAL}:open_memory",
         "stream": f"{_LOCAL}:open_stream",
         "duckdb": "adaptive_qs.table.engines.duckdb:open_duckdb",
+        "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
