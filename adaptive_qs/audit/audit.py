@@ -23,6 +23,7 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import answers_limits, check_learnable
+from adaptive_qs.arguments import one_of
 from adaptive_qs.audit.tables import (
     FORMS,
     KINDS,
@@ -48,6 +49,7 @@ from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource, WorkloadFile, WorkloadSpec, resolve_queries
 from adaptive_qs.workload.workload import Workload
@@ -86,6 +88,8 @@ class Synthesis:
     marginals: Workload
     target: PrivacyTarget
     plan: Limits
+    engine: str = DEFAULT_ENGINE
+    scheduler: Any = None
 
     name = "synthesize"
 
@@ -149,6 +153,8 @@ class Synthesis:
                 workload=workload,
                 max_memory=plan.max_memory_bytes,
                 workers=plan.workers,
+                engine=self.engine,
+                scheduler=self.scheduler,
                 **_CONSENT,
             )
             with _made_up(mechanisms):
@@ -172,6 +178,8 @@ class Batch:
         choice: name of the mechanism.
         limits: ceilings, as `answer` makes them.
         planned: what is measured, with integer strategies; None where codes are to be learnt.
+        engine: what counts.
+        scheduler: where it finds its workers.
     """
 
     schema: Schema
@@ -180,6 +188,8 @@ class Batch:
     choice: str
     limits: Limits
     planned: Mechanism | None
+    engine: str = DEFAULT_ENGINE
+    scheduler: Any = None
 
     name = "answer"
 
@@ -228,6 +238,8 @@ class Batch:
                 mechanism=self.choice,
                 jobs=self.limits.workers,
                 max_memory=self.limits.max_memory_bytes,
+                engine=self.engine,
+                scheduler=self.scheduler,
                 **_CONSENT,
             )
             table = answers.to_arrow()
@@ -488,6 +500,8 @@ def audit(
     sample_every: int = 10,
     mechanism: str = "auto",
     max_memory: int | str = MAX_MEMORY,
+    engine: str = DEFAULT_ENGINE,
+    scheduler: Any = None,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
 
@@ -508,17 +522,22 @@ def audit(
         sample_every: one pair in so many has a sampled table compared too.
         mechanism: of the batch answers.
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
+        engine: what counts, a name of ``adaptive_qs.table.engines.ENGINES``.
+        scheduler: where it finds its workers, for engines that have such.
 
     Raises:
-        InputError: the workload does not fit a budget or the mechanism.
+        InputError: the workload does not fit a budget or the mechanism, or there is no such
+            engine.
         ResourceExceeded: it does not fit the memory.
     """
     rng = np.random.default_rng(seed)
+    one_of("engine", engine, ENGINES)
     roomy: list[tuple[Publisher, float]] = []
     tight: list[tuple[Publisher, float]] = []
     for rho in rhos:
-        synthesis = Synthesis.of(schema, queries, rho, max_memory)
-        batch = Batch.of(schema, queries, rho, mechanism, max_memory)
+        counting = {"engine": engine, "scheduler": scheduler}
+        synthesis = replace(Synthesis.of(schema, queries, rho, max_memory), **counting)
+        batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory), **counting)
         roomy += [(synthesis, rho), (batch, rho)]
         tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
     report = AuditReport(pairs=pairs, runs=pairs * len(roomy))

@@ -34,6 +34,10 @@ ROUNDING = 1e-6
 """Relative error of a gap: a gap this far below zero is none."""
 GRID_GAP = 1e-3
 """Most that strategies in integers add to the gap without a word."""
+MANY_ANSWERS = 10_000_000
+"""Answers from which a plan says how large their file is."""
+CLOSED_FORM_GAP = 0.02
+"""Most that strategies of long attributes lack, which nothing but fewer values would change."""
 MOST_MEASURED = 2**31
 """Cells of the largest table that can be counted and measured."""
 
@@ -125,9 +129,19 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
         (
             "answering",
             f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            "not counting reading and writing",
+            f"not counting reading and writing{_file_words(plan)}",
         ),
     ]
+
+
+def _file_words(plan: BatchPlan) -> str:
+    """How large the file of very many answers will be."""
+    from adaptive_qs.answering.answers import file_bytes
+
+    if plan.queries < MANY_ANSWERS:
+        return ""
+    sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
+    return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
 
 
 def is_weighted(plan: BatchPlan) -> bool:
@@ -155,6 +169,7 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
     """
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
+    from adaptive_qs.strategy.waves import LARGE_AXIS
 
     if plan.forecast.noise_draws > MOST_MEASURED:
         _tell_size(plan)
@@ -179,6 +194,12 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
         io.warn(
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+        )
+    elif statuses[Status.RESTRICTED] and max(plan.workload.domain.sizes) > LARGE_AXIS:
+        tell, mend = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
+        tell(
+            f"strategies for attributes of more than {LARGE_AXIS:,} values have a closed form in "
+            f"{_unproven(plan)}: {proven}, no closer{mend}"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(
@@ -348,6 +369,8 @@ DEMO_OUT = Path("adult_answers.parquet")
 def answer(
     data: PrivateTable = None,
     *,
+    sql: str | None = None,
+    database: Path | None = None,
     schema: Path | None = None,
     workload: Path | None = None,
     ways: str | None = None,
@@ -367,7 +390,7 @@ def answer(
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
-    data, schema = io.private_inputs(data, schema, demo)
+    source, schema = io.private_inputs(data, schema, demo, sql, database)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -377,7 +400,8 @@ def answer(
     spec = workload_spec(workload, ways, queries)
     check_formulas(formulas)
     io.check_distinct(
-        io.with_sidecar(out), [data, schema, workload, *io.companions(run.ledger, run.anchor)]
+        io.with_sidecar(out),
+        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -393,7 +417,7 @@ def answer(
     interval_factor(confidence)
     described = Schema.load(schema, run.max_memory)
     wanted = DEFAULT_GAP if gap is None else gap
-    with naming_queries(queries), io.readable(data) as table, io.progress_bars() as bars:
+    with naming_queries(queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=clock)
         job = answers_job(described, asked, run)

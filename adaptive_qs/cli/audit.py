@@ -13,6 +13,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
+from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.audit import AuditReport
@@ -42,6 +43,8 @@ def audit(
         int, typer.Option("--seed", metavar="N", min=0, help="Seed of the generated rows.")
     ] = 0,
     as_json: bool = False,
+    engine: str = DEFAULT_ENGINE,
+    scheduler: str | None = None,
     max_memory: Annotated[
         str,
         typer.Option(
@@ -73,7 +76,10 @@ def audit(
     described = Schema.load(schema, max_memory)
     with io.progress_bars() as bars:
         steps = partial(bars, "audit")
-        report = run_audit(described, spec, pairs, seed, rhos, steps, max_memory=max_memory)
+        report = run_audit(
+            described, spec, pairs, seed, rhos, steps,
+            max_memory=max_memory, engine=engine, scheduler=scheduler,
+        )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if as_json:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatch
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -17,12 +18,13 @@ from typing import IO, TYPE_CHECKING, Any
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.words import share as part_in_words
-from adaptive_qs.table.files import stamp_path
+from adaptive_qs.table.files import is_pattern, stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.job import Job
+    from adaptive_qs.table.sql import Query
 
 PROGRAM = "adaptive-qs"
 
@@ -334,27 +336,55 @@ def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> l
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
-    """Refuse an output that is also an input or another output."""
+    """Refuse an output that is also an input or another output, or would be one of the files of a
+    table."""
     seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
+        for table in filter(None, inputs):
+            folder, pattern = os.path.isdir(table), is_pattern(table)
+            inside = folder and os.path.realpath(path.parent) == os.path.realpath(table)
+            if inside or (pattern and fnmatch(os.path.abspath(path), os.path.abspath(table))):
+                raise InputError(f"{path}: would be one of the files of {table}: give another path")
         if os.path.realpath(path) in seen:
             raise InputError(f"{path}: is also an input or another output: give another path")
         seen.add(os.path.realpath(path))
 
 
-def private_inputs(data: Path | None, schema: Path | None, demo: bool) -> tuple[Path, Path]:
+def private_inputs(
+    data: Path | None,
+    schema: Path | None,
+    demo: bool,
+    sql: str | None = None,
+    database: Path | None = None,
+) -> tuple[Path | Query, Path]:
     """The private table and its schema, as given or as shipped."""
+    if (sql is None) != (database is None):
+        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
+        raise InputError(f"--sql and --database belong together: give {missing} as well")
     if demo:
-        if data is not None or schema is not None:
+        if data is not None or schema is not None or sql is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
         return demo_files()
-    if data is None:
+    if data is not None and sql is not None:
+        raise InputError("both DATA and --sql were given: give one of them")
+    if data is None and (sql is None or database is None):
         raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
     if schema is None:
         raise InputError(
             "no --schema was given: write one, or start from adaptive-qs schema init DATA"
         )
-    return data, schema
+    if data is not None:
+        return data, schema
+    from adaptive_qs.table.sql import Query
+
+    assert database is not None
+    assert sql is not None
+    return Query(database, sql), schema
+
+
+def file_of(table: Path | Query) -> Path:
+    """What a private table is read from."""
+    return table if isinstance(table, Path) else table.database
 
 
 def demo_files() -> tuple[Path, Path]:
@@ -402,14 +432,14 @@ def check_read_once(tables: Sequence[Path | None]) -> None:
 
 
 @contextmanager
-def readable(table: Path) -> Iterator[Path]:
+def readable(table: Path | Query) -> Iterator[Path | Query]:
     """A file that can be read more than once: the table itself, or what standard input holds.
 
     The latter lies in a temporary file that only this user can read, removed at the end; where the
     system gives open files a path of their own, it has no name meanwhile, so that nothing is left
     even if the process is killed. Errors raised in the block say "standard input" instead.
     """
-    if table != STANDARD_INPUT:
+    if not isinstance(table, Path) or table != STANDARD_INPUT:
         yield table
         return
     if sys.stdin is not None and sys.stdin.isatty():

@@ -24,7 +24,11 @@ from adaptive_qs.workload import FAMILIES
 
 TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
 PrivateTable = Annotated[
-    Path | None, typer.Argument(metavar="DATA", help=f"Private table: {TABLE_HELP}")
+    Path | None,
+    typer.Argument(
+        metavar="DATA",
+        help=f"Private table: {TABLE_HELP} A folder or 'data/*.csv' stands for all such files.",
+    ),
 ]
 
 _SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
@@ -50,6 +54,12 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     None: (
         _Entry("schema", "FILE", f"{_SCHEMA} without --demo."),
         _Entry("schema", "FILE", f"{_SCHEMA}.", of=("audit", "evaluate")),
+        _Entry(
+            "sql",
+            "QUERY",
+            "One SELECT whose rows are the private table, in the place of DATA; with --database.",
+        ),
+        _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
         _Entry("workload", "FILE", "Workload file: the queries to answer."),
         _Entry("workload", "FILE", "Workload file: the marginals that matter.", of=("synthesize",)),
         _Entry("ways", "K", "Queries on all sets of K attributes; several as 1,2. (Default: 2.)"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import Closing
+    from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
 
@@ -41,7 +41,7 @@ class Outcome:
         closed: the run in its ledger, where there is one.
     """
 
-    data: Path
+    data: Path | Query
     schema: Path
     out: Path | None
     bundle: Path | None
@@ -133,7 +133,7 @@ class Outcome:
         """The next command to try; none where nothing written can be read."""
         from adaptive_qs.table.files import is_written_only
 
-        if self.out is None or is_written_only(self.out):
+        if self.out is None or is_written_only(self.out) or not isinstance(self.data, Path):
             return [] if self.bundle is None else ["sample", str(self.bundle), "--out", "table.csv"]
         learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
         schema = self.bundle if learnt and self.bundle is not None else self.schema
@@ -150,6 +150,8 @@ LONG_PASS = 1.0
 def synthesize(
     data: PrivateTable = None,
     *,
+    sql: str | None = None,
+    database: Path | None = None,
     schema: Path | None = None,
     workload: Path | None = None,
     ways: str | None = None,
@@ -172,7 +174,7 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    data, schema = io.private_inputs(data, schema, demo)
+    source, schema = io.private_inputs(data, schema, demo, sql, database)
     replacing = force or (demo and out is None)
     if demo:
         out = out or DEMO_OUT
@@ -183,7 +185,7 @@ def synthesize(
     kind = check_formulas(formulas)
     io.check_distinct(
         [*io.with_sidecar(out), release],
-        [data, schema, workload, *io.companions(run.ledger, run.anchor)],
+        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -219,7 +221,7 @@ def synthesize(
             io.note(told)
 
     job = replace(job, before=tell)
-    with io.readable(data) as table, io.progress_bars() as bars:
+    with io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
             released = spend(job, table, clock)
@@ -235,7 +237,9 @@ def synthesize(
                     write_stamped(_timed(pages, clock), made, out, released, sampling_seed, kind)
                     written["table"] = out
                 job.session.finish()
-    outcome = Outcome(data, schema, out, release, released, made, clock.stop(), job.session.closed)
+    outcome = Outcome(
+        source, schema, out, release, released, made, clock.stop(), job.session.closed
+    )
     for warning in outcome.warnings:
         io.warn(warning)
     if as_json:
@@ -270,9 +274,15 @@ def write_stamped(
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
-    with with_manifest(path), stamped(path, release.manifest.stamp):
-        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
-        write_table(pages, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
+    with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
+
+        def state(sha256: str) -> None:
+            write_manifest(
+                release.manifest, path, sampling=sampling, charges=charges, sha256=sha256
+            )
+            put_stamp()
+
+        write_table(pages, path, release.schema, formulas, state)
 
 
 # `sample RELEASE`: another table, free of charge.

@@ -137,12 +137,13 @@ def gather(
     if isinstance(source, CodedTable):
         raise DataError("a coded table has no bins or values to learn: give the raw table")
     with open_source(source) as opened:
-        for columns in rows_of(opened, schema, progress, check_rows):
-            for column, values in zip(schema.columns, columns):
+        for chunk in rows_of(opened, schema, progress, check_rows):
+            label = chunk.file or opened.label
+            for column, values in zip(schema.columns, chunk.columns):
                 if column.name not in collectors:
-                    encode_chunk(column, values, opened.label)
+                    encode_chunk(column, values, label)
                     continue
-                collectors[column.name].add(values, opened.label)
+                collectors[column.name].add(values, label)
                 if sum(c.num_bytes for c in collectors.values()) > most_bytes:
                     raise ResourceExceeded(
                         f"{opened.label}: column {column.name!r} has more to learn from than fits "

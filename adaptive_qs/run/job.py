@@ -23,7 +23,9 @@ from adaptive_qs.run.budget import PrivacyTarget, Session
 from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
 from adaptive_qs.table.encode import table_bytes, unchanged
 from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
+from adaptive_qs.table.engines.local import check_room
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
+from adaptive_qs.table.sql import prepared
 
 # Threads and memory, decided from public quantities before anything is read.
 #
@@ -219,20 +221,28 @@ class Job(Generic[W]):
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         limits, schema, begin = self.work.limits, self.schema, self._begin
+        name, how = self.options.engine, self._engine_options
+        source = prepared(source, how)
         with ExitStack() as opened, unchanged(source):
             self.session.recognise(table_bytes(source))
             if schema.private_columns:
                 from adaptive_qs.learn.schema import gather_private, learn_schema
 
-                steps, most = clock.steps("learn"), limits.rows_bytes
+                steps, most, rows = clock.steps("learn"), limits.rows_bytes, 0
+
+                def check_rows(number: int) -> None:
+                    nonlocal rows
+                    rows = number
+                    limits.check_countable(number)
+
                 gathered = gather_private(
                     source, schema, self.learning,
-                    most_bytes=most, progress=steps, check_rows=limits.check_countable,
+                    most_bytes=most, progress=steps, check_rows=check_rows,
                 )  # fmt: skip
+                check_room(name, rows, schema.widest_domain(), how)
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)
-            name, how = self.options.engine, self._engine_options
             steps = clock.steps("read")
             engine = opened.enter_context(open_engine(name, source, schema, how, steps))
             counter = MarginalCounter(engine)

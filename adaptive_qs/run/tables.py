@@ -22,14 +22,7 @@ from adaptive_qs.loop.forecast import (
     total_std,
 )
 from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
-from adaptive_qs.machine import (
-    MEASURED,
-    PROCESS_BYTES,
-    PhaseClock,
-    memory_bytes,
-    plan_workers,
-    reach,
-)
+from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
@@ -228,7 +221,7 @@ def measure(
     ledger, loop = mechanisms.ledger, work.loop
     rho = target.left_of(ledger.limit - ledger.spent).rho
     result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
-    reach(MEASURED)
+    reach(Fault.MEASURED)
     return Release.of_run(
         result,
         schema,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -21,7 +23,16 @@ from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.read import Cells, Source, check_names, open_source, unreadable
+from adaptive_qs.table.read import (
+    Cells,
+    Chunk,
+    Rows,
+    Source,
+    check_names,
+    open_source,
+    table_files,
+    unreadable,
+)
 from adaptive_qs.table.schema import Schema
 
 # The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed.
@@ -31,17 +42,30 @@ SLICE_ROWS = 2**18
 
 
 def table_bytes(source: Any) -> Iterator[bytes]:
-    """The bytes of a file, or the contents of a data frame or coded table.
+    """The bytes of a file, of all files of a table, or the contents of a data frame or coded table.
 
     Raises:
         DataError: the file cannot be read, or the table is of an unknown kind.
     """
     if isinstance(source, str | Path):
-        try:
-            with open(source, "rb") as file:
-                yield from iter(partial(file.read, CHUNK_BYTES), b"")
-        except OSError as error:
-            raise unreadable(source, error) from None
+        files = table_files(source)
+        for file in files:
+            if files != [Path(source)]:  # where one file ends and the next begins
+                yield repr((file.name, _stamp(file).size)).encode()
+            try:
+                with open(file, "rb") as opened:
+                    yield from iter(partial(opened.read, CHUNK_BYTES), b"")
+            except OSError as error:
+                raise unreadable(file, error) from None
+    elif isinstance(source, Rows):
+        yield repr(source.words).encode()
+        if source.files:
+            for file in source.files:
+                yield from table_bytes(file)
+            return
+        with source.open() as rows:
+            for chunk in rows.read(rows.names):
+                yield from _frame_bytes(pa.table(list(chunk.columns), names=list(rows.names)))
     elif isinstance(source, CodedTable):
         yield repr((source.domain.names, source.domain.sizes)).encode()
         for column in source.columns:
@@ -52,26 +76,43 @@ def table_bytes(source: Any) -> Iterator[bytes]:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[None]:
-    """Make sure that a file stays as it is while the block works with it.
+    """Make sure that a file, or all files of a table, stay as they are while the block works with
+    them.
 
     Raises:
-        DataError: it did not.
+        DataError: they did not.
     """
-    before = _stamp(source)
+    before = _stamps(source)
     yield
-    if _stamp(source) != before:
+    if _stamps(source) != before:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-def _stamp(source: Any) -> tuple[int, ...]:
-    """What tells the state of a file; nothing of tables in memory."""
+class Stamp(NamedTuple):
+    """What tells the state of a file."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def _stamps(source: Any) -> dict[Path, Stamp]:
+    """Those of a table's files; nothing of tables in memory."""
+    if isinstance(source, Rows):
+        return {file: _stamp(file) for file in source.files}
     if not isinstance(source, str | Path):
-        return ()
+        return {}
+    return {file: _stamp(file) for file in table_files(source)}
+
+
+def _stamp(file: Path) -> Stamp:
     try:
-        found = os.stat(source)
+        found = os.stat(file)
     except OSError as error:
-        raise unreadable(source, error) from None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        raise unreadable(file, error) from None
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _frame_bytes(source: Any) -> Iterator[bytes]:
@@ -118,14 +159,16 @@ def read_table(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """The codes of a CSV file (plain or gzip), a Parquet file, a data frame or a coded table.
+    """The codes of a CSV file (plain or gzip), a Parquet file, several of them, a data frame or a
+    coded table.
 
     A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
     of ASCII white space at both ends, and nothing about them is guessed. Columns may come in any
     order; those under `ignore` in the schema are skipped.
 
     Args:
-        source: a path, a pandas, polars or pyarrow table, or codes under the schema's domain.
+        source: a path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
+            or codes under the schema's domain.
         schema: with no bins or values left open.
         progress: counts the bytes of a CSV file and the rows of anything else.
         check_rows: whatever it raises ends the reading.
@@ -143,21 +186,64 @@ def read_table(
             check_rows(source.num_rows)
         return source
     parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
-    with open_source(source) as opened:
-        domain = schema.domain()
-        for columns in rows_of(opened, schema, progress, check_rows):
-            for part, column, values in zip(parts, schema.columns, columns):
-                part.extend(encode_chunk(column, values, opened.label))
-    codes = []
+    for chunk in coded_chunks(source, schema, progress, check_rows):
+        for part, codes in zip(parts, chunk):
+            part.append(codes)
+    columns = []
     for part in parts:
-        codes.append(np.concatenate(part))
+        columns.append(np.concatenate(part))
         part.clear()  # which frees the chunks
-    return CodedTable(domain, tuple(codes))
+    return CodedTable(schema.domain(), tuple(columns))
+
+
+Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
+
+
+def coded_chunks(
+    source: Any,
+    schema: Schema,
+    progress: StepProgress | None = None,
+    check_rows: CheckRows | None = None,
+    workers: int = 1,
+) -> Iterator[tuple[Codes, ...]]:
+    """The codes of a table chunk by chunk, an array for each column, by so many threads.
+
+    Memory holds a few chunks. Arguments and errors are those of :func:`read_table`; of several bad
+    cells, the one that is reported is in the first chunk that has any, whatever the threads.
+    """
+    if isinstance(source, CodedTable):
+        table = read_table(source, schema, progress, check_rows)
+        for first in range(0, table.num_rows, SLICE_ROWS):
+            yield tuple(column[first : first + SLICE_ROWS] for column in table.columns)
+        return
+
+    def encoded(chunk: Chunk, label: str) -> tuple[Codes, ...]:
+        return tuple(
+            _joined(encode_chunk(column, values, chunk.file or label), column.size)
+            for column, values in zip(schema.columns, chunk.columns)
+        )
+
+    with open_source(source) as opened, ThreadPoolExecutor(workers) as pool:
+        coming: deque[Future[tuple[Codes, ...]]] = deque()
+        try:
+            for chunk in rows_of(opened, schema, progress, check_rows):
+                coming.append(pool.submit(encoded, chunk, opened.label))
+                if len(coming) > workers:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:
+            for late in coming:
+                late.cancel()
+
+
+def _joined(parts: Sequence[Codes], size: int) -> Codes:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, code_dtype(size)), *parts])
 
 
 def rows_of(
     source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
-) -> Iterator[tuple[Cells, ...]]:
+) -> Iterator[Chunk]:
     """The cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
     Raises:
@@ -169,7 +255,7 @@ def rows_of(
         rows += len(chunk.columns[0])
         if check_rows is not None:
             check_rows(rows)
-        yield chunk.columns
+        yield chunk
         if progress is not None:
             progress(chunk.done, chunk.total)
     if not rows:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
 from adaptive_qs.errors import InputError, reason
-from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
+from adaptive_qs.machine import Fault, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
 #
@@ -112,11 +114,11 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "w+b") as file:  # open, and so locked, until it has its name
             yield file
             file.flush()
-            reach(WRITTEN)
+            reach(Fault.WRITTEN)
             os.fsync(file.fileno())
-            reach(SYNCED)
+            reach(Fault.SYNCED)
             temporary.replace(target)
-        reach(NAMED)
+        reach(Fault.NAMED)
         sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -192,6 +194,64 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     return InputError(f"{target}: cannot be written ({reason(error)}): {mend}")
 
 
+# Folders for what does not stay in memory: removed at the end, or by the next run if the process
+# was killed.
+
+_PREFIX = "adaptive-qs-"
+
+
+def temporary_folder(folder: str | Path | None) -> Path:
+    """The folder for what does not stay in memory, by default the system's.
+
+    Raises:
+        InputError: it is no folder.
+    """
+    path = Path(tempfile.gettempdir() if folder is None else folder)
+    if not os.path.isdir(path):
+        raise InputError(f"temp-folder is {path}: is no folder: make it, or name another one")
+    return path
+
+
+@contextmanager
+def private_folder(inside: str | Path | None) -> Iterator[Path]:
+    """A new folder that only this user can read; those of the dead go.
+
+    Args:
+        inside: as for :func:`temporary_folder`.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    parent = temporary_folder(inside)
+    try:
+        _remove_dead(parent)
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
+                handle, _ = create_partial(folder / "codes")
+                break
+    except OSError as error:
+        raise InputError(
+            f"temp-folder {parent}: cannot be written ({reason(error)}): name another one"
+        ) from None
+    try:
+        yield folder
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_dead(parent: Path) -> None:
+    """Remove folders whose locks nobody holds."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+                continue
+            remove_unlocked(folder, ".codes.", ".part")
+            if not any(folder.glob(".codes.*.part")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 # Whether a file holds a table, told without reading it.
 
 FORMATS: Registry[Any] = Registry(
@@ -206,6 +266,11 @@ FORMATS: Registry[Any] = Registry(
 _OTHER_TABLES = (".tsv", ".tsv.gz", ".xlsx", ".xls")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
+
+
+def is_pattern(path: str | Path) -> bool:
+    """Whether it is a pattern for the names of files, such as data/*.csv, and no file itself."""
+    return glob.has_magic(str(path)) and not os.path.exists(path)
 
 
 def is_written_only(path: str | Path) -> bool:
@@ -242,20 +307,27 @@ def stamp_path(table: str | Path) -> Path:
 
 
 @contextmanager
-def stamped(table: str | Path, stamp: Stamp) -> Iterator[None]:
+def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
     """Around the writing of a table: a file beside it says what its CSV has no place for.
 
     A table that is not private never stands without its stamp; the stamp of an earlier table is
     removed once it is replaced.
 
+    Yields:
+        What writes the stamp: to be called once the table is whole, before it has its name. So a
+        run that is refused leaves none.
+
     Raises:
         InputError: the stamp cannot be written or removed.
     """
     beside = stamp_path(table)
-    if stamp != PRIVATE:
-        with atomic_writer(beside) as file:
-            file.write(f"{Path(table).name}: {stamp}\n".encode())
-    yield
+
+    def put() -> None:
+        if stamp != PRIVATE:
+            with atomic_writer(beside) as file:
+                file.write(f"{Path(table).name}: {stamp}\n".encode())
+
+    yield put
     if stamp == PRIVATE:
         try:
             beside.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import INFINITE, Profile
-from adaptive_qs.table.read import check_separator, open_source
+from adaptive_qs.table.read import check_alike, check_separator, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
 
@@ -81,7 +81,8 @@ def propose(table: Any) -> Proposal:
     ignored and named in the description.
 
     Args:
-        table: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
+        table: the path of a CSV or Parquet file, of a folder or a pattern of such files, or a
+            pandas, polars or pyarrow table.
 
     Raises:
         DataError: the table cannot be read, has no header line, no rows, or no column that can be
@@ -94,6 +95,7 @@ def propose(table: Any) -> Proposal:
             return DataError(f"{label}: column {number} cannot be read: write it as text")
 
         check_separator(source)
+        check_alike(source)
         _check_header(label, source.names)
         profiles = {name: Profile() for name in source.names}
         for chunk in source.read(source.names):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import codecs
 import csv
+import glob
 import gzip
 import io
 import os
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import narwhals as nw
 import numpy as np
@@ -28,7 +29,7 @@ from numba import njit
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
-from adaptive_qs.table.files import PARQUET_MAGIC, is_written_only
+from adaptive_qs.table.files import PARQUET_MAGIC, is_pattern, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
@@ -132,6 +133,7 @@ class CheckedText:
         self._file = file
         zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         file.seek(0)
+        self.zipped = zipped
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quotes = 0
@@ -157,6 +159,13 @@ class CheckedText:
             self.fault = DataError(f"{self._path}: {problem}")
             return b""
         return block
+
+    def blocks_of(self, piece: Piece) -> Iterator[bytes]:
+        """Blocks of whole rows that were found, and checked, before."""
+        self._file.seek(piece.start)
+        for size in piece.blocks:
+            block = self._file.read(size)
+            yield block if len(block) == size else block + b"\n"
 
     def _checked(self, size: int) -> tuple[bytes, str]:
         """`size` bytes of the source, fewer only at its end, and what is wrong with them."""
@@ -241,11 +250,30 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray | MixedCells
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the wanted columns, and how far the reading has come."""
+    """Some rows of the wanted columns, and how far the reading has come.
+
+    Where a table has several files, ``file`` is the one that holds the rows.
+    """
 
     columns: tuple[Cells, ...]
     done: int
     total: int
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a file.
+
+    Attributes:
+        groups: of a Parquet file, the row groups.
+        start: of a CSV file, the first byte.
+        blocks: of a CSV file, the lengths of the blocks of whole rows from there on.
+    """
+
+    groups: tuple[int, ...] = ()
+    start: int = 0
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -256,19 +284,22 @@ class Source:
     names: tuple[str, ...]
     read: Callable[[Sequence[str]], Iterator[Chunk]]
     """Chunks of the named columns, in that order."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The column names of each file, where there are several."""
+    cut: Callable[[int], Iterator[Piece | None]] = lambda _: iter([None])
+    """Pieces of about so many bytes that together are the file, where such can be read; None is
+    all of it."""
 
 
 @contextmanager
-def open_file(path: str | Path) -> Iterator[Source]:
-    """A CSV or Parquet file as a source; the format is told by the first bytes.
+def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
+    """A CSV or Parquet file, or a piece of it, as a source; its first bytes tell the format.
 
     Raises:
         DataError: the file is missing, empty, or has no readable column names; also while
             reading, when the file is damaged.
     """
     path = Path(path)
-    if os.path.isdir(path):  # never raises, unlike Path.is_dir
-        raise DataError(f"{path}: is a folder: give a CSV or Parquet file")
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
 
@@ -292,15 +323,76 @@ def open_file(path: str | Path) -> Iterator[Source]:
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         names = read_header(path)
-        yield Source(str(path), names, lambda wanted: _read_csv(path, names, wanted))
+        read = partial(_read_csv, path, names, piece=piece)
+        yield Source(str(path), names, read, cut=partial(_cut_csv, path, len(names)))
         return
 
     def damaged(_: Exception) -> DataError:
         return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
 
-    with redacted(lambda: pq.ParquetFile(path), damaged) as file:
+    def opened() -> pq.ParquetFile:
+        with pq.ParquetFile(path) as plain:
+            listed = _few_texts(plain)
+        return pq.ParquetFile(path, read_dictionary=listed)
+
+    with redacted(opened, damaged) as file:
         names = tuple(file.schema_arrow.names)
-        yield Source(str(path), names, lambda wanted: _read_parquet(file, wanted, damaged))
+        read = partial(_read_parquet, file, damaged, piece)
+        yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
+
+
+# Tables in several files: all of a folder, or all that a pattern names.
+
+_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq")
+
+
+def table_files(path: str | Path) -> list[Path]:
+    """The files of a table: all CSV and Parquet files in a folder or under a pattern such as
+    data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
+
+    Raises:
+        DataError: there are none, the folder cannot be listed, or has folders in it.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # never raises, unlike Path.is_dir
+        found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
+    elif is_pattern(path):
+        found = [Path(name) for name in glob.glob(str(path))]
+    else:
+        return [path]
+    found = [file for file in found if not file.name.startswith(".")]
+    if any(map(os.path.isdir, found)):
+        raise DataError(
+            f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
+        )
+    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    if not files:
+        raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
+    return sorted(files)
+
+
+@contextmanager
+def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
+    """Several files as one source, one after the other; the columns of all are known at once."""
+    columns: dict[str, tuple[str, ...]] = {}
+    sizes: list[int] = []
+    for file in files:
+        with open_file(file) as part:
+            columns[str(file)] = part.names
+            sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        before = 0
+        for file, size in zip(files, sizes):
+            with open_file(file) as part:
+                if part.names != columns[str(file)]:
+                    raise DataError(f"{file}: changed while it was read: repeat the command")
+                for chunk in part.read(wanted):
+                    done = before + size * chunk.done // max(chunk.total, 1)
+                    yield replace(chunk, done=done, total=sum(sizes), file=str(file))
+            before += size
+
+    yield Source(label, columns[str(files[0])], read, columns)
 
 
 def _is_release(path: Path) -> bool:
@@ -348,15 +440,36 @@ def frame_source(table: Any) -> Source:
     return Source("table", names, read)
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """A table that is neither a file nor a data frame."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What holds it, where that is known."""
+
+    @property
+    def words(self) -> str:
+        """What tells it from others in these files."""
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source."""
+
+
 @contextmanager
 def open_source(table: Any) -> Iterator[Source]:
-    """A file by its path, or a pandas, polars or pyarrow table, as a source.
+    """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
 
     Raises:
-        DataError: it is none of these; as for :func:`open_file`.
+        DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     if isinstance(table, str | Path):
-        with open_file(table) as source:
+        files = table_files(table)
+        opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
+        with opened as source:
+            yield source
+    elif isinstance(table, Rows):
+        with table.open() as source:
             yield source
     else:
         yield frame_source(table)
@@ -369,8 +482,10 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
     the first line of a file without a header is a private row.
 
     Raises:
-        DataError: a name is in the data or the schema only, or occurs twice.
+        DataError: a name is in the data or the schema only, or occurs twice, in any of its files.
     """
+    for file, names in source.files.items():
+        check_names(replace(source, label=file, names=names, files={}), wanted, ignored)
     matching = sum(name in source.names for name in wanted)
     if 2 * matching < len(wanted):
         check_separator(source)
@@ -397,6 +512,20 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
             )
 
 
+def check_alike(source: Source) -> None:
+    """Refuse files of one table that do not have the same columns, in any order.
+
+    Raises:
+        DataError: they do not; names are not quoted, since there may be no header line.
+    """
+    for file, names in source.files.items():
+        if sorted(names) != sorted(source.names):
+            raise DataError(
+                f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
+                "one table"
+            )
+
+
 def check_separator(source: Source) -> None:
     """Refuse a table whose only column name holds what looks like a separator.
 
@@ -408,14 +537,16 @@ def check_separator(source: Source) -> None:
             raise DataError(f"{source.label}: fields are separated by {label}: save it with commas")
 
 
-def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Chunk]:
+def _read_csv(
+    path: Path, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None = None
+) -> Iterator[Chunk]:
     total = path.stat().st_size
     with open_text(path) as text:
 
         def explain(error: Exception) -> DataError:
             return text.fault or _csv_problem(path, error, len(names))
 
-        with closing(one_ahead(_batches(text, names, wanted))) as batches:
+        with closing(one_ahead(_batches(text, names, wanted, piece))) as batches:
             while (batch := redacted(lambda: next(batches, None), explain)) is not None:
                 yield Chunk(tuple(batch.columns), min(text.position, total), total)
         if text.fault is not None:
@@ -423,11 +554,38 @@ def _read_csv(path: Path, names: tuple[str, ...], wanted: Sequence[str]) -> Iter
 
 
 def _batches(
-    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str]
+    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None
 ) -> Iterator[pa.RecordBatch]:
-    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES)):
+    blocks = row_blocks(text.read, BLOCK_BYTES) if piece is None else text.blocks_of(piece)
+    for number, block in enumerate(blocks):
         if text.fault is None:
-            yield from _parsed(block, number == 0, names, wanted).to_batches()
+            header = number == 0 and (piece is None or piece.start == 0)
+            yield from _parsed(block, header, names, wanted).to_batches()
+
+
+def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
+    """Pieces of the blocks in which the whole file is read, so that cells are parsed as there.
+
+    Where a row ends depends on all quotation marks before it: so the file is read, and checked
+    as text, from its beginning.
+    """
+    with open_text(path) as text:
+        if text.zipped:
+            yield None
+            return
+        blocks = row_blocks(text.read, BLOCK_BYTES)
+        start = 0
+        sizes: list[int] = []
+        while block := redacted(
+            lambda: next(blocks, b""), partial(_csv_problem, path, width=width)
+        ):
+            if sizes and sum(sizes) + len(block) > most_bytes:
+                yield Piece(start=start, blocks=tuple(sizes))
+                start, sizes = start + sum(sizes), []
+            sizes.append(len(block))
+        if text.fault is not None:
+            raise text.fault
+        yield Piece(start=start, blocks=tuple(sizes))
 
 
 def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
@@ -458,14 +616,51 @@ def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence
 
 
 def _read_parquet(
-    file: pq.ParquetFile, wanted: Sequence[str], damaged: Callable[[Exception], DataError]
+    file: pq.ParquetFile,
+    damaged: Callable[[Exception], DataError],
+    piece: Piece | None,
+    wanted: Sequence[str],
 ) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
-    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted))
+    groups = None if piece is None else list(piece.groups)
+    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted), row_groups=groups)
     batches = redacted(ask, damaged)
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
         yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+
+
+def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
+    groups: list[int] = []
+    size = 0
+    for number in range(file.metadata.num_row_groups):
+        more = file.metadata.row_group(number).total_byte_size
+        if groups and size + more > most_bytes:
+            yield Piece(groups=tuple(groups))
+            groups, size = [], 0
+        groups.append(number)
+        size += more
+    yield Piece(groups=tuple(groups))
+
+
+_DICTIONARY_BYTES = 4
+"""Of each value at most, where a column of texts is stored as places in a dictionary."""
+
+
+def _few_texts(file: pq.ParquetFile) -> list[str]:
+    """Columns of texts that are stored with a dictionary, which is then read as it is.
+
+    That is faster and changes no cell: a row has the entry that its place names.
+    """
+    metadata = file.metadata
+    sizes = dict.fromkeys(range(metadata.num_columns), 0)
+    for group in range(metadata.num_row_groups):
+        for column in sizes:
+            sizes[column] += metadata.row_group(group).column(column).total_uncompressed_size
+    texts = [field.name for field in file.schema_arrow if field.type == pa.string()]
+    paths = {metadata.schema.column(i).path: size for i, size in sizes.items()}
+    most = _DICTIONARY_BYTES * metadata.num_rows
+    return [name for name in texts if paths.get(name, most + 1) <= most]
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:

@@ -27,7 +27,7 @@ from adaptive_qs.audit.audit import (
     squared_distance,
 )
 from adaptive_qs.audit.tables import FORMS, KINDS, Types, neighbour_pairs, stand_in, write_rows
-from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
@@ -45,6 +45,7 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.engines import ENGINES
 from adaptive_qs.table.schema import Schema
 
 from .pairs import replay_pairs
@@ -281,6 +282,16 @@ def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, see
                 table = read_table(make(pair.here, types, folder), schema)
                 for one, other in zip(whole.columns, table.columns):
                     assert np.array_equal(one, other), form
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
+    how = {"engine": engine, "scheduler": scheduler}
+    report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6, **how)
+    assert report.clean, report.findings
+    assert report.moved
+    with pytest.raises(InputError, match="engine is 'none'"):
+        audit(PRIVATE, 2, engine="none")
 
 
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():

@@ -66,7 +66,7 @@ def replaced(option, value):
 
 ARGUMENTS = {
     "missing file": (["synthesize", "no.csv", *GOOD[2:]], "no.csv"),
-    "folder": (["synthesize", ".", *GOOD[2:]], "is a folder"),
+    "folder": (["synthesize", ".", *GOOD[2:]], "would be one of the files of ."),
     "no data": (["synthesize", *GOOD[2:]], "no DATA"),
     "no schema": (["synthesize", "t.csv", "--epsilon", "1", "--out", "o.csv"], "no --schema"),
     "no budget": ([*GOOD[:4], "--out", "o.csv"], "neither epsilon nor rho"),

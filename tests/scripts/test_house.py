@@ -7,11 +7,11 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 120,
-    "lines": 35_000,
+    "modules": 121,
+    "lines": 35_200,
     "most lines": 640,
-    "files executed by synthesize": 63,
-    "files executed by answer": 70,
+    "files executed by synthesize": 64,
+    "files executed by answer": 72,
     "call depth of answer until rows are counted": 10,
     "frames of the package among them": 10,
     "files that name a type of column, at least": 4,

@@ -1,0 +1,551 @@
+"""Counting on a Dask cluster: workers encode parts of a table, and only counts come back.
+
+A part is a file, some row groups of a Parquet file, or some whole rows of a CSV file. One task
+encodes it as any other engine would, and the codes stay with the worker that did. A marginal is
+counted part by part, and summed on the workers. Tasks are pure: Dask repeats those of a lost worker
+elsewhere. They never raise, since Dask writes what is raised to logs, with the arguments; they
+return a :class:`Refusal` in words that are safe to print. Their names are numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial, wraps
+from importlib.metadata import version
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
+from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress
+from adaptive_qs.table.cells import redacted
+from adaptive_qs.table.coded import CodedTable, code_dtype
+from adaptive_qs.table.encode import encode_chunk, read_table
+from adaptive_qs.table.engines import CountingEngine, EngineOptions
+from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
+from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
+from adaptive_qs.table.schema import Schema
+
+try:
+    from distributed import Client, Future, KilledWorker, LocalCluster, wait
+    from distributed.utils import silence_logging_cmgr
+except ImportError:
+    raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
+
+# On the workers. What a task takes and returns says nothing about the rows when it is printed.
+
+T = TypeVar("T")
+Stamp = tuple[int, int]
+"""Size of a file, and the time of its last change (ns): the same on every machine that sees it."""
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, repr=False)
+class Refusal:
+    """What a task returns in place of a result: an error that is safe to print."""
+
+    error: AdaptiveQsError
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """Rows that one task encodes.
+
+    Attributes:
+        path: of the file that has them, absolute.
+        stamp: of that file when the run began.
+        piece: which of its rows; all where it is None.
+    """
+
+    path: str
+    stamp: Stamp
+    piece: Piece | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Reader:
+    """What a worker has to know: the schema, and the versions that the coordinator runs."""
+
+    schema: Schema
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, repr=False)
+class Asked:
+    """Marginals to be counted."""
+
+    cliques: Sequence[Clique]
+
+
+class Codes:
+    """The coded rows of a part, as a worker keeps them.
+
+    Args:
+        columns: one contiguous array for each attribute.
+    """
+
+    def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]]) -> None:
+        self.domain = domain
+        self.columns = columns
+
+    def __sizeof__(self) -> int:
+        return sum(column.nbytes for column in self.columns)
+
+
+def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
+    """The task, which hands on refusals that it is given, and returns one instead of raising."""
+
+    @wraps(task)
+    def run(*arguments: Any) -> T | Refusal:
+        for each in arguments:
+            if isinstance(each, Refusal):
+                return each
+        try:
+            return task(*arguments)
+        except AdaptiveQsError as error:
+            return Refusal(error.with_traceback(None))
+        except MemoryError:
+            return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
+        except Exception as error:  # noqa: BLE001  (its message may quote private values)
+            own = [f for f in traceback.extract_tb(error.__traceback__) if _PACKAGE in f.filename]
+            place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
+            words = f"internal error of a worker ({type(error).__name__} at {place})"
+            return Refusal(AdaptiveQsError(f"{words}: this is a bug, please report it"))
+
+    return run
+
+
+@_safely
+def _same(value: T) -> T:
+    return value
+
+
+@_safely
+def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
+    """The parts of a file, each of about so many bytes, where it can be read in parts."""
+    with _steady(part, reader), open_file(part.path) as source:
+        check_names(source, reader.schema.names, reader.schema.ignore)
+        return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
+
+
+@_safely
+def _encode(part: Part, reader: Reader) -> Codes:
+    columns = reader.schema.columns
+    codes: list[list[NDArray[Any]]] = [[] for _ in columns]
+    with _steady(part, reader), open_file(part.path, part.piece) as source:
+        check_names(source, reader.schema.names, reader.schema.ignore)
+        for chunk in source.read(reader.schema.names):
+            for kept, column, cells in zip(codes, columns, chunk.columns):
+                kept.extend(encode_chunk(column, cells, source.label))
+    none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
+    joined = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
+    return Codes(reader.schema.domain(), joined)
+
+
+@_safely
+def _number_of_rows(codes: Codes) -> int:
+    return len(codes.columns[0])
+
+
+@_safely
+def _count(codes: Codes, asked: Asked) -> NDArray[np.int64]:
+    """The marginals of a part, one after the other in one array."""
+    engine = BlockEngine(codes.domain, HeldBlocks(codes.columns))
+    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
+
+
+@_safely
+def _add(*counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    total = counts[0].copy()
+    for each in counts[1:]:
+        total += each
+    return total
+
+
+@contextmanager
+def _steady(part: Part, reader: Reader) -> Iterator[None]:
+    """Make sure that a worker sees the file that the coordinator saw, with the same program."""
+    check_versions("a worker", own_versions(), reader.versions)
+    _check_file(part)
+    yield
+    _check_file(part)
+
+
+def _check_file(part: Part) -> None:
+    try:
+        same = file_stamp(part.path) == part.stamp
+    except OSError:
+        raise DataError(
+            f"{part.path}: a worker does not see it: it must be there under this path on all "
+            "machines, as on a shared file system"
+        ) from None
+    if not same:
+        raise DataError(
+            f"{part.path}: changed while it was read, or is another file for a worker: give all "
+            "machines the same file, with the time of its last change, and repeat the command"
+        )
+
+
+def file_stamp(path: str) -> Stamp:
+    """What tells the state of a file; raises OSError."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
+# Versions decide what a cell means: all machines must have the same.
+
+_PACKAGES = ("adaptive_qs", "numpy", "pyarrow")
+
+
+def own_versions() -> dict[str, str]:
+    """Versions of Python and of what reads cells, as this process has them."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python, **{name: version(name) for name in _PACKAGES}}
+
+
+def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
+    """Refuse other versions than the coordinator's.
+
+    Raises:
+        InputError: one differs.
+    """
+    for name, own in wanted.items():
+        if found.get(name) != own:
+            has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
+            raise InputError(
+                f"{where} {has}, and this machine has {own}: install the same versions everywhere"
+            )
+
+
+# In the coordinator.
+
+BEAT = 0.5
+"""Seconds between two looks at a cluster that works."""
+CONNECT_SECONDS = 10
+"""Within which a scheduler answers."""
+WORKERS_SECONDS = 60
+"""For which a cluster of others may be without any worker: new ones may be on their way."""
+LOCAL_SECONDS = 20
+"""Within which local workers start."""
+LEAST_PART, MOST_PART = 2**22, 2**26
+"""Bytes of a part of a file."""
+PARTS_PER_THREAD = 4
+HELD_ROWS = 2**20
+"""Rows of a part of a table in memory."""
+BATCH_CELLS = 2**20
+"""Cells that are counted at once, unless a single marginal has more."""
+FAN = 8
+"""Arrays that a task adds."""
+
+
+class Cluster:
+    """Runs tasks on a cluster, and says what it is that fails.
+
+    Args:
+        client: connected.
+        name: of the cluster, for messages.
+        patience: seconds for which it may be without workers.
+        least: workers that it starts with.
+    """
+
+    def __init__(self, client: Client, name: str, patience: float, least: int = 1) -> None:
+        self._client = client
+        self._name = name
+        self._patience = patience
+        self._least = least
+        self._run = uuid4().hex
+        self._numbers = count()
+
+    def start(self) -> int:
+        """Wait for workers, and check that they run the same program.
+
+        Returns:
+            How many threads they have together.
+
+        Raises:
+            InputError: there are none, or they have other versions.
+        """
+        with self._failing():
+            try:
+                self._client.wait_for_workers(self._least, timeout=self._patience)
+            except TimeoutError:
+                raise InputError(
+                    f"{self._name}: has no workers: start some by 'dask worker' with its address"
+                ) from None
+            told: Any = self._client.get_versions(packages=_PACKAGES)
+            for address, found in told["workers"].items():
+                packages = dict(found["packages"])
+                packages["python"] = ".".join(packages["python"].split(".")[:2])
+                check_versions(f"the worker at {address}", packages, own_versions())
+            return sum(self._client.nthreads().values())
+
+    def submit(self, task: Callable[..., Any], *arguments: Any, first: bool = False) -> Future:
+        """Start a task; ``first`` of all that wait."""
+        name = task.__name__.strip("_").replace("_", "-")
+        key = f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}"
+        with self._failing(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a task is large
+            return self._client.submit(task, *arguments, key=key, priority=int(first))
+
+    def results(
+        self, futures: Sequence[Future], seen: Callable[[Any], None] | None = None
+    ) -> list[Any]:
+        """What tasks returned; ``seen`` is called with each as it comes.
+
+        Raises:
+            AdaptiveQsError: a task refused, or the cluster failed.
+        """
+        results: dict[int, Any] = {}
+        idle_since = time.monotonic()
+        with self._failing(), self._client.as_current():
+            while len(results) < len(futures):
+                left = [k for k in range(len(futures)) if k not in results]
+                try:
+                    wait([futures[k] for k in left], timeout=BEAT)
+                except TimeoutError:
+                    if self._client.nthreads():
+                        idle_since = time.monotonic()
+                    elif time.monotonic() - idle_since > self._patience:
+                        raise AdaptiveQsError(
+                            f"{self._name}: no worker is left: start some, and repeat the command"
+                        ) from None
+                done = [k for k in left if futures[k].status != "pending"]
+                for k, result in zip(done, self._client.gather([futures[k] for k in done])):
+                    if isinstance(result, Refusal):
+                        raise result.error
+                    results[k] = result
+                    if seen is not None:
+                        seen(result)
+        return [results[k] for k in range(len(futures))]
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Failures of the cluster as errors of one line, without what Dask says of them."""
+        try:
+            yield
+        except AdaptiveQsError:
+            raise
+        except KilledWorker:
+            raise AdaptiveQsError(
+                f"{self._name}: several workers ended over the same part of the table: give "
+                "workers more memory, and repeat the command"
+            ) from None
+        except (CancelledError, asyncio.CancelledError, OSError):
+            raise AdaptiveQsError(
+                f"{self._name}: the scheduler does not answer any more: start it again, and "
+                "repeat the command"
+            ) from None
+        except Exception as error:  # noqa: BLE001  (whatever a cluster runs into)
+            raise AdaptiveQsError(
+                f"{self._name}: failed ({type(error).__name__}): look at its logs, and repeat the "
+                "command"
+            ) from None
+
+
+class DaskEngine:
+    """Counts the parts of a table where they are; see :class:`CountingEngine`.
+
+    Args:
+        cluster: that has them.
+        domain: the attributes.
+        parts: the :class:`Codes` of each.
+        rows: of all together.
+    """
+
+    def __init__(
+        self, cluster: Cluster, domain: Domain, parts: Sequence[Future], rows: int
+    ) -> None:
+        self.domain: Domain = domain
+        self._cluster = cluster
+        self._parts = parts
+        self._rows = rows
+
+    def count_rows(self) -> int:
+        """The number of rows; private."""
+        return self._rows
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
+        return [counts for batch in self._batches(cliques) for counts in self._counted(batch)]
+
+    def _batches(self, cliques: Sequence[Clique]) -> Iterator[list[Clique]]:
+        batch: list[Clique] = []
+        cells = 0
+        for clique in cliques:
+            size = self.domain.size(clique)
+            if batch and cells + size > BATCH_CELLS:
+                yield batch
+                batch, cells = [], 0
+            batch.append(clique)
+            cells += size
+        if batch:
+            yield batch
+
+    def _counted(self, cliques: list[Clique]) -> Iterator[NDArray[np.int64]]:
+        submit = self._cluster.submit
+        counts = [submit(_count, part, Asked(cliques)) for part in self._parts]
+        while len(counts) > 1:
+            groups = (counts[k : k + FAN] for k in range(0, len(counts), FAN))
+            counts = [submit(_add, *group, first=True) for group in groups]
+        (total,) = self._cluster.results(counts)
+        ends = np.cumsum([self.domain.size(clique) for clique in cliques])
+        for clique, cells in zip(cliques, np.split(total, ends[:-1])):
+            yield cells.reshape(self.domain.shape(clique))
+
+
+@contextmanager
+def open_dask(
+    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
+) -> Iterator[CountingEngine]:
+    """Have a cluster encode a table and keep the codes; see :class:`EngineOpener`.
+
+    Without an address or a client (``options.scheduler``), the cluster is one of processes on this
+    machine, closed at the end.
+    """
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_connected(options))
+        threads = cluster.start()
+        reader = cluster.submit(_same, Reader(schema, own_versions()))
+        if isinstance(source, str | Path):
+            parts = _file_parts(cluster, reader, source, threads)
+            tasks = [cluster.submit(_encode, part, reader) for part in parts]
+        else:
+            table = read_table(source, schema, None, options.check_held)
+            tasks = [cluster.submit(_same, codes) for codes in _held_parts(table)]
+        rows = _number_encoded(cluster, tasks, options.check_rows, progress)
+        if not rows:
+            raise DataError(f"{source}: no rows: give a table with at least one")
+        yield DaskEngine(cluster, schema.domain(), tasks, rows)
+
+
+def _file_parts(cluster: Cluster, reader: Future, source: str | Path, threads: int) -> list[Part]:
+    """The parts of all files, the large ones cut by workers."""
+    whole = []
+    for path in map(os.path.abspath, table_files(source)):
+        stamp = redacted(partial(file_stamp, path), partial(unreadable, path))
+        whole.append(Part(path, stamp))
+    total = sum(size for size, _ in (part.stamp for part in whole))
+    most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
+    large = [part for part in whole if part.stamp[0] > most]
+    cut = cluster.results([cluster.submit(_cut, part, reader, most) for part in large])
+    return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
+
+
+def _held_parts(table: CodedTable) -> Iterator[Codes]:
+    for first in range(0, table.num_rows, HELD_ROWS):
+        columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
+        yield Codes(table.domain, columns)
+
+
+def _number_encoded(
+    cluster: Cluster,
+    parts: Sequence[Future],
+    check_rows: CheckRows | None,
+    progress: StepProgress | None,
+) -> int:
+    """Wait until all parts are encoded, and count the rows."""
+    rows = done = 0
+
+    def seen(more: int) -> None:
+        nonlocal rows, done
+        rows, done = rows + more, done + 1
+        if check_rows is not None:
+            check_rows(rows)
+        if progress is not None:
+            progress(done, len(parts))
+
+    cluster.results([cluster.submit(_number_of_rows, part) for part in parts], seen)
+    return rows
+
+
+@contextmanager
+def _connected(options: EngineOptions) -> Iterator[Cluster]:
+    """A cluster that the caller has a client of, or the address; or a new one on this machine."""
+    given: Any = options.scheduler
+    security = None
+    if isinstance(given, Client):  # ours, another one, takes all with it when it is closed
+        if given.status != "running":
+            raise InputError("scheduler is a client that is closed: give another, or an address")
+        security = given.security
+        given = given.scheduler.address  # type: ignore[union-attr]
+    if given is not None and not isinstance(given, str):
+        raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
+    with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
+        if given is None:
+            address = stack.enter_context(_local_scheduler())
+            stack.enter_context(_local_workers(address, options))
+            client = stack.enter_context(Client(address, set_as_default=False))
+            name = "the cluster on this machine"
+            yield Cluster(client, name, LOCAL_SECONDS, options.workers)
+            return
+        try:
+            client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+        except Exception:  # noqa: BLE001  (each protocol fails in its own way)
+            raise InputError(
+                f"scheduler {shown(given)}: does not answer: give the address of one that runs, "
+                "such as tcp://host:8786"
+            ) from None
+        yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
+
+
+@contextmanager
+def _local_scheduler() -> Iterator[str]:
+    """A scheduler in this process; its address."""
+    with LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@contextmanager
+def _local_workers(address: str, options: EngineOptions) -> Iterator[None]:
+    """Processes of one thread that share the memory set aside for rows.
+
+    They are started by Dask's command rather than by its classes, which would import the caller's
+    main module again.
+    """
+    share = options.rows_bytes // options.workers
+    memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
+    settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
+    paths = os.pathsep.join(filter(None, sys.path))
+    command = [
+        *(sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
+        *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
+        f"--local-directory={options.temp_folder or tempfile.gettempdir()}",
+    ]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(options.workers):
+            environment = {**os.environ, **settings, "PYTHONPATH": paths}
+            none = subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, env=environment, stdin=none, stdout=none, stderr=none
+            )
+            started.append(process)
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()

@@ -1,0 +1,205 @@
+"""Tables that a DuckDB database holds: the rows of a query, and relations that callers bring.
+
+Only rows come from the database. Their cells are coded one by one like those of a file, so that no
+cell decides how another is read, and what DuckDB says of an error is not passed on: it quotes
+values.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import pyarrow as pa
+
+from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.table.engines import EngineOptions
+from adaptive_qs.table.files import private_folder
+from adaptive_qs.table.read import Chunk, Source
+
+T = TypeVar("T")
+
+BATCH_ROWS = 1 << 16
+_QUERY = "the query (--sql)"
+LEAST_BYTES = 2**27
+"""DuckDB's memory at least: it refuses to start with much less."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The rows of a query in a database file, which is opened for reading only.
+
+    Attributes:
+        database: the file.
+        sql: one SELECT, on what the database itself holds.
+        options: what DuckDB may take of the machine.
+    """
+
+    database: Path
+    sql: str
+    options: EngineOptions = field(default_factory=EngineOptions, compare=False)
+
+    def __str__(self) -> str:
+        return str(self.database)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The database and its log, if there is one; see :class:`~adaptive_qs.table.read.Rows`."""
+        log = self.database.with_name(f"{self.database.name}.wal")
+        return (self.database, log) if log.exists() else (self.database,)
+
+    @property
+    def words(self) -> str:
+        """The query."""
+        return self.sql
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source; raises as :func:`_open_query` does."""
+        return _open_query(self)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The rows of a relation of DuckDB, whose connection stays its caller's."""
+
+    relation: Any
+    files = ()
+    words = "a relation of DuckDB"
+
+    def __str__(self) -> str:
+        return "the relation"
+
+    def open(self) -> AbstractContextManager[Source]:
+        """Its rows as a source."""
+        return nullcontext(_relation_source(self.relation, str(self)))
+
+
+def prepared(table: Any, options: EngineOptions) -> Any:
+    """A table as a run reads it: queries with what DuckDB may take, relations as rows."""
+    if isinstance(table, Query):
+        return replace(table, options=options)
+    library = sys.modules.get("duckdb")  # not imported for that
+    known = library is not None and isinstance(table, library.DuckDBPyRelation)
+    return Relation(table) if known else table
+
+
+def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
+    """What one connection to DuckDB may take of the machine, of two that work side by side.
+
+    The folder must have nothing else in it: queries can read and write there.
+    """
+    return {
+        "threads": options.workers,
+        "memory_limit": f"{max(options.rows_bytes // 2, LEAST_BYTES) >> 20}MiB",
+        "temp_directory": str(folder),
+    }
+
+
+def duckdb() -> Any:
+    """The library.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import duckdb as library
+    except ImportError:
+        raise InputError(
+            "DuckDB is not installed: pip install 'adaptive-qs[duckdb]', or take another engine"
+        ) from None
+    return library
+
+
+def said(call: Callable[[], T], what: str) -> T:
+    """The result of a call of DuckDB, whose errors become one line without anything of its own.
+
+    Raises:
+        InputError: it failed; the message begins with ``what``.
+        ResourceExceeded: it has not enough memory or disk.
+    """
+    library = duckdb()
+    try:
+        return call()
+    except (library.Error, pa.ArrowException, OSError, RuntimeError) as error:
+        _explain(library, error, what)
+
+
+def _explain(library: Any, error: Exception, what: str) -> NoReturn:
+    text = str(error)
+    if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in text:
+        raise ResourceExceeded(
+            f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
+            "a larger --temp-folder"
+        ) from None
+    causes = {
+        "ParserException": "is not valid SQL: correct it",
+        "BinderException": "names a column or a function that there is not, or mixes types: "
+        "correct it",
+        "CatalogException": "names a table or a function that there is not: correct it",
+        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
+        "column as it is",
+        "OutOfRangeException": "computes a value that is out of range: use wider types",
+        "PermissionException": "reads outside the database: name only what the database holds",
+        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
+    }
+    for kind, cause in causes.items():
+        if isinstance(error, getattr(library, kind, ())):
+            raise InputError(f"{what} {cause}") from None
+    raise InputError(f"{what} failed: try it in DuckDB, whose message may quote values") from None
+
+
+@contextmanager
+def _open_query(query: Query) -> Iterator[Source]:
+    """The rows of a query as a source.
+
+    Raises:
+        InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
+    """
+    library, database = duckdb(), query.database
+    if not os.path.isfile(database):
+        raise InputError(f"--database {database}: no such file: check the path")
+    with private_folder(query.options.temp_folder) as folder, ExitStack() as opened:
+        limits = settings(query.options, folder)
+        try:
+            connection = library.connect(str(database), read_only=True, config=limits)
+        except library.Error as error:
+            # The message is only searched: it may quote the file.
+            cause = "is not a DuckDB database that can be read: check the file and its version"
+            if re.search(r"\block\b", str(error)):
+                cause = "is in use by another program that may write to it: close that first"
+            raise InputError(f"--database {database}: {cause}") from None
+        opened.enter_context(closing(connection))
+        connection.execute("SET enable_external_access=false")
+        connection.execute("SET lock_configuration=true")
+        statements = said(lambda: connection.extract_statements(query.sql), _QUERY)
+        if [statement.type.name for statement in statements] != ["SELECT"]:
+            raise InputError(f"{_QUERY} is not one SELECT: give one")
+        yield _relation_source(said(lambda: connection.sql(query.sql), _QUERY), _QUERY)
+
+
+def _relation_source(relation: Any, label: str) -> Source:
+    names = tuple(relation.columns)
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        places = [names.index(name) for name in wanted]
+        ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+        reader = said(lambda: ask(BATCH_ROWS), label)
+        with suppress(StopIteration):
+            while True:
+                batch = said(reader.read_next_batch, label)
+                yield Chunk(tuple(batch.column(place) for place in places), 0, 1)
+
+    return Source(label, names, read)

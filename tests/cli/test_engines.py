@@ -1,0 +1,230 @@
+"""Tables in several files and in databases, by any engine; and what stands against them."""
+
+import builtins
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adaptive_qs import Synthesizer
+from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
+from adaptive_qs.table.schema import Schema
+
+from .conftest import done, refused
+
+SECRET = "Bartholomew"
+FIT = ("--schema", "s.json", "--rho", 1)
+SEEDS = ("--insecure-seed", 5, "--seed", 5)
+
+
+@pytest.fixture
+def parts(folder):
+    """The rows of t.csv in three files, and in a database."""
+    frame = pd.read_csv("t.csv")
+    Path("d").mkdir()
+    frame[:100].to_csv("d/a.csv", index=False)
+    frame[100:101].to_csv("d/b.csv.gz", index=False)
+    frame[101:].to_parquet("d/c.parquet", index=False)
+    with duckdb.connect("t.db") as connection:
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE people AS SELECT * FROM frame")
+        connection.execute(f"CREATE TABLE names AS SELECT '{SECRET}' AS name")
+    return folder
+
+
+def made(run, *words):
+    done(run("synthesize", *words, *FIT, *SEEDS, "--out", "o.csv", "--force"))
+    return Path("o.csv").read_bytes()
+
+
+SQL = ("--sql", "SELECT * FROM people", "--database", "t.db")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine, scheduler):
+    whole = made(run, "t.csv")
+    how = ("--engine", engine, *(() if scheduler is None else ("--scheduler", scheduler)))
+    for table in (("d",), ("d/",), ("d/*",), SQL):
+        assert made(run, *table, *how, "--temp-folder", parts) == whole
+    words = ("--schema", "s.json", "--rho", 1, "--insecure-seed", 5)
+    done(run("answer", "t.csv", *words, "--out", "a.csv"))
+    done(run("answer", "d", *words, *how, "--out", "b.csv"))
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+
+
+def test_a_relation_of_python_is_a_table(parts):
+    options = {"rho": 1, "insecure_seed": 5}
+    fitted = Synthesizer(**options).fit(parts / "t.csv", schema=parts / "s.json")
+    with duckdb.connect("t.db") as connection:
+        relation = connection.sql("SELECT * FROM people")
+        again = Synthesizer(**options).fit(relation, schema=parts / "s.json")
+    pd.testing.assert_frame_equal(fitted.sample(seed=1), again.sample(seed=1))
+
+
+def test_a_file_with_other_columns_or_a_damaged_one_is_named(run, parts, unspent):
+    def line(*words):
+        return refused(run("synthesize", "d", *words, *FIT, "--out", "o.csv"))
+
+    Path("d/d.csv").write_text(f"job,age,{SECRET}\na,1,x\n")
+    assert "d/d.csv: column 'day' of the schema is missing" in (said := line())
+    assert SECRET not in said
+    Path("d/d.csv").unlink()
+    Path("d/d.parquet").write_bytes(Path("d/c.parquet").read_bytes()[:200])
+    assert "d/d.parquet: is not a readable Parquet file" in line()
+    Path("d/d.parquet").unlink()
+    Path("d/d.csv").write_text(f"job,age,day\n{SECRET},1,2020-01-01\n")
+    assert "d/d.csv: column 'job'" in (said := line())
+    assert SECRET not in said
+    Path("d/d.csv").unlink()
+    Path("d/more").mkdir()
+    assert "has folders in it" in line()
+
+
+def test_no_files_and_outputs_among_the_files_are_refused(run, parts, unspent):
+    Path("empty").mkdir()
+    Path("empty/.a.csv").write_text("job\n")
+    for table in ("empty", "d/*.tsv"):
+        said = refused(run("synthesize", table, *FIT, "--out", "o.csv"))
+        assert f"{table}: no CSV or Parquet file there" in said
+    for table in ("d", "d/*.csv"):
+        said = refused(run("synthesize", table, *FIT, "--out", "d/o.csv"))
+        assert "d/o.csv: would be one of the files" in said
+
+
+FAILING = {
+    "SELEC": "is not valid SQL",
+    "SELECT nothing FROM people": "names a column",
+    "SELECT * FROM nobody": "names a table",
+    "SELECT job, job, age, day FROM people": "occurs twice",
+    "SELECT job, age FROM people": "'day' of the schema is missing",
+    "SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names": "casts a value",
+    f"SELECT * FROM people WHERE error('{SECRET}')": "cannot be run",
+    "SELECT * FROM people WHERE false": "no rows",
+    "SELECT name AS job, age, day FROM people, names": "column 'job'",
+    "COPY people TO 'stolen.csv'": "not one SELECT",
+    "SELECT 1; SELECT 2": "not one SELECT",
+    "SELECT * FROM read_csv('t.csv')": "reads outside the database",
+    "": "not one SELECT",
+}
+
+
+@pytest.mark.parametrize("sql", FAILING)
+def test_a_failing_query_is_one_line_without_data(run, parts, unspent, sql):
+    said = refused(run("synthesize", "--sql", sql, "--database", "t.db", *FIT, "--out", "o.csv"))
+    assert FAILING[sql] in said
+    assert SECRET not in said
+    assert not Path("stolen.csv").exists()
+
+
+def test_databases_that_cannot_be_read_are_refused(run, parts, unspent, monkeypatch):
+    def line(database, *words):
+        query = ("--sql", "SELECT * FROM people", "--database", database)
+        return refused(run("answer", *words, *query, *FIT, "--out", "a.csv"))
+
+    assert "no such file" in line("none.db")
+    assert "is not a DuckDB database" in line("t.csv")
+    assert "both DATA and --sql" in line("t.db", "t.csv")
+    said = refused(run("answer", "--sql", "SELECT 1", *FIT, "--out", "a.csv"))
+    assert "give --database FILE" in said
+    hold = "import duckdb, sys; c = duckdb.connect('t.db'); print(1, flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", hold], **pipes) as holder:
+        holder.stdout.readline()
+        assert "is in use by another program" in line("t.db")
+        holder.stdin.close()
+    real = builtins.__import__
+
+    def missing(name, *rest):
+        if name == "duckdb":
+            raise ImportError
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    assert "pip install 'adaptive-qs[duckdb]'" in line("t.db")
+
+
+def test_no_room_for_codes_is_refused_with_what_a_row_needs(run, parts, unspent, monkeypatch):
+    words = ("synthesize", "t.csv", *FIT, "--engine", "stream", "--out", "o.csv")
+    assert "is no folder" in refused(run(*words, "--temp-folder", "none"))
+    monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
+    said = refused(run(*words, "--temp-folder", "."), code=4)
+    assert "no room for the codes of the table, 3 bytes for each row" in said
+    said = refused(run(*words[:-4], "--engine", "none", "--out", "o.csv"))
+    assert "engine is 'none': give one of auto, memory" in said
+
+
+@pytest.mark.parametrize("engine", ["memory", "stream", "duckdb"])
+def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monkeypatch, engine):
+    content = json.loads(Path("s.json").read_text())
+    content["columns"][1] = {"name": "age", "type": "integer", "private_bins": 3}
+    Path("s.json").write_text(json.dumps(content))
+    monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
+    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
+    said = refused(run("synthesize", "t.csv", *FIT, "--engine", engine, "--out", "o.csv"), code=4)
+    assert ("raise --max-memory" if engine == "memory" else "no room for the codes") in said
+
+
+def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
+    schema, temporary = Schema.load("s.json"), parts / "temporary"
+    temporary.mkdir()
+    options = EngineOptions(temp_folder=temporary)
+    with open_engine("stream", "t.csv", schema, options) as engine:
+        assert engine.count_rows() == 300
+        assert not os.listdir(temporary)
+    dead = temporary / "adaptive-qs-dead"
+    dead.mkdir()
+    (dead / "codes.db").write_text("codes")
+    with open_engine("duckdb", "t.csv", schema, options):
+        (alive,) = temporary.iterdir()
+        assert alive != dead
+        assert alive.stat().st_mode & 0o077 == 0
+        with open_engine("duckdb", "t.csv", schema, options):
+            assert len(os.listdir(temporary)) == 2
+    assert not os.listdir(temporary)
+
+
+GROWTH = """
+import sys
+from pathlib import Path
+from adaptive_qs.cli.entry import main
+
+def peak():
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    return int(line.split()[1]) / 2**10
+
+words = sys.argv[1:]
+peaks = []
+for table in ("few", "many"):
+    code = main(["synthesize", f"{table}.parquet", "--release", f"{table}.zip", *words])
+    peaks.append(peak())
+print(code, *peaks)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of memory is told")
+def test_a_long_table_takes_no_more_memory_than_a_short_one(parts):
+    """The whole command; the codes of the longer table are 50 MB."""
+    columns, block, ceiling = 6, 2**16, 700
+    table = pa.table({f"c{i}": np.arange(block) % 3 for i in range(columns)})
+    Path("wide.json").write_text(json.dumps(dict.fromkeys(table.column_names, 70_000)))
+    for name, blocks in (("few", 6), ("many", 32)):
+        with pq.ParquetWriter(f"{name}.parquet", table.schema) as writer:
+            for _ in range(blocks):
+                writer.write_table(table)
+    words = ["--schema", "wide.json", "--ways", "1", "--epsilon", "1", "--engine", "stream"]
+    words += ["--max-memory", f"{ceiling}MB", "--workers", "2"]
+    ended = subprocess.run(
+        [sys.executable, "-c", GROWTH, *words], capture_output=True, text=True, check=True
+    )
+    code, few, many = ended.stdout.splitlines()[-1].split()
+    assert code == "0"
+    assert float(many) < float(few) + 24
+    assert float(many) < 1.2 * ceiling
