@@ -7,8 +7,8 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 121,
-    "lines": 35_200,
+    "modules": 123,
+    "lines": 35_800,
     "most lines": 640,
     "files executed by synthesize": 64,
     "files executed by answer": 72,
