@@ -287,8 +287,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         """Spend the budget on a private table.
 
         Args:
-            table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
-                :class:`CodedTable`.
+            table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
+                or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
             y: not used; present by convention.
             schema: the public description of the columns: a :class:`Schema`, the path of a
                 schema file, or parsed JSON. A coded table needs none.

@@ -141,8 +141,8 @@ def answer(
     or values to be learnt: reading the result does.
 
     Args:
-        data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, or a
-            :class:`CodedTable`.
+        data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder or a
+            pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
             for :func:`plan`, but exactly one of epsilon, rho and cost must be given.

@@ -23,6 +23,7 @@ from adaptive_qs.run.budget import PrivacyTarget, Session
 from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
 from adaptive_qs.table.encode import table_bytes, unchanged
 from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
+from adaptive_qs.table.engines.local import check_room
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
 
@@ -225,11 +226,18 @@ class Job(Generic[W]):
             if schema.private_columns:
                 from adaptive_qs.learn.schema import gather_private, learn_schema
 
-                steps, most = clock.steps("learn"), limits.rows_bytes
+                steps, most, rows = clock.steps("learn"), limits.rows_bytes, 0
+
+                def check_rows(number: int) -> None:
+                    nonlocal rows
+                    rows = number
+                    limits.check_countable(number)
+
                 gathered = gather_private(
                     source, schema, self.learning,
-                    most_bytes=most, progress=steps, check_rows=limits.check_countable,
+                    most_bytes=most, progress=steps, check_rows=check_rows,
                 )  # fmt: skip
+                check_room(name, rows, schema.widest_domain(), how)
                 mechanisms = self._begin()
                 schema = learn_schema(schema, gathered, mechanisms, self.learning)
                 begin = _begun(mechanisms)

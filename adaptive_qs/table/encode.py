@@ -59,8 +59,9 @@ def table_bytes(source: Any) -> Iterator[bytes]:
                 raise unreadable(file, error) from None
     elif isinstance(source, Rows):
         yield repr(source.words).encode()
-        if source.file is not None:
-            yield from table_bytes(source.file)
+        if source.files:
+            for file in source.files:
+                yield from table_bytes(file)
             return
         with source.open() as rows:
             for chunk in rows.read(rows.names):
@@ -99,7 +100,8 @@ class Stamp(NamedTuple):
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
     """Those of a table's files; nothing of tables in memory."""
-    source = source.file if isinstance(source, Rows) else source
+    if isinstance(source, Rows):
+        return {file: _stamp(file) for file in source.files}
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}

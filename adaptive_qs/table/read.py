@@ -299,12 +299,12 @@ class Rows(Protocol):
     """A table that is neither a file nor a data frame."""
 
     @property
-    def file(self) -> Path | None:
-        """What holds it, where it is one file."""
+    def files(self) -> tuple[Path, ...]:
+        """What holds it, where that is known."""
 
     @property
     def words(self) -> str:
-        """What tells it from others in that file."""
+        """What tells it from others in these files."""
 
     def open(self) -> AbstractContextManager[Source]:
         """Its rows as a source."""

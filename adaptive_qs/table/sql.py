@@ -56,9 +56,10 @@ class Query:
         return str(self.database)
 
     @property
-    def file(self) -> Path:
-        """The database; see :class:`~adaptive_qs.table.read.Rows`."""
-        return self.database
+    def files(self) -> tuple[Path, ...]:
+        """The database and its log, if there is one; see :class:`~adaptive_qs.table.read.Rows`."""
+        log = self.database.with_name(f"{self.database.name}.wal")
+        return (self.database, log) if log.exists() else (self.database,)
 
     @property
     def words(self) -> str:
@@ -75,7 +76,7 @@ class Relation:
     """The rows of a relation of DuckDB, whose connection stays its caller's."""
 
     relation: Any
-    file = None
+    files = ()
     words = "a relation of DuckDB"
 
     def __str__(self) -> str:

@@ -161,6 +161,17 @@ def test_no_room_for_codes_is_refused_with_what_a_row_needs(run, parts, unspent,
     assert "engine is 'none': give one of auto, memory" in said
 
 
+@pytest.mark.parametrize("engine", ["memory", "stream", "duckdb"])
+def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monkeypatch, engine):
+    content = json.loads(Path("s.json").read_text())
+    content["columns"][1] = {"name": "age", "type": "integer", "private_bins": 3}
+    Path("s.json").write_text(json.dumps(content))
+    monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
+    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
+    said = refused(run("synthesize", "t.csv", *FIT, "--engine", engine, "--out", "o.csv"), code=4)
+    assert ("raise --max-memory" if engine == "memory" else "no room for the codes") in said
+
+
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
     schema, temporary = Schema.load("s.json"), parts / "temporary"
     temporary.mkdir()

@@ -390,3 +390,24 @@ WEIGHTS = {"type": "numeric", "edges": [0, 1.5, 3]}
 )  # fmt: skip
 def test_comparisons_of_bins_speak_of_their_ends(column, queries, expected):
     assert list(queries.labels(("x",), (labels_of(**column),))) == expected
+
+
+def test_files_of_one_table_are_told_apart_by_where_they_end(tmp_path):
+    def written(*contents):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for number, content in enumerate(contents):
+            (folder / f"{number}.csv").write_text(content)
+        return folder
+
+    folders = [written("a\n1\n"), written("a\n1\n", "a\n2\n"), written("a\n1\na\n", "2\n")]
+    assert len({digest(folder) for folder in folders}) == 3
+    assert digest(written("a\n1\n", "a\n2\n")) == digest(folders[1])
+    assert digest(str(folders[1] / "*.csv")) == digest(folders[1])
+    folder = folders[1]
+    with pytest.raises(DataError, match="changed while it was read"), unchanged(folder):
+        (folder / "2.csv").write_text("a\n3\n")
+    with pytest.raises(DataError, match="changed while it was read"), unchanged(folder):
+        (folder / "1.csv").write_text("a\n22\n")
+    with unchanged(folder):
+        (folder / "notes.txt").write_text("no table")

@@ -27,6 +27,39 @@ SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
 
 
+def check_room(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
+    """Refuse rows that an engine will have no room for, before anything is spent on learning how
+    they are to be coded.
+
+    Args:
+        name: of the engine.
+        rows: of the table.
+        domain: the attributes with as many codes as they can get.
+        options: of the engine.
+
+    Raises:
+        InputError: there is no folder for temporary files.
+        ResourceExceeded: there is no room.
+    """
+    row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
+    if name == "memory" and options.check_held is not None:
+        options.check_held(rows)
+    held = name == "memory" or (name == "auto" and rows * row_bytes <= options.rows_bytes)
+    if held or options.scheduler is not None:
+        return
+    folder = temporary_folder(options.temp_folder)
+    if shutil.disk_usage(folder).free < rows * row_bytes + SPARE_BYTES:
+        raise _no_room(folder, row_bytes, OSError())
+
+
+def _no_room(folder: Path | None, row_bytes: int, error: OSError) -> ResourceExceeded:
+    return ResourceExceeded(
+        f"temp-folder {folder}: no room for the codes of the table, {row_bytes:,} bytes for each "
+        f"row ({reason(error, 'disk full')}): free some space, or name another folder with "
+        "--temp-folder"
+    )
+
+
 class StoredBlocks:
     """Coded rows in blocks: the first in memory, all of them on disk once there are too many.
 
@@ -155,11 +188,7 @@ class StoredBlocks:
         except OSError as caught:
             error = caught
         if view:
-            raise ResourceExceeded(
-                f"temp-folder {self._folder}: no room for the codes of the table, "
-                f"{self.row_bytes:,} bytes for each row ({reason(error, 'disk full')}): free some "
-                "space, or name another folder with --temp-folder"
-            )
+            raise _no_room(self._folder, self.row_bytes, error)
 
 
 @contextmanager
