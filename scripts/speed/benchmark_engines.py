@@ -7,7 +7,7 @@ so many attributes of 10 values, each of which depends on the one before.
 
     python -m scripts.speed.benchmark_engines --rows 1000000
     python -m scripts.speed.benchmark_engines --rows 10000000 --columns 20 --engines memory,stream
-    python -m scripts.speed.benchmark_engines --rows 10000000 --columns 20 --engines dask --workers 1
+    python -m scripts.speed.benchmark_engines --columns 20 --engines dask --workers 1
 """
 
 from __future__ import annotations
