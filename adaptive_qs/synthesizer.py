@@ -206,7 +206,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             the result does not depend on it.
         temp_folder: where engines put codes that do not stay in memory; by default the system's
             folder for temporary files.
-        scheduler: where the engine finds its workers, for engines that have such.
+        scheduler: of Dask, whose workers keep and count the rows: its address, or a
+            ``distributed.Client``. The engine "dask" starts processes on this machine without one.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt
             (``private_bins``, ``private_values``); not used by other schemas.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is

@@ -272,7 +272,9 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         _Entry(
             "scheduler",
             "ADDRESS",
-            "Where the engine finds its workers, for engines that have such.",
+            "Dask scheduler, such as tcp://host:8786, whose workers keep and count the rows: "
+            "they must see the files under the same paths. (Default, for --engine dask: as many "
+            "processes on this machine as --workers says.)",
         ),
         _Entry("jobs", "N", "Threads that solve; they share the memory. (Default: all cores.)"),
     ),

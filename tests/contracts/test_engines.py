@@ -162,7 +162,7 @@ def test_a_run_may_be_resumed_with_another_engine(engine, scheduler, files, tmp_
     with pytest.raises(PowerCut):
         Synthesizer(engine="memory", **options).fit(files, schema=DECLARED)
     monkeypatch.setattr("adaptive_qs.machine._handlers", [])
-    # Less memory for rows and another folder for codes are no other run either.
+    # Another folder for codes is no other run either.
     options.update(engine=engine, scheduler=scheduler, temp_folder=tmp_path)
     again = Synthesizer(resume=True, **options)
     assert again.fit(files, schema=DECLARED).rho_spent_ == pytest.approx(1)

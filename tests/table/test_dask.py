@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distributed import LocalCluster
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.table import read
@@ -252,6 +253,34 @@ def test_nothing_stays_on_the_cluster(frame, opened, tmp_path, dask_client):
             break
         time.sleep(0.02)
     assert not held()
+
+
+def test_workers_that_are_lost_while_they_count(frame, small_parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask, "WORKERS_SECONDS", 0.6)
+    path = written(frame, tmp_path, "csv")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        LocalCluster(processes=False, silence_logs=50, **settings) as cluster,
+        open_engine(
+            "dask", path, SCHEMA, EngineOptions(scheduler=cluster.scheduler_address)
+        ) as engine,
+    ):
+        first, second = cluster.workers.values()
+        assert first.data
+        cluster.sync(first.close)
+        for counts, wanted in zip(engine.count_all(CLIQUES), expected(frame), strict=True):
+            np.testing.assert_array_equal(counts, wanted)
+        cluster.sync(second.close)
+        with pytest.raises(AdaptiveQsError, match="no worker is left: start some, and repeat"):
+            engine.count_all(CLIQUES)
+
+
+def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
+    def progress(done, total):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), opened(frame, progress):
+        pass
 
 
 @pytest.mark.parametrize(

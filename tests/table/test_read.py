@@ -19,9 +19,9 @@ import pytest
 
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table import read as readers
+from adaptive_qs.table.csv_text import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.propose import propose
-from adaptive_qs.table.read import CheckedText, end_of_rows, one_ahead, row_blocks
 
 from .helpers import schema_of
 

@@ -304,8 +304,7 @@ class Cluster:
         """Start a task; ``first`` of all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         key = f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}"
-        with self._failing(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a task is large
+        with self._failing():
             return self._client.submit(task, *arguments, key=key, priority=int(first))
 
     def results(
@@ -316,28 +315,27 @@ class Cluster:
         Raises:
             AdaptiveQsError: a task refused, or the cluster failed.
         """
-        results: dict[int, Any] = {}
-        idle_since = time.monotonic()
-        with self._failing(), self._client.as_current():
-            while len(results) < len(futures):
-                left = [k for k in range(len(futures)) if k not in results]
+        results: dict[Future, Any] = {}
+        active = time.monotonic()
+        while left := [future for future in futures if future not in results]:
+            with self._failing(), self._client.as_current():
                 try:
-                    wait([futures[k] for k in left], timeout=BEAT)
+                    wait(left, timeout=BEAT)
                 except TimeoutError:
-                    if self._client.nthreads():
-                        idle_since = time.monotonic()
-                    elif time.monotonic() - idle_since > self._patience:
-                        raise AdaptiveQsError(
-                            f"{self._name}: no worker is left: start some, and repeat the command"
-                        ) from None
-                done = [k for k in left if futures[k].status != "pending"]
-                for k, result in zip(done, self._client.gather([futures[k] for k in done])):
-                    if isinstance(result, Refusal):
-                        raise result.error
-                    results[k] = result
-                    if seen is not None:
-                        seen(result)
-        return [results[k] for k in range(len(futures))]
+                    active = time.monotonic() if self._client.nthreads() else active
+                done = [future for future in left if future.status != "pending"]
+                returned = self._client.gather(done)
+            if time.monotonic() - active > self._patience and not done:
+                raise AdaptiveQsError(
+                    f"{self._name}: no worker is left: start some, and repeat the command"
+                )
+            for future, result in zip(done, returned):
+                if isinstance(result, Refusal):
+                    raise result.error
+                results[future] = result
+                if seen is not None:
+                    seen(result)
+        return [results[future] for future in futures]
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -432,7 +430,9 @@ def open_dask(
             tasks = [cluster.submit(_encode, part, reader) for part in parts]
         else:
             table = read_table(source, schema, None, options.check_held)
-            tasks = [cluster.submit(_same, codes) for codes in _held_parts(table)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a task is large
+                tasks = [cluster.submit(_same, codes) for codes in _held_parts(table)]
         rows = _number_encoded(cluster, tasks, options.check_rows, progress)
         if not rows:
             raise DataError(f"{source}: no rows: give a table with at least one")
