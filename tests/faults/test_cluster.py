@@ -115,7 +115,7 @@ def on_commit(monkeypatch, happens):
     waiting = [happens]
 
     def handler(fault):
-        if fault == COMMITTED and waiting:
+        if fault == Fault.COMMITTED and waiting:
             waiting.pop()()
 
     monkeypatch.setattr("adaptive_qs.machine._handlers", [handler])
