@@ -119,8 +119,9 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
     @wraps(task)
     def run(*arguments: Any) -> T | Refusal:
         for each in arguments:
-            if isinstance(each, Refusal):
-                return each
+            for one in each if isinstance(each, list) else [each]:
+                if isinstance(one, Refusal):
+                    return one
         try:
             return task(*arguments)
         except AdaptiveQsError as error:
@@ -176,7 +177,7 @@ def _count(codes: Codes, asked: Asked) -> NDArray[np.int64]:
 
 
 @_safely
-def _add(*counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     total = counts[0].copy()
     for each in counts[1:]:
         total += each
@@ -300,12 +301,21 @@ class Cluster:
                 check_versions(f"the worker at {address}", packages, own_versions())
             return sum(self._client.nthreads().values())
 
-    def submit(self, task: Callable[..., Any], *arguments: Any, first: bool = False) -> Future:
-        """Start a task; ``first`` of all that wait."""
+    def submit(self, task: Callable[..., Any], *arguments: Any) -> Future:
+        """Start a task."""
+        return self.submit_all(task, *([each] for each in arguments))[0]
+
+    def submit_all(
+        self, task: Callable[..., Any], *arguments: Sequence[Any], first: bool = False
+    ) -> list[Future]:
+        """Start a task for each value of the arguments, ``first`` of all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
-        key = f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}"
+        keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
         with self._failing():
-            return self._client.submit(task, *arguments, key=key, priority=int(first))
+            started: list[Future] = self._client.map(
+                task, *arguments, key=keys, priority=int(first)
+            )
+            return started
 
     def results(
         self, futures: Sequence[Future], seen: Callable[[Any], None] | None = None
@@ -401,11 +411,11 @@ class DaskEngine:
             yield batch
 
     def _counted(self, cliques: list[Clique]) -> Iterator[NDArray[np.int64]]:
-        submit = self._cluster.submit
-        counts = [submit(_count, part, Asked(cliques)) for part in self._parts]
+        start, asked = self._cluster.submit_all, Asked(cliques)
+        counts = start(_count, self._parts, [asked] * len(self._parts))
         while len(counts) > 1:
-            groups = (counts[k : k + FAN] for k in range(0, len(counts), FAN))
-            counts = [submit(_add, *group, first=True) for group in groups]
+            groups = [counts[k : k + FAN] for k in range(0, len(counts), FAN)]
+            counts = start(_add, groups, first=True)
         (total,) = self._cluster.results(counts)
         ends = np.cumsum([self.domain.size(clique) for clique in cliques])
         for clique, cells in zip(cliques, np.split(total, ends[:-1])):
@@ -427,7 +437,7 @@ def open_dask(
         reader = cluster.submit(_same, Reader(schema, own_versions()))
         if isinstance(source, str | Path):
             parts = _file_parts(cluster, reader, source, threads)
-            tasks = [cluster.submit(_encode, part, reader) for part in parts]
+            tasks = cluster.submit_all(_encode, parts, [reader] * len(parts))
         else:
             table = read_table(source, schema, None, options.check_held)
             with warnings.catch_warnings():
@@ -475,7 +485,7 @@ def _number_encoded(
         if progress is not None:
             progress(done, len(parts))
 
-    cluster.results([cluster.submit(_number_of_rows, part) for part in parts], seen)
+    cluster.results(cluster.submit_all(_number_of_rows, parts), seen)
     return rows
 
 
