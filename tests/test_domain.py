@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import Attribute, CliqueIndex, Domain, downward_closure, subsets
+from adaptive_qs.cliques import CliqueIndex, downward_closure
+from adaptive_qs.domain import Attribute, Domain, subsets
 from adaptive_qs.errors import SchemaError
 
 cliques = st.sets(st.integers(0, 6), max_size=4).map(lambda s: tuple(sorted(s)))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Domain
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, uniform_reference
 
 SIZES = (2, 3, 4, 2)

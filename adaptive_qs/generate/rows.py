@@ -18,7 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Rows,

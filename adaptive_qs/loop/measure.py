@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adaptive_qs.domain import Clique, CliqueIndex, Domain, subsets
+from adaptive_qs.cliques import CliqueIndex
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual import decompose, privacy_cost, variance_weights

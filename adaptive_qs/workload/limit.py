@@ -9,7 +9,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, CliqueIndex, Domain
+from adaptive_qs.cliques import CliqueIndex
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
 
 Array = NDArray[np.float64]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import as_integer, as_number, shown
-from adaptive_qs.domain import Clique, Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
 

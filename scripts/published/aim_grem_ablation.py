@@ -43,7 +43,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain, downward_closure, subsets
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 from scipy.stats import chi2
 
-from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, make_target
 from adaptive_qs.residual import ReferenceModel, decompose
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
     Chains,

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from adaptive_qs.domain import Domain, downward_closure, subsets
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.loop import measure
 from adaptive_qs.loop.measure import (
     ConditionalPlanner,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import downward_closure
+from adaptive_qs.cliques import downward_closure
 from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 

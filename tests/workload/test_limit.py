@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_qs.cli.entry import main
-from adaptive_qs.domain import Domain, downward_closure
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, InputError
 from adaptive_qs.loop.forecast import ScoringForecast, keep_what_fits
 from adaptive_qs.release.release import Release
