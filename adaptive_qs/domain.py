@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import SchemaError
@@ -124,8 +127,69 @@ def subsets(clique: Clique) -> Iterator[Clique]:
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     """Every subset of every clique, without repeats, ordered by size and then by attribute."""
-    closure = {subset for clique in cliques for subset in subsets(clique)}
-    return tuple(sorted(closure, key=lambda c: (len(c), c)))
+    given: dict[int, list[Clique]] = {}
+    for clique in cliques:
+        given.setdefault(len(clique), []).append(clique)
+    if not given:
+        return ()
+    closure: list[Clique] = []
+    above = np.empty((0, max(given) + 1), dtype=np.int64)
+    for degree in range(max(given), 0, -1):
+        listed = given.get(degree, [])
+        parts = [np.array(listed, dtype=np.int64).reshape(len(listed), degree)]
+        parts += [np.delete(above, axis, axis=1) for axis in range(degree + 1)]
+        above = distinct(np.concatenate(parts))
+        closure[:0] = map(tuple, above.tolist())
+    return ((), *closure)
+
+
+def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cliques of equally many attributes, shape (cliques, degree), each once, in order."""
+    base = int(cliques.max(initial=0)) + 1
+    if base ** cliques.shape[1] > 2**62:
+        return np.unique(cliques, axis=0)
+    powers = base ** np.arange(cliques.shape[1])[::-1]
+    return cliques[np.unique(cliques @ powers, return_index=True)[1]]
+
+
+class CliqueIndex:
+    """Where cliques stand in a list that is closed under subsets, found for many at once.
+
+    Args:
+        attributes: number of attributes of the domain.
+        closure: cliques with all their subsets, in the order of :func:`downward_closure`.
+    """
+
+    def __init__(self, attributes: int, closure: Iterable[Clique]) -> None:
+        self._attributes = attributes
+        self._start: list[int] = []
+        self._keys: list[NDArray[np.int64]] = []
+        position = 0
+        for degree, group in groupby(closure, key=len):
+            listed = list(group)
+            cliques = np.array(listed, dtype=np.int64).reshape(len(listed), degree)
+            self._start.append(position)
+            self._keys.append(self._key(cliques))
+            position += len(listed)
+
+    def positions(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Positions of cliques of equally many attributes, shape (cliques, degree), in the list."""
+        degree = cliques.shape[1]
+        ranks = np.searchsorted(self._keys[degree], self._key(cliques.astype(np.int64)))
+        return self._start[degree] + ranks
+
+    def of_subsets(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Positions of all their subsets, in the order of :func:`subsets`: (cliques, 2**degree)."""
+        axes = subsets(tuple(range(cliques.shape[1])))
+        return np.stack([self.positions(cliques[:, list(some)]) for some in axes], axis=1)
+
+    def _key(self, cliques: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ascending with the cliques: the rank of the clique without its last attribute, and it."""
+        key = np.zeros(len(cliques), dtype=np.int64)
+        for axis in range(cliques.shape[1]):
+            rank = np.searchsorted(self._keys[axis], key)
+            key = rank * self._attributes + cliques[:, axis]
+        return key
 
 
 # How one cell of an attribute is named in public: a value, or a bin with its two ends.

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -92,6 +93,17 @@ def linear_algebra() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@cache
+def version_of(name: str) -> str:
+    """Version of an installed package, as first read: its metadata is parsed anew at each look."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def _machine_bytes() -> int:
     """Physical memory, or the limit of the container where that is lower."""
     try:
@@ -107,36 +119,35 @@ def _machine_bytes() -> int:
 
 # Named places at which a test may stop the program, as a power cut would.
 
-(
-    LOGGED, RESERVED, CHARGED, DRAWN, COMMITTED, MEASURED, PUBLISHED, WRITTEN, SYNCED, NAMED,
-    DELIVERED, CLOSED,
-) = FAULTS = (
-    "entry committed, before the mark",
-    "budget reserved",
-    "charged, before the draw",
-    "drawn, before the commit",
-    "committed, before the answer is seen",
-    "everything measured",
-    "digests committed, before an output has its name",
-    "output written, before it is synced",
-    "output synced, before its name",
-    "output named, before its folder is synced",
-    "outputs in place, before the run is closed",
-    "run closed",
-)  # fmt: skip
-"""All of them, in the order in which a run reaches them first."""
 
-_handlers: list[Callable[[str], None]] = []
+class Fault(StrEnum):
+    """In the order in which a run reaches them first."""
+
+    LOGGED = "entry committed, before the mark"
+    RESERVED = "budget reserved"
+    CHARGED = "charged, before the draw"
+    DRAWN = "drawn, before the commit"
+    COMMITTED = "committed, before the answer is seen"
+    MEASURED = "everything measured"
+    PUBLISHED = "digests committed, before an output has its name"
+    WRITTEN = "output written, before it is synced"
+    SYNCED = "output synced, before its name"
+    NAMED = "output named, before its folder is synced"
+    DELIVERED = "outputs in place, before the run is closed"
+    CLOSED = "run closed"
 
 
-def reach(fault: str) -> None:
+_handlers: list[Callable[[Fault], None]] = []
+
+
+def reach(fault: Fault) -> None:
     """Mark a place; does nothing outside tests."""
     for handler in _handlers:
         handler(fault)
 
 
-def on_reach(handler: Callable[[str], None]) -> None:
-    """Call ``handler`` with the name of each place from now on in this process (tests only)."""
+def on_reach(handler: Callable[[Fault], None]) -> None:
+    """Call ``handler`` with each place from now on in this process (tests only)."""
     _handlers.append(handler)
 
 

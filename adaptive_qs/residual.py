@@ -76,9 +76,10 @@ class ReferenceModel:
         self._uniform = all(not e.any() for e in self._excess)
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._components: dict[Clique, Array] = {}
+        self._around: list[list[Clique]] = [[] for _ in domain.sizes]
         for clique, estimate in sorted((estimates or {}).items(), key=lambda item: len(item[0])):
             self._estimates[clique] = estimate
-            self._components[clique] = self._unexplained(clique, estimate.values)
+            self._add_component(clique, self._unexplained(clique, estimate.values))
 
     @property
     def estimates(self) -> Mapping[Clique, ResidualEstimate]:
@@ -108,7 +109,7 @@ class ReferenceModel:
         if old is None:
             estimate = ResidualEstimate(values, precision)
             change = self._unexplained(residual, values)
-            self._components[residual] = change.copy()
+            self._add_component(residual, change.copy())
         else:
             estimate = old.merged(values, precision)
             change = estimate.values - old.values
@@ -116,6 +117,15 @@ class ReferenceModel:
         self._estimates[residual] = estimate
         if not self._uniform:
             self._propagate(residual, change)
+
+    def component(self, residual: Clique) -> Array | None:
+        """c_τ (rows), shaped like the marginal over τ (read only); None if τ was not measured."""
+        return self._components.get(residual)
+
+    def _add_component(self, residual: Clique, component: Array) -> None:
+        self._components[residual] = component
+        for attribute in residual:
+            self._around[attribute].append(residual)
 
     def _unexplained(self, residual: Clique, values: Array) -> Array:
         """z_τ − Σ_{σ⊊τ} c_σ ⊗ excess: what the components inside τ do not say already."""
@@ -133,7 +143,8 @@ class ReferenceModel:
         c_τ moves by k_τ · change ⊗ excess with k_τ = −Σ_{π: residual⊆π⊊τ} k_π.
         """
         inside = set(residual)
-        supersets = [t for t in self._components if len(t) > len(residual) and inside <= set(t)]
+        near = min((self._around[i] for i in residual), key=len, default=self._components)
+        supersets = [t for t in near if len(t) > len(residual) and inside.issubset(t)]
         factor: dict[Clique, int] = {residual: 1}
         for clique in sorted(supersets, key=len):
             members = set(clique)
@@ -210,6 +221,28 @@ def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
     """
     outside = (1 / n**2 for i, n in zip(clique, domain.shape(clique)) if i not in residual)
     return privacy_cost(domain, residual) * math.prod(outside)
+
+
+def variance_weights(sizes: NDArray[np.integer]) -> Array:
+    """:func:`variance_weight` of every subset of many cliques, in the order of :func:`subsets`.
+
+    Args:
+        sizes: n_i of their attributes, shape (cliques, degree).
+
+    Returns:
+        Shape (cliques, 2**degree).
+    """
+    inside, outside = (sizes - 1) / sizes, 1 / sizes.astype(np.float64) ** 2
+    weights = []
+    for axes in subsets(tuple(range(sizes.shape[1]))):
+        cost, rest = np.ones(len(sizes)), np.ones(len(sizes))
+        for axis in range(sizes.shape[1]):
+            if axis in axes:
+                cost = cost * inside[:, axis]
+            else:
+                rest = rest * outside[:, axis]
+        weights.append(cost * rest)
+    return np.stack(weights, axis=1)
 
 
 def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:

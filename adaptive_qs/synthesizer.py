@@ -195,6 +195,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
         rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
         generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.
+        max_candidates, max_cells: most marginals of several columns that may be measured, by
+            default 250,000, and most cells of all of them together, by default 2**39; what the
+            workload asks for beyond them, or beyond the memory, is left out by the rule of
+            :mod:`adaptive_qs.workload.limit`, and a warning says so.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
             quarters of the machine's.
         workers: threads, by default one for every core; the result does not depend on it.
@@ -247,6 +251,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rule: str = DEFAULT_RULE,
         generator: str = DEFAULT_GENERATOR,
         learning_share: float = DEFAULT_SHARE,
+        max_candidates: int | None = None,
+        max_cells: int | None = None,
         max_memory: int | str | None = None,
         workers: int | None = None,
         engine: str = DEFAULT_ENGINE,
@@ -269,6 +275,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.generator = generator
         self.learning_share = learning_share
+        self.max_candidates = max_candidates
+        self.max_cells = max_cells
         self.max_memory = max_memory
         self.workers = workers
         self.engine = engine
@@ -312,6 +320,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             described, self.workload, self.reference, self.rule, self.generator, options
         )
         job.warn("the release and all tables sampled from it are", stacklevel=2)
+        if job.work.left_out is not None:
+            warn_all((str(job.work.left_out),), stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)

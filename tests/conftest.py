@@ -1,7 +1,12 @@
 """For all tests: the same examples on every machine, no deadlines, and workers of ``-n auto``."""
 
+import atexit
 import gc
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -11,11 +16,32 @@ from adaptive_qs.machine import plan_workers
 MOST_WORKERS = 4
 """Each collects all tests for itself, which takes nine seconds and over half a gigabyte."""
 
-# Test processes share the cores already. Further threads of linear algebra mostly wait for each
-# other, which takes as much of the processor as work does. What is said of a number of threads is
-# tested with that number; programs that tests start inherit this.
+# Test processes share the cores already. Further threads, of linear algebra and of the package,
+# mostly wait for each other, which takes as much of the processor as work does. What is said of a
+# number of threads is tested with that number. Programs that tests start inherit the first limit.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not loaded yet
 
+
+def _files_in_memory() -> None:
+    """Temporary files go to memory where there is plenty, and where programs may be started from.
+
+    The suite makes thousands of small files durable, and a disk lets it wait for each. They are
+    gone at the end: with TMPDIR=/tmp those of tests that failed are kept.
+    """
+    memory, enough_bytes = "/dev/shm", 4 * 2**30
+    if (
+        "TMPDIR" not in os.environ  # the workers share the folder of the process that starts them
+        and os.access(memory, os.W_OK)
+        and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(memory).free > enough_bytes
+    ):
+        folder = tempfile.mkdtemp(prefix="adaptive-qs-tests-", dir=memory)
+        os.chmod(folder, 0o711)  # some tests do without the rights of root
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+_files_in_memory()
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")
 
@@ -26,6 +52,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     workers = min(plan_workers(None), MOST_WORKERS)
     return 0 if named or workers == 1 else workers
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_core() -> Iterator[None]:
+    """What takes as many threads as there are cores takes one."""
+    with mock.patch.object(os, "sched_getaffinity", return_value={0}, create=True):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,12 @@
 import math
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.domain import Attribute, Domain, downward_closure, subsets
+from adaptive_qs.domain import Attribute, CliqueIndex, Domain, downward_closure, subsets
 from adaptive_qs.errors import SchemaError
 
 cliques = st.sets(st.integers(0, 6), max_size=4).map(lambda s: tuple(sorted(s)))
@@ -40,6 +41,23 @@ def test_the_closure_holds_every_subset_once_smallest_first(some):
 @given(st.lists(cliques, max_size=5))
 def test_the_closure_is_closed(some):
     assert downward_closure(downward_closure(some)) == downward_closure(some)
+
+
+@given(st.lists(cliques, min_size=1, max_size=5))
+def test_the_index_finds_every_clique_and_its_subsets(some):
+    closure = downward_closure(some)
+    index = CliqueIndex(7, closure)
+    for degree in {len(c) for c in closure}:
+        group = [c for c in closure if len(c) == degree]
+        array = np.array(group, dtype=np.int32).reshape(len(group), degree)
+        assert [closure[place] for place in index.positions(array)] == group
+        for clique, places in zip(group, index.of_subsets(array)):
+            assert [closure[place] for place in places] == list(subsets(clique))
+
+
+def test_the_closure_of_cliques_too_long_for_one_number_is_the_same():
+    wide = tuple(range(990, 1_000))  # ten of a thousand attributes are 10**30 cliques
+    assert downward_closure([wide]) == tuple(subsets(wide))
 
 
 def test_sizes_are_exact_beyond_64_bits():

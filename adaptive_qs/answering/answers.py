@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -21,8 +22,8 @@ from adaptive_qs.answering.measure import SetAnswers, answer_sets
 from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError, SpentNote
-from adaptive_qs.machine import MEASURED, PhaseClock, reach
+from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
@@ -95,7 +96,10 @@ class QueryTexts:
             )
         return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
 
-    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array:
+    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array | _Passing:
+        if queries.num_queries > KEPT_TEXTS:
+            make = partial(self._labels, (attribute,), queries)
+            return _Passing(make, queries.num_queries)
         key = (attribute, queries)
         if key not in self._kept:
             if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
@@ -116,12 +120,39 @@ class QueryTexts:
         return self._codes[attribute]
 
 
-def _joined(factors: list[pa.Array]) -> Texts:
+class _Passing:
+    """Texts of a family of too many queries to be kept, made again for every round of them."""
+
+    def __init__(self, make: Callable[[], Iterator[str]], count: int) -> None:
+        self._make, self._count = make, count
+        self._texts, self._made, self._last = make(), 0, ""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, positions: pa.Array) -> pa.Array:
+        """The texts at positions that ascend, but for a new round."""
+        asked = positions.to_numpy()
+        changes = np.flatnonzero(np.diff(asked, prepend=-1))
+        found = pa.array(map(self._at, asked[changes].tolist()), pa.string(), size=len(changes))
+        times = np.diff(changes, append=len(asked))
+        return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
+
+    def _at(self, position: int) -> str:
+        if position < self._made - 1:
+            self._texts, self._made = self._make(), 0
+        if position >= self._made:
+            self._last = next(islice(self._texts, position - self._made, None))
+            self._made = position + 1
+        return self._last
+
+
+def _joined(factors: list[pa.Array | _Passing]) -> Texts:
     """Texts of a product, row-major: those of the last factor vary fastest."""
     shape = tuple(map(len, factors))
 
     def text(start: int, stop: int) -> pa.Array:
-        if len(factors) == 1:
+        if len(factors) == 1 and isinstance(factors[0], pa.Array):
             return factors[0].slice(start, stop - start)
         positions = np.unravel_index(np.arange(start, stop), shape)
         parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
@@ -181,12 +212,13 @@ def answer_batches(
     for answers in sets:
         name = texts.attributes(answers.clique)
         _check_finite(name, answers)
-        words = texts.queries(answers.clique, answers.queries)
-        start, total = 0, len(answers.estimates)
+        if not answers.first:
+            words = texts.queries(answers.clique, answers.queries)
+        start, total, first = 0, len(answers.estimates), answers.first
         while start < total:
             stop = min(total, start + BATCH_ROWS - rows)
             estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
-            gathered.append((name, words(start, stop), estimates, variances))
+            gathered.append((name, words(first + start, first + stop), estimates, variances))
             rows += stop - start
             start = stop
             if rows == BATCH_ROWS:
@@ -348,6 +380,41 @@ def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
 
 # The answers of one run: a stream that can be read once, because reading it spends the budget.
 
+FILE_BYTES = {False: 40, True: 120}
+"""One answer in a file that is compressed, and in one of text."""
+HELD_BYTES = 90
+"""One answer in memory, with its words."""
+
+
+def file_bytes(queries: int, path: str | Path) -> int:
+    """About what a file of so many answers takes."""
+    plain = table_format(path).is_text and not str(path).endswith(".gz")
+    return queries * FILE_BYTES[plain]
+
+
+def check_room(queries: int, path: str | Path) -> None:
+    """Refuse a file of answers that the disk has no room for, before anything is spent.
+
+    Raises:
+        ResourceExceeded: it has not.
+    """
+    needed = file_bytes(queries, path)
+    try:
+        free = shutil.disk_usage(Path(path).resolve().parent).free
+    except OSError:
+        return  # whoever opens the file says why
+    if needed > free:
+        raise ResourceExceeded(
+            f"{path}: {queries:,} answers take about {needed / 2**30:,.1f} GiB and the disk has "
+            f"{free / 2**30:,.1f} GiB left: {FEWER_ANSWERS}"
+        )
+
+
+FEWER_ANSWERS = (
+    "ask for prefixes instead of ranges, coarser bins or fewer attributes together, or write "
+    ".parquet elsewhere"
+)
+
 LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
 
 
@@ -386,6 +453,8 @@ class Answers:
         self._schema = schema
         self._counter: MarginalCounter | None = counter
         self._session = job.session
+        limits = job.work.limits
+        self._most_bytes = int(limits.max_memory_bytes * (1 - ROWS_SHARE)) - PROCESS_BYTES
         self._begin = begin
         self._ledger: Ledger | None = None
         self._clock = clock
@@ -448,7 +517,18 @@ class Answers:
         return self._stream(counter, confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
-        """All answers as a pyarrow table."""
+        """All answers as a pyarrow table.
+
+        Raises:
+            ResourceExceeded: they exceed the memory ceiling, with nothing spent.
+        """
+        needed = self.plan.queries * HELD_BYTES
+        if needed > self._most_bytes:
+            raise ResourceExceeded(
+                f"{self.plan.queries:,} answers take about {needed / 2**20:,.0f} MB in memory, "
+                f"above the {self._most_bytes / 2**20:,.0f} MB of --max-memory that are left: "
+                "write them to a file or read them in batches"
+            )
         with self._session.working(LOST):
             table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
             table = table.unify_dictionaries()
@@ -488,6 +568,7 @@ class Answers:
         Raises:
             InputError: a file exists, cannot be written or has another suffix, with nothing spent;
                 or as for :meth:`batches`.
+            ResourceExceeded: the disk has no room for so many answers, with nothing spent.
         """
         check_table_path(path)
         kind = check_formulas(formulas)
@@ -496,10 +577,11 @@ class Answers:
         mine = of_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, force or mine)
+        check_room(self.plan.queries, path)
         with self._session.working(LOST):
-            with with_manifest(path), stamped(path, self.stamp):
+            with with_manifest(path), stamped(path, self.stamp) as put_stamp:
                 batches = self.batches(confidence, kind)
-                sealed = partial(self._state, path, confidence)
+                sealed = partial(self._state, path, confidence, put_stamp)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
             self.close()
         return count
@@ -513,11 +595,14 @@ class Answers:
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
 
-    def _state(self, path: str | Path, confidence: float, sha256: str) -> None:
-        """Write the statement, before the file of the answers, which is whole, has its name."""
+    def _state(
+        self, path: str | Path, confidence: float, put_stamp: Callable[[], None], sha256: str
+    ) -> None:
+        """Write what stands beside the answers, before their file, which is whole, has its name."""
         statement = self.statement(confidence)
         self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256})
         write_manifest(statement, path, sha256=sha256)
+        put_stamp()
 
     def close(self) -> None:
         """Say that the answers are safe: a ledger no longer keeps them.
@@ -541,5 +626,5 @@ class Answers:
                 done += batch.num_rows
                 report(done, total)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
-            reach(MEASURED)
+            reach(Fault.MEASURED)
             self.seconds = self._clock.stop()

@@ -29,6 +29,7 @@ from adaptive_qs.strategy.integer import (
     table_estimate,
 )
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
+from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
 
@@ -151,7 +152,7 @@ def _definition(measurement: Measurement) -> str:
     if isinstance(measurement, QueryMeasurement):
         return ""
     factors = measurement.strategy.factors
-    parts = [f.digest if isinstance(f, GridFactor) else repr(f) for f in factors]
+    parts = [f.digest if isinstance(f, GridFactor | WaveFactor) else repr(f) for f in factors]
     return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 
@@ -179,7 +180,7 @@ LEAST_UNITS = 2**12
 
 @dataclass(frozen=True, eq=False)
 class SetAnswers:
-    """Answers to all queries on one set of attributes.
+    """Answers to consecutive queries on one set of attributes, all unless they are very many.
 
     Attributes:
         part: the part of the workload.
@@ -188,6 +189,7 @@ class SetAnswers:
         queries: a product of families, or one joint family; answers are ordered as theirs.
         estimates: shape (m,): unbiased noisy answers (rows).
         variances: shape (m,): their variances (rows²).
+        first: position of the first of them among the queries of the set.
     """
 
     part: int
@@ -196,6 +198,7 @@ class SetAnswers:
     queries: tuple[Queries, ...]
     estimates: Array
     variances: Array
+    first: int = 0
 
 
 def answer_sets(
@@ -222,20 +225,32 @@ def answer_sets(
     uses = Counter(k for part, index in sets for k in mechanism.needed(part, index))
     kept: dict[int, Array] = {}
 
-    def answered(part: int, index: int, fresh: dict[int, Array]) -> SetAnswers:
+    def answered(part: int, index: int, fresh: dict[int, Array]) -> Iterator[SetAnswers]:
         """The answers of one set, given the releases that no earlier set needed."""
         for number, noisy in fresh.items():
             kept[number] = estimate(mechanism.measurement(number), noisy)
-        estimates = mechanism.answers(part, index, kept)
-        variances = mechanism.variances(part, index) / (2 * units / UNITS_PER_RHO)
+        clique, queries = tuple(parts[part].cliques[index].tolist()), parts[part].queries(index)
+        first = 0
+        for estimates, variances in _runs(mechanism, part, index, kept):
+            at_cost = variances / (2 * units / UNITS_PER_RHO)
+            yield SetAnswers(part, index, clique, queries, estimates, at_cost, first)
+            first += len(estimates)
         for number in mechanism.needed(part, index):
             uses[number] -= 1
             if not uses[number]:
                 del kept[number]
-        clique = tuple(parts[part].cliques[index].tolist())
-        return SetAnswers(part, index, clique, parts[part].queries(index), estimates, variances)
 
-    pending: deque[Future[SetAnswers]] = deque()
+    pending: deque[tuple[Iterator[SetAnswers], Future[SetAnswers | None]]] = deque()
+
+    def finished(ahead: int) -> Iterator[SetAnswers]:
+        """Answers in order, until so few sets are pending; the next run of a set is begun."""
+        while len(pending) > ahead:
+            run, future = pending.popleft()
+            found = future.result()
+            if found is not None:
+                pending.appendleft((run, pool.submit(next, run, None)))
+                yield found
+
     # Products are small: several threads of the linear algebra would be in each other's way.
     with linear_algebra().limit(limits=1), ThreadPoolExecutor(1) as pool:
         for group in _groups(mechanism, sets):
@@ -245,11 +260,20 @@ def answer_sets(
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}
-                pending.append(pool.submit(answered, part, index, needed))
-                if len(pending) > SETS_AHEAD:
-                    yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+                run = answered(part, index, needed)
+                pending.append((run, pool.submit(next, run, None)))
+                yield from finished(SETS_AHEAD)
+        yield from finished(0)
+
+
+def _runs(
+    mechanism: Mechanism, part: int, index: int, kept: dict[int, Array]
+) -> Iterator[tuple[Array, Array]]:
+    """Answers and variances of a set, at once or in runs."""
+    if mechanism.streams(part, index):
+        yield from mechanism.answer_runs(part, index, kept)
+    else:
+        yield mechanism.answers(part, index, kept), mechanism.variances(part, index)
 
 
 def _groups(

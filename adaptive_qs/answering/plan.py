@@ -20,7 +20,7 @@ from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
-from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
+from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
@@ -29,6 +29,7 @@ from adaptive_qs.strategy.solution import (
     IdentityFactor,
     SolverSettings,
 )
+from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
@@ -49,6 +50,8 @@ KEPT_BYTES = 8
 """One cell of a measurement that is kept until the last attribute set has used it."""
 ANSWER_BYTES = 64
 """Estimate, variance, interval and text of one answer of the attribute set at work."""
+RUNS_HELD = 2
+"""Runs of an attribute set with very many queries: one is written while the next is made."""
 NOISE_PER_SECOND = 6e6
 """Exact draws on one core."""
 ANSWERS_PER_SECOND = 6e6
@@ -96,23 +99,33 @@ def forecast(mechanism: Mechanism) -> Forecast:
         largest = max(largest, cells)
         if len(measurement.clique) < deepest:
             kept += cells
-    answers = largest_set = 0
-    for part in mechanism.workload.parts:
+    answers = largest_set = held = 0
+    for number, part in enumerate(mechanism.workload.parts):
         answers += part.num_queries
-        for queries in {part.queries(index) for index in range(len(part))}:
-            largest_set = max(largest_set, count_queries(queries))
+        first = {part.queries(index): index for index in range(len(part))}
+        for queries, index in first.items():
+            count = count_queries(queries)
+            largest_set = max(largest_set, count)
+            held = max(held, _held_at_once(mechanism, number, index, count))
     matrices = 8 * HELD_MATRICES * sum(strategies.values())
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
-    cells = kept * KEPT_BYTES + largest * CELL_BYTES + largest_set * ANSWER_BYTES
+    cells = kept * KEPT_BYTES + largest * CELL_BYTES + held * ANSWER_BYTES
     memory = PROCESS_BYTES + TABLE_BYTES + matrices + cells
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
     return Forecast(memory, matrices, seconds, draws, largest_set)
 
 
+def _held_at_once(mechanism: Mechanism, part: int, index: int, count: int) -> int:
+    """Answers of a set that are in memory together: a few runs of very many."""
+    if not mechanism.streams(part, index):
+        return count
+    return RUNS_HELD * MOST_AT_ONCE
+
+
 def _entries(factor: Factor) -> int:
     """Entries of the largest matrix that a factor needs when it is measured."""
-    if isinstance(factor, CenteringFactor | IdentityFactor):
+    if isinstance(factor, CenteringFactor | IdentityFactor | WaveFactor):
         return 0
     cells = math.prod(factor.shape)
     if isinstance(factor, GridFactor):

@@ -140,7 +140,7 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            work = Tables(marginals, marginals, "product", plan, target.rho)
+            work = Tables(marginals, "product", plan, target.rho)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:

@@ -34,6 +34,10 @@ ROUNDING = 1e-6
 """Relative error of a gap: a gap this far below zero is none."""
 GRID_GAP = 1e-3
 """Most that strategies in integers add to the gap without a word."""
+MANY_ANSWERS = 10_000_000
+"""Answers from which a plan says how large their file is."""
+CLOSED_FORM_GAP = 0.02
+"""Most that strategies of long attributes lack, which nothing but fewer values would change."""
 MOST_MEASURED = 2**31
 """Cells of the largest table that can be counted and measured."""
 
@@ -125,9 +129,19 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
         (
             "answering",
             f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            "not counting reading and writing",
+            f"not counting reading and writing{_file_words(plan)}",
         ),
     ]
+
+
+def _file_words(plan: BatchPlan) -> str:
+    """How large the file of very many answers will be."""
+    from adaptive_qs.answering.answers import file_bytes
+
+    if plan.queries < MANY_ANSWERS:
+        return ""
+    sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
+    return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
 
 
 def is_weighted(plan: BatchPlan) -> bool:
@@ -155,6 +169,7 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
     """
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
+    from adaptive_qs.strategy.waves import LARGE_AXIS
 
     if plan.forecast.noise_draws > MOST_MEASURED:
         _tell_size(plan)
@@ -179,6 +194,12 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
         io.warn(
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
+        )
+    elif statuses[Status.RESTRICTED] and max(plan.workload.domain.sizes) > LARGE_AXIS:
+        tell, mend = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
+        tell(
+            f"strategies for attributes of more than {LARGE_AXIS:,} values have a closed form in "
+            f"{_unproven(plan)}: {proven}, no closer{mend}"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(
@@ -281,13 +302,14 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
     from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
+    from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
     described, rows = Schema.load(schema), asked.public_rows
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(described, asked, budget)
-    workload = plan.workload.marginals()
+    workload, _ = looked_at(plan.workload.marginals(), plan.workload.domain, asked)
     forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
     combined = any(len(clique) > 1 for clique in workload.cliques)
     return {
@@ -295,6 +317,31 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
     }
+
+
+def scoring_of(plan: BatchPlan, asked: RunOptions) -> tuple[dict[str, Any], str]:
+    """What a scoring pass of `synthesize` looks at for the same sets of attributes.
+
+    Returns:
+        Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
+        all of them; ``seconds`` of a processor, without what rows take where their number is not
+        given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
+        None. And the same in one line.
+    """
+    from adaptive_qs.loop.forecast import ScoringForecast
+    from adaptive_qs.machine import plan_workers
+    from adaptive_qs.run.tables import looked_at
+
+    workload = plan.workload.marginals()
+    kept, left_out = looked_at(workload, workload.domain, asked)
+    found = ScoringForecast.of(kept, plan_workers(asked.workers), asked.public_rows)
+    return {
+        "candidates": found.candidates,
+        "cells": found.cells,
+        "seconds": found.seconds,
+        "memory_mb": round(found.memory_bytes / 2**20, 1),
+        "left_out": None if left_out is None else str(left_out),
+    }, str(found)
 
 
 def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
@@ -469,13 +516,15 @@ def plan(
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
     tables = tables_of(schema, planned, run) if run.budgeted else None
+    scoring, scored = scoring_of(planned, run)
     if as_json:
-        io.emit_json({**plan_json(planned), **cells, "tables": tables})
+        io.emit_json({**plan_json(planned), **cells, "tables": tables, "scoring": scoring})
         return
     about = counted(planned.workload.num_sets, "set")
     lines = plan_lines(planned, cells_line(planned, cells))
     if tables is not None:
         lines.append(tables_line(planned, tables))
+    lines.append(("scoring", "; ".join(filter(None, (scored, scoring["left_out"])))))
     io.emit_rows(
         f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines
     )

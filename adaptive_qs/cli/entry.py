@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code if isinstance(code, int) else 0
         except AdaptiveQsError as error:
+            if (number := io.asked()) is not None:  # what a signal broke off may end as an error
+                fail(f"stopped before the end: {spent(error) or 'no output was written'}")
+                return 128 + number
             return _failed(error, str(error), error.exit_code)
         except _USAGE_ERROR as error:
             if error.format_message():  # otherwise the help has just been shown

@@ -56,6 +56,11 @@ def check() -> None:
         raise Stopped(_requests[0])
 
 
+def asked() -> int | None:
+    """The signal that came since :func:`forget`, if any."""
+    return _requests[0] if _requests else None
+
+
 def forget() -> None:
     """Begin a new command."""
     _requests.clear()

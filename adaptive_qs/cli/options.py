@@ -233,6 +233,17 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     ),
     "Machine": (
         _Entry(
+            "max_candidates",
+            "N",
+            "Most marginals of several columns that may be measured; the rest is left out by a "
+            "rule that does not depend on the rows. (Default: 250,000.)",
+        ),
+        _Entry(
+            "max_cells",
+            "N",
+            "Most cells of all these marginals together, likewise. (Default: 2^39.)",
+        ),
+        _Entry(
             "max_memory",
             "SIZE",
             "Such as 3GB: a release that needs more to be read is refused. (Default: "
@@ -279,9 +290,16 @@ _OPTIONS = {
 _MACHINE = {entry.name for entry in _PANELS["Machine"]}
 
 OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
-OF_ANSWERS = tuple("jobs" if name == "workers" else name for name in get_type_hints(RunOptions))
+OF_ANSWERS = tuple(
+    "jobs" if name == "workers" else name
+    for name in get_type_hints(RunOptions)
+    if name not in ("max_candidates", "max_cells")
+)
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
-OF_PLAN = ("epsilon", "delta", "rho", "cost", "learning_share", "max_memory", "jobs")
+OF_PLAN = (
+    "epsilon", "delta", "rho", "cost", "learning_share", "max_candidates", "max_cells",
+    "max_memory", "jobs",
+)  # fmt: skip
 _KINDS = {
     **get_type_hints(RunOptions),
     "ledger": Path | None,

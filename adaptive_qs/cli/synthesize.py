@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,6 +142,8 @@ class Outcome:
 # `synthesize DATA`: the main job.
 
 DEMO_OUT = Path("adult_synthetic.csv")
+LONG_PASS = 1.0
+"""Processor seconds of a scoring pass from which on it is forecast before the run."""
 
 
 def synthesize(
@@ -208,8 +209,13 @@ def synthesize(
         check_rows(rows)
         check_sample_rows(rows, len(job.schema.columns), run.max_memory, held=False)
     io.warn_of(job, schema)
+    if job.work.left_out is not None:
+        io.warn(str(job.work.left_out))
 
     def tell() -> None:
+        scoring = job.work.scoring(run.public_rows)
+        if scoring.seconds >= LONG_PASS or job.work.left_out is not None:
+            io.note(str(scoring))
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
             io.note(told)
 
@@ -267,9 +273,15 @@ def write_stamped(
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
-    with with_manifest(path), stamped(path, release.manifest.stamp):
-        state = partial(write_manifest, release.manifest, path, sampling=sampling, charges=charges)
-        write_table(pages, path, release.schema, formulas, lambda sha256: state(sha256=sha256))
+    with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
+
+        def state(sha256: str) -> None:
+            write_manifest(
+                release.manifest, path, sampling=sampling, charges=charges, sha256=sha256
+            )
+            put_stamp()
+
+        write_table(pages, path, release.schema, formulas, state)
 
 
 # `sample RELEASE`: another table, free of charge.

@@ -212,11 +212,14 @@ def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) 
         for item in items[first::workers]:
             task(item)
 
+    workers = max(min(workers, len(items)), 1)
     if workers == 1:
         share(0)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(share, first) for first in range(workers)]:
+    with ThreadPoolExecutor(workers - 1) as pool:
+        futures = [pool.submit(share, first) for first in range(1, workers)]
+        share(0)
+        for future in futures:
             future.result()
 
 

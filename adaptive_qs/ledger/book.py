@@ -26,7 +26,7 @@ from adaptive_qs.ledger.entries import (
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
 from adaptive_qs.ledger.run import LedgerRun, RunState, release_hash, runs_of
 from adaptive_qs.ledger.store import Store
-from adaptive_qs.machine import RESERVED, reach
+from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.privacy.budget import (
     GuardRail,
@@ -260,7 +260,7 @@ class LedgerBook(Store):
             if lock is not None:
                 lock.release()
             raise
-        reach(RESERVED)
+        reach(Fault.RESERVED)
         return LedgerRun(self, self.identity, reserved, lock)
 
     def check_remaining(self, cost: Cost) -> None:

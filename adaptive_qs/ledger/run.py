@@ -27,7 +27,7 @@ from adaptive_qs.ledger.entries import (
 )
 from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
-from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DRAWN, PUBLISHED, reach
+from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Ledger, Output, Place, check_fits, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Transcript
@@ -93,11 +93,11 @@ class LedgerRun(Ledger):
         else:
             check_fits(events, cost, self.limit - self._spent)
             self._broken = True
-            reach(CHARGED)
+            reach(Fault.CHARGED)
             outputs = draw()
-            reach(DRAWN)
+            reach(Fault.DRAWN)
             self._commit(events, cost, outputs, definition)
-            reach(COMMITTED)
+            reach(Fault.COMMITTED)
             self._broken = False
         self._position += 1
         self._charge(events, cost)
@@ -116,7 +116,7 @@ class LedgerRun(Ledger):
                 self._store.append(
                     Published(held=self._store.held, run=self.number, digests=dict(digests))
                 )
-        reach(PUBLISHED)
+        reach(Fault.PUBLISHED)
 
     def finish(self) -> Row:
         """Close the run: its outputs are delivered, and what it did not spend is free again.
@@ -125,7 +125,7 @@ class LedgerRun(Ledger):
         """
         self._close(finished=True)
         self.finished = True
-        reach(CLOSED)
+        reach(Fault.CLOSED)
         last = self._store.last()
         self.leave()
         return last

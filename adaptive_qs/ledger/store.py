@@ -31,7 +31,7 @@ from adaptive_qs.ledger.entries import (
     parse_body,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, owners_file
-from adaptive_qs.machine import LOGGED, reach
+from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.events import Cost
 
 FORMAT_VERSION = 2
@@ -172,7 +172,7 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
         if self._appended is not None:
-            reach(LOGGED)
+            reach(Fault.LOGGED)
             self._mark(self._appended)
 
     def append(self, body: Body) -> None:

@@ -26,6 +26,7 @@ from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
+from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
 from adaptive_qs.workload.workload import Workload
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
@@ -179,7 +180,7 @@ class UnconnectedForecast:
             if residual in position:
                 precision[position[residual]] = value
         error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = self._members.table.sum(axis=1) == 1
+        single = np.array([len(c) == 1 for c in self._candidates])
         error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
         share, left = self.settings.selecting_share, self.rho * (1 - initial)
         budget = RoundBudget.split(left / len(closure), share)
@@ -225,8 +226,8 @@ def _initial_precisions(
     return precisions, share
 
 
-CLIQUE_BYTES = 1024
-"""Bookkeeping of one clique of the workload's closure."""
+CLIQUE_BYTES = 3072
+"""Bookkeeping of one clique of the workload's closure, at the most."""
 SCORED_CELL_BYTES = 40
 """Counts, estimate and intermediate arrays of one cell of a marginal while it is scored."""
 MEASURED_CELL_BYTES = 72
@@ -237,6 +238,105 @@ SYNTHETIC_CODE_BYTES = 16
 """One value of a synthetic table that is held as a whole: its code, and the value decoded."""
 FITTED_CODE_BYTES = 24
 """One value of the chains: their state, its proposals and a page with its decoded values."""
+
+
+KEPT_CELL_BYTES = 12
+"""One cell of a counted marginal that is kept, with the count from which it was taken over."""
+MOST_KEPT_CELLS = 2**26
+"""More counts are not kept: they are sparse, and to count them again is as quick."""
+
+# A scoring pass looks at every candidate once: it counts the rows and compares each cell with its
+# estimate. Processor seconds, measured on two cores of a server of 2024 (the script
+# ``scripts/speed/benchmark_scale.py``); other machines differ by a factor, not by their order.
+
+CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 1.2e-9, 1e-9
+"""Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
+DEFAULT_CANDIDATES = 250_000
+"""Candidates of several columns, if not said otherwise: over a table of a million rows they are
+scored in about five minutes of one core."""
+DEFAULT_CELLS = 2**39
+"""Cells of all candidates, if not said otherwise: scored in about ten minutes of one core."""
+
+
+@dataclass(frozen=True)
+class ScoringForecast:
+    """What a scoring pass of the loop looks at, and how long it takes.
+
+    Attributes:
+        candidates: marginals that may be measured, single columns among them.
+        cells: of all of them together.
+        seconds: processor seconds, without what rows take where their number is not public.
+        memory_bytes: of the process and the candidates, without rows and what is measured.
+        rows: about how many rows there are; None where that is not public.
+    """
+
+    candidates: int
+    cells: int
+    seconds: float
+    memory_bytes: int
+    rows: int | None
+
+    @classmethod
+    def of(cls, workload: Workload, workers: int, rows: int | None) -> ScoringForecast:
+        """The forecast for the candidates of a workload, scored by so many threads."""
+        candidates = measurable_cliques(workload)
+        number, cells = len(candidates), sum(map(workload.domain.size, candidates))
+        seconds = number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS) + cells * CELL_SECONDS
+        largest = max(map(workload.domain.size, candidates), default=1)
+        memory = (
+            PROCESS_BYTES
+            + number * (CLIQUE_BYTES + len(workload.domain))
+            + workers * largest * SCORED_CELL_BYTES
+            + min(cells, MOST_KEPT_CELLS) * KEPT_CELL_BYTES
+        )
+        return cls(number, cells, seconds, memory, rows)
+
+    def __str__(self) -> str:
+        """One line: how many, how large, how long, and with how much memory."""
+        some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
+        more = ""
+        if self.rows is None:
+            each = self.candidates * ROW_SECONDS * 1e6
+            more = f", {each:.1f} more for every million rows"
+        memory = f"{self.memory_bytes / 2**20:,.0f} MB"
+        return (
+            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.1f} processor "
+            f"seconds{more}, and {memory} without the rows"
+        )
+
+
+def keep_what_fits(
+    workload: Workload,
+    num_rows: int,
+    max_memory_bytes: int,
+    workers: int,
+    max_candidates: int | None = None,
+    max_cells: int | None = None,
+) -> tuple[Workload, LeftOut | None]:
+    """What of a workload is looked at within the ceilings, by :func:`limited`.
+
+    Args:
+        workload: what was asked for.
+        num_rows, max_memory_bytes, workers: as for :func:`plan_memory`; where it refuses, less is
+            looked at.
+        max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
+        max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
+    """
+    domain = workload.domain
+    ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
+    kept, left = limited(workload, ceilings)
+    try:
+        plan_memory(domain, kept, num_rows, max_memory_bytes, workers)
+    except ResourceExceeded:
+        each = CLIQUE_BYTES + len(domain)
+        spare = max_memory_bytes - _table_bytes(domain, num_rows) - (1 + len(domain)) * each
+        fitting = min(ceilings.candidates, spare // 2 // each)
+        cell_bytes = MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES
+        largest = (spare - fitting * each) // cell_bytes
+        if fitting > 0 and largest > 0:
+            by = "max-candidates" if fitting == ceilings.candidates else "max-memory"
+            return limited(workload, Ceilings(fitting, ceilings.cells, largest, by))
+    return kept, left
 
 
 def fit_bytes(attributes: int) -> int:
@@ -253,12 +353,20 @@ class MemoryPlan:
         total_bytes: planned peak at most.
         measured_cells: for :class:`LoopSettings`.
         watched_cells: for :class:`SynthesisSettings`.
+        kept_cells: for :meth:`MarginalCounter.keep_up_to`.
     """
 
     fixed_bytes: int
     total_bytes: int
     measured_cells: int
     watched_cells: int
+    kept_cells: int
+
+
+def _table_bytes(domain: Domain, num_rows: int) -> int:
+    """What every run needs for the process and the rows."""
+    rows = num_rows * len(domain) * CODE_BYTES
+    return PROCESS_BYTES + rows + KEPT_CELLS * KEPT_CELL_BYTES + fit_bytes(len(domain))
 
 
 def plan_memory(
@@ -282,22 +390,24 @@ def plan_memory(
     cells = domain.size(largest)
     defaults = SynthesisSettings()
     fixed = (
-        PROCESS_BYTES
+        _table_bytes(domain, num_rows)
         + len(workload.closure) * (CLIQUE_BYTES + len(domain))
         + workers * cells * SCORED_CELL_BYTES
-        + num_rows * len(domain) * CODE_BYTES
-        + 8 * KEPT_CELLS
-        + fit_bytes(len(domain))
     )
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
         raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))
     spare = max_memory_bytes - fixed
+    every = sum(map(domain.size, candidates))
+    more = min(every, MOST_KEPT_CELLS, KEPT_CELLS + spare // 4 // KEPT_CELL_BYTES) - KEPT_CELLS
+    kept = KEPT_CELLS + max(0, more)
+    fixed += (kept - KEPT_CELLS) * KEPT_CELL_BYTES
+    spare = max_memory_bytes - fixed
     watched = min(defaults.watched_cells, spare // 4 // WATCHED_CELL_BYTES)
     measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
     # More cells than every candidate measured once are never needed.
-    measured = min(measured, sum(map(domain.size, candidates)))
+    measured = min(measured, every)
     total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
-    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched)
+    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched, kept)
 
 
 def _refusal(

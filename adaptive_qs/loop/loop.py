@@ -15,7 +15,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import make_target
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
-from adaptive_qs.loop.select import RuleMaker
+from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
@@ -273,14 +273,20 @@ def run_loop(
     position = {residual: k for k, residual in enumerate(closure)}
     precision = np.array([model.precision(residual) for residual in closure])
     offer = Offer(domain, candidates, settings.measured_cells)
+    members = Members(domain, candidates)
+    stale, expected, planned = np.ones(len(candidates), dtype=bool), np.zeros(len(candidates)), 0.0
     changed: dict[Clique, float] | None = None
     while left > SAFETY * rho + 2 * rounding and offer.open.any():
         budget = budget.fitted(left - rounding, settings.selecting_share)
         rescored = rule.refresh(model, changed)
-        expected = planner.expected_errors(precision, 2 * budget.measuring)
+        stale |= budget.measuring != planned
+        planned = budget.measuring
+        fresh = planner.expected_errors(precision, 2 * planned, stale)
+        expected = np.where(stale, fresh, expected)
         clique = rule.select(mechanisms, expected, budget.epsilon, offer.open)
         offer.take(clique)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
+        stale = members.containing(changed)
         before = model.marginal(clique)
         variances = _measure(model, counter, mechanisms, changed)
         for residual in changed:
@@ -304,18 +310,18 @@ class Offer:
 
     def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:
         self.row = {clique: k for k, clique in enumerate(candidates)}
-        self._cells = np.array([domain.size(clique) for clique in candidates], dtype=object)
+        self._cells = np.array([min(domain.size(c), 2**62) for c in candidates], dtype=np.int64)
         self._left = most_cells
         self._taken = np.zeros(len(candidates), dtype=bool)
-        self.open = (self._cells <= most_cells).astype(bool)
+        self.open = self._cells <= most_cells
 
     def take(self, clique: Clique) -> None:
         """Account for a candidate that is measured now."""
         row = self.row[clique]
         if not self._taken[row]:
             self._taken[row] = True
-            self._left -= self._cells[row]
-            self.open = self._taken | (self._cells <= self._left).astype(bool)
+            self._left -= int(self._cells[row])
+            self.open = self._taken | (self._cells <= self._left)
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, CliqueIndex, Domain, subsets
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual import decompose, privacy_cost, variance_weight
+from adaptive_qs.residual import decompose, privacy_cost, variance_weights
 from adaptive_qs.table.coded import MarginalCounter
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
@@ -156,19 +156,17 @@ class ConditionalPlanner:
         cost: Sequence[float],
     ) -> None:
         self._row = {clique: row for row, clique in enumerate(candidates)}
-        position = {clique: k for k, clique in enumerate(closure)}
+        index, sizes = CliqueIndex(len(domain), closure), np.array(domain.sizes)
         self._cells = np.array([float(domain.size(c)) for c in candidates])
         self._cost = np.asarray(cost, dtype=np.float64)
         self._groups: dict[int, _Group] = {}
-        for degree in sorted({len(c) for c in candidates}):
-            members = [c for c in candidates if len(c) == degree]
-            inside = [list(subsets(c)) for c in members]
+        degrees = np.array([len(c) for c in candidates])
+        for degree in np.unique(degrees).tolist():
+            rows = np.flatnonzero(degrees == degree)
+            listed = [candidates[row] for row in rows.tolist()]
+            members = np.array(listed, dtype=np.int64).reshape(len(rows), degree)
             self._groups[degree] = _Group(
-                np.array([self._row[c] for c in members]),
-                np.array([[position[t] for t in s] for s in inside]),
-                np.array(
-                    [[variance_weight(domain, t, c) for t in s] for c, s in zip(members, inside)]
-                ),
+                rows, index.of_subsets(members), variance_weights(sizes[members])
             )
 
     def expected_errors(
@@ -205,7 +203,7 @@ class ConditionalPlanner:
         out (Fuentes et al., Appendix D.2) and their share goes to the others.
         """
         group = self._groups[len(clique)]
-        at = int(np.flatnonzero(group.rows == self._row[clique])[0])
+        at = int(np.searchsorted(group.rows, self._row[clique]))
         residuals, weight = group.residuals[at], group.weight[at]
         known, cost = precision[residuals], self._cost[residuals]
         new = allocate_precision(weight, cost, known, np.float64(budget))

@@ -10,14 +10,14 @@ Proof: docs/proofs.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -96,11 +96,27 @@ class Selector:
 
         self._counter.prepare(self.candidates[row] for row in rows)
 
-        def rescore(row: int) -> None:
-            self._errors[row] = grid_l1(self._counter, model, self.candidates[row])
+        def rescore(batch: Sequence[int]) -> None:
+            cliques = [self.candidates[row] for row in batch]
+            self._errors[batch] = grid_l1(self._counter, model, cliques)
 
-        over_items(self._workers, rescore, rows.tolist())
+        batches = list(self._batches(rows.tolist()))
+        over_items(min(self._workers, max(len(batches), 1)), rescore, batches)
         return rows.size
+
+    def _batches(self, rows: Sequence[int]) -> Iterator[list[int]]:
+        """The rows in groups that one call scores."""
+        batch: list[int] = []
+        cells = 0
+        for row in rows:
+            size = self._counter.domain.size(self.candidates[row])
+            if batch and (cells + size > BATCH_CELLS or len(batch) == BATCH_CLIQUES):
+                yield batch
+                batch, cells = [], 0
+            batch.append(row)
+            cells += size
+        if batch:
+            yield batch
 
     def select(
         self,
@@ -120,22 +136,27 @@ class Selector:
 
 
 class Members:
-    """Which attributes are in which cliques.
-
-    Attributes:
-        table: shape (cliques, attributes).
-    """
+    """Which attributes are in which cliques."""
 
     def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
-        self.table = np.zeros((len(cliques), len(domain)), dtype=np.bool_)
+        self._size = len(cliques)
+        around: list[list[int]] = [[] for _ in domain.sizes]
         for row, clique in enumerate(cliques):
-            self.table[row, list(clique)] = True
+            for attribute in clique:
+                around[attribute].append(row)
+        self._around = [np.array(rows, dtype=np.int64) for rows in around]
 
     def containing(self, residuals: Iterable[Clique]) -> NDArray[np.bool_]:
         """Which cliques contain one of the residuals, shape (cliques,)."""
-        hit = np.zeros(len(self.table), dtype=np.bool_)
+        hit = np.zeros(self._size, dtype=np.bool_)
         for residual in residuals:
-            hit |= self.table[:, list(residual)].all(axis=1)
+            if not residual:
+                hit[:] = True
+                break
+            rows, *others = sorted((self._around[i] for i in residual), key=len)
+            for other in others:
+                rows = np.intersect1d(rows, other, assume_unique=True)
+            hit[rows] = True
         return hit
 
 
@@ -143,41 +164,161 @@ RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], 
 """What :data:`adaptive_qs.loop.SELECTION_RULES` holds; called as :class:`Selector`."""
 
 
-def grid_l1(counter: MarginalCounter, model: ReferenceModel, clique: Clique) -> int:
-    """‖μ_γ − μ̂_γ‖₁ in units of 2**-CELL_BITS rows, with μ̂_γ clipped at zero and rounded."""
-    fronts, lasts, rest = model.last_axis_form(clique)
-    shape = (fronts[0].size, lasts[0].size)
-    rest = np.empty((0, 0)) if rest is None else rest.reshape(shape)
-    counts = counter.count(clique).reshape(shape)
-    return int(_grid_l1(fronts.reshape(2, -1), lasts, rest, counts))
+# The score of many candidates at a time. Up to three attributes the estimate is formed cell by cell
+# from what was measured, by the sums of :meth:`ReferenceModel.marginal`; shorter cliques are taken
+# for triples that begin with attributes of one code.
 
-
+BATCH_CELLS, BATCH_CLIQUES = 2**16, 512
+"""Most cells, but for one clique, and most cliques that are scored by one call."""
+_AXES = 3
+_TILE = 2**11
+"""Cells whose estimates are formed before they are compared with counts."""
 _SUMMED = 64
 """Cells whose differences, of at most 2**56 units each, are summed without leaving 63 bits."""
 
 
+def grid_l1(
+    counter: MarginalCounter, model: ReferenceModel, cliques: Sequence[Clique]
+) -> NDArray[np.int64]:
+    """‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows, μ̂_γ clipped at zero and rounded.
+
+    Cliques are not empty.
+    """
+    errors = np.empty(len(cliques), dtype=np.int64)
+    counts = counter.count_all(cliques)
+    short = [row for row, clique in enumerate(cliques) if len(clique) <= _AXES]
+    if short:
+        some = [counts[row].reshape(-1) for row in short]
+        flat = some[0] if len(some) == 1 else np.concatenate(some)
+        errors[short] = _grid_l1_of_few(model, [cliques[row] for row in short], flat)
+    for row, clique in enumerate(cliques):
+        if len(clique) > _AXES:
+            fronts, lasts, rest = model.last_axis_form(clique)
+            shape = (fronts[0].size, lasts[0].size)
+            rest = np.empty((0, 0)) if rest is None else rest.reshape(shape)
+            exact = counts[row].reshape(shape)
+            errors[row] = _grid_l1_of_form(fronts.reshape(2, -1), lasts, rest, exact)
+    return errors
+
+
+def _grid_l1_of_few(
+    model: ReferenceModel, cliques: Sequence[Clique], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The errors of cliques of one to three attributes with these counts, one after the other."""
+    reference = [*model.reference, np.ones(1)]
+    sizes = np.array([q.size for q in reference])
+    axes = np.full((len(cliques), _AXES), len(model.reference))
+    starts = np.full((len(cliques), 2**_AXES), -1)
+    components: list[NDArray[np.float64]] = []
+    place: dict[Clique, int] = {}
+    end = 0
+    for row, clique in enumerate(cliques):
+        axes[row, _AXES - len(clique) :] = clique
+        for slot, residual in zip(_SLOTS[len(clique)], subsets(clique)):
+            start = place.get(residual)
+            if start is None:
+                found = model.component(residual)
+                start = place[residual] = -1 if found is None else end
+                if found is not None:
+                    components.append(found.reshape(-1))
+                    end += found.size
+            starts[row, slot] = start
+    begin = np.concatenate([[0], np.cumsum(sizes)])
+    flat = np.concatenate(components) if components else np.empty(0)
+    errors = np.empty(len(cliques), dtype=np.int64)
+    _grid_l1(axes, sizes, np.concatenate(reference), begin, flat, starts, counts, errors)
+    return errors
+
+
+_SLOTS = {
+    degree: [sum(1 << (_AXES - degree + i) for i in axes) for axes in subsets(tuple(range(degree)))]
+    for degree in range(1, _AXES + 1)
+}
+"""By number of attributes: the place of each subset among those of three, by which ones it has."""
+
+
 @njit(cache=True, nogil=True)
-def _grid_l1(fronts, lasts, rest, counts):  # type: ignore[no-untyped-def]
-    unit = 2.0**CELL_BITS
+def _grid_l1(axes, sizes, q, begin, components, starts, counts, errors):  # type: ignore[no-untyped-def]
+    first = 0
+    for row in range(axes.shape[0]):
+        i, j, k = axes[row, 0], axes[row, 1], axes[row, 2]
+        n_i, n_j, n_k = sizes[i], sizes[j], sizes[k]
+        q_i, q_j = q[begin[i] : begin[i] + n_i], q[begin[j] : begin[j] + n_j]
+        q_k = q[begin[k] : begin[k] + n_k]
+        at = starts[row]
+        single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
+        has_rest = at[5] >= 0 or at[6] >= 0 or at[7] >= 0
+        tile = max(1, min(n_j, _TILE // n_k))
+        estimates = np.empty(tile * n_k)
+        total = 0
+        for x in range(n_i):
+            alone = components[at[0]] * q_i[x] if at[0] >= 0 else 0.0
+            if at[1] >= 0:
+                alone += components[at[1] + x]
+            for begun in range(0, n_j, tile):
+                end = min(begun + tile, n_j)
+                for y in range(begun, end):
+                    within = components[at[2] + y] * q_i[x] if at[2] >= 0 else 0.0
+                    if at[3] >= 0:
+                        within += components[at[3] + x * n_j + y]
+                    a, b = alone * q_j[y] + within, q_i[x] * q_j[y]
+                    cells = estimates[(y - begun) * n_k : (y - begun + 1) * n_k]
+                    for z in range(n_k):
+                        cells[z] = a * q_k[z] + b * single[z]
+                    if has_rest:
+                        _add_rest(cells, components, at, x, y, (x * n_j + y) * n_k, q_i[x], q_j[y])
+                size = (end - begun) * n_k
+                total = _add_distance(estimates[:size], counts[first : first + size], total)
+                first += size
+        errors[row] = total
+
+
+@njit(cache=True, nogil=True)
+def _add_rest(cells, components, at, x, y, place, q_i, q_j):  # type: ignore[no-untyped-def]
+    n_k = cells.size
+    for z in range(n_k):
+        rest = components[at[6] + y * n_k + z] * q_i if at[6] >= 0 else 0.0
+        if at[7] >= 0:
+            rest += components[at[7] + place + z]
+        if at[5] >= 0:
+            rest = components[at[5] + x * n_k + z] * q_j + rest
+        cells[z] += rest
+
+
+@njit(cache=True, nogil=True)
+def _grid_l1_of_form(fronts, lasts, rest, counts):  # type: ignore[no-untyped-def]
     size = lasts.shape[1]
     q, single = lasts[0], lasts[1]
     estimates = np.empty(size)
     total = 0
     for i in range(fronts.shape[1]):
         a, b = fronts[0, i], fronts[1, i]
-        counted = counts[i]
         for j in range(size):
             estimates[j] = a * q[j] + b * single[j]
         if rest.size > 0:
             others = rest[i]
             for j in range(size):
                 estimates[j] += others[j]
-        for first in range(0, size, _SUMMED):
-            some, those = estimates[first : first + _SUMMED], counted[first : first + _SUMMED]
-            part = 0
-            for j in range(some.size):
-                clipped = some[j] if some[j] > 0.0 else 0.0
-                clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
-                part += abs((those[j] << CELL_BITS) - np.int64(clipped * unit + 0.5))
-            total = min(total + part, ERROR_LIMIT)
+        total = _add_distance(estimates, counts[i], total)
     return total
+
+
+@njit(cache=True, nogil=True)
+def _add_distance(estimates, counts, total):  # type: ignore[no-untyped-def]
+    whole = estimates.size // _SUMMED * _SUMMED
+    for first in range(0, whole, _SUMMED):
+        part = 0
+        for j in range(_SUMMED):  # of constant length, which compiles to vectors
+            part += _distance(estimates[first + j], counts[first + j])
+        total = min(total + part, ERROR_LIMIT)
+    part = 0
+    for j in range(whole, estimates.size):
+        part += _distance(estimates[j], counts[j])
+    return min(total + part, ERROR_LIMIT)
+
+
+@njit(cache=True, nogil=True)
+def _distance(estimate, count):  # type: ignore[no-untyped-def]
+    clipped = estimate if estimate > 0.0 else 0.0
+    clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
+    return abs((count << CELL_BITS) - np.int64(clipped * 2.0**CELL_BITS + 0.5))

@@ -14,7 +14,7 @@ from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
@@ -325,7 +325,7 @@ def of_interrupted_run(
         else:
             stated = read_sidecar(release, max_memory).get("ledger")
             place = None if stated is None else TypeAdapter(Place).validate_python(stated)
-    except (ValueError, ResourceExceeded):  # it is no output of a run
+    except (InputError, ValidationError, ResourceExceeded):  # it is no output of a run
         return False
     from adaptive_qs.ledger.book import LedgerBook
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Generator, SynthesisSettings
-from adaptive_qs.loop.loop import LoopResult, LoopSettings, Round
+from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, unconnected_columns
@@ -46,8 +46,7 @@ class Release(Bundle):
         schema: Schema,
         workload: Workload,
         mechanisms: Mechanisms,
-        settings: LoopSettings,
-        generator: str,
+        settings: Mapping[str, Any],
         privacy: tuple[float, float, float],
         watched_cells: int,
         most_rows: int,
@@ -59,8 +58,7 @@ class Release(Bundle):
             schema: the public description of the columns.
             workload: the marginals that mattered.
             mechanisms: what the loop drew from; its ledger becomes the transcript.
-            settings: how the loop was to spend.
-            generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
+            settings: how the loop was to spend, and what makes rows.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: most rows of a table whose number of rows is not asked for.
@@ -74,7 +72,7 @@ class Release(Bundle):
             epsilon=epsilon,
             delta=delta,
             accountant="zCDP",
-            settings={**asdict(settings), "generator": generator},
+            settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=mechanisms.ledger.place,

@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import InputError, of_another_version
+from adaptive_qs.machine import version_of
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
@@ -34,7 +34,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markup
 
 def package_version() -> str:
     """Version of the installed package."""
-    return _version("adaptive-qs")
+    return version_of("adaptive-qs")
 
 
 def versions() -> dict[str, str]:
@@ -42,19 +42,10 @@ def versions() -> dict[str, str]:
     return {
         "adaptive-qs": package_version(),
         "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
+        **{name: version_of(name) for name in LIBRARIES},
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
         "processor": platform.machine(),
     }
-
-
-@cache
-def _version(name: str) -> str:
-    """As first read: its metadata is parsed anew at each look, and what is loaded stays."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "0+unknown"
 
 
 # The promise that every release comes with, in words: what it holds against, and what not.

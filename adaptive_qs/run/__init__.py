@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, shown
+from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, positive_integer, shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
@@ -35,6 +35,8 @@ class RunOptions:
     unreviewed_schema: bool = False
     public_rows: int | None = None
     beyond_limits: bool = False
+    max_candidates: int | None = None
+    max_cells: int | None = None
     max_memory: int | str | None = None
     workers: int | None = None
     engine: str = DEFAULT_ENGINE
@@ -45,6 +47,9 @@ class RunOptions:
         for name in ("resume", "unreviewed_schema", "beyond_limits"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"{name} is {shown(value)}: give True or False")
+        for name in ("max_candidates", "max_cells"):
+            if (most := getattr(self, name)) is not None:
+                positive_integer(name.replace("_", "-"), most)
         learning_share(self.learning_share)
 
     @classmethod

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
-from adaptive_qs.machine import DELIVERED, reach
+from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import epsilon_of, gaussian_epsilon_of, gaussian_mu_of, rho_of
 from adaptive_qs.privacy.budget import (
     Budget,
@@ -349,7 +349,7 @@ class Session:
             from adaptive_qs.ledger.entries import parse_body
             from adaptive_qs.ledger.files import Mark
 
-            reach(DELIVERED)
+            reach(Fault.DELIVERED)
             number, last = self._run.number, self._run.finish()
             held = parse_body(last.body).held
             left = remaining_of(self._book.limit, held)

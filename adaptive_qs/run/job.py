@@ -45,6 +45,7 @@ class Limits:
         countable_rows: most rows whatever the memory.
         measured_cells: most cells of all measured cliques of the loop together.
         watched_cells: most cells of the marginals watched while a table is refined.
+        kept_cells: most cells of counted marginals that are kept.
     """
 
     max_memory_bytes: int
@@ -53,6 +54,7 @@ class Limits:
     countable_rows: int = MAX_ROWS
     measured_cells: int = 0
     watched_cells: int = 0
+    kept_cells: int = 0
 
     @classmethod
     def of(

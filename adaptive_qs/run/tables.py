@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast, get_args
 
@@ -14,20 +14,15 @@ from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
+    ScoringForecast,
     UnconnectedForecast,
     fit_bytes,
+    keep_what_fits,
     plan_memory,
     total_std,
 )
 from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
-from adaptive_qs.machine import (
-    MEASURED,
-    PROCESS_BYTES,
-    PhaseClock,
-    memory_bytes,
-    plan_workers,
-    reach,
-)
+from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
@@ -37,7 +32,8 @@ from adaptive_qs.run.job import Job, Limits
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.workload.limit import LeftOut
+from adaptive_qs.workload.workload import MOST_LISTED, Workload
 
 Reference = Literal["product", "uniform"]
 
@@ -54,22 +50,22 @@ class Tables:
     """The loop on a domain; see :class:`~adaptive_qs.run.job.Work`.
 
     Attributes:
-        asked: which marginals matter, on any domain.
-        workload: they on this one.
+        workload: the marginals that matter, as far as they are looked at.
         reference: "product" or "uniform"; see :class:`LoopSettings`.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget.
         rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
         generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
+        left_out: what was asked for and is not looked at.
     """
 
-    asked: WorkloadSpec
     workload: Workload
     reference: Reference
     limits: Limits
     rho: float
     rule: str = DEFAULT_RULE
     generator: str = DEFAULT_GENERATOR
+    left_out: LeftOut | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -77,10 +73,20 @@ class Tables:
         cells = self.limits.measured_cells
         return LoopSettings(self.reference, measured_cells=cells, rule=self.rule)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the budget is spent and rows are made, for the statement."""
+        left = {} if self.left_out is None else {"left_out": str(self.left_out)}
+        return {**asdict(self.loop), "generator": self.generator, **left}
+
     @cached_property
     def forecast(self) -> UnconnectedForecast:
         """Which columns the loop will likely leave unconnected."""
         return UnconnectedForecast(self.workload, self.rho, self.loop)
+
+    def scoring(self, rows: int | None) -> ScoringForecast:
+        """What a scoring pass takes, with about so many rows as far as is public."""
+        return ScoringForecast.of(self.workload, self.limits.workers, rows)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
@@ -123,11 +129,31 @@ def tables_job(
     one_of("generator", generator, GENERATORS)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
-        marginals = resolve_workload(workload, domain)
+        marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        return Tables(workload, marginals, fill, limits, left.rho, rule, generator)
+        return Tables(marginals, fill, limits, left.rho, rule, generator, left_out)
 
     return Job.of(schema, options, budget, plan)
+
+
+def looked_at(
+    workload: WorkloadSpec, domain: Domain, options: RunOptions
+) -> tuple[Workload, LeftOut | None]:
+    """The marginals that a run looks at, and what it leaves out of those asked for.
+
+    Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
+
+    Raises:
+        WorkloadError: the workload does not fit the domain.
+        ResourceExceeded: it lists too many marginals one by one.
+    """
+    asked = resolve_workload(workload, domain, MOST_LISTED)
+    threads = plan_workers(options.workers)
+    limits = Limits.of(domain, options.max_memory, threads, CODE_BYTES)
+    return keep_what_fits(
+        asked, limits.most_rows, limits.max_memory_bytes, threads,
+        options.max_candidates, options.max_cells,
+    )  # fmt: skip
 
 
 def tables_limits(
@@ -141,14 +167,19 @@ def tables_limits(
     threads = plan_workers(workers)
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
     plan = plan_memory(domain, workload, limits.most_rows, limits.max_memory_bytes, threads)
-    return replace(limits, measured_cells=plan.measured_cells, watched_cells=plan.watched_cells)
+    return replace(
+        limits,
+        measured_cells=plan.measured_cells,
+        watched_cells=plan.watched_cells,
+        kept_cells=plan.kept_cells,
+    )
 
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
-        workload = resolve_workload(job.work.asked, schema.domain())
+        workload = replace(job.work.workload, domain=schema.domain())
         mechanisms = begin()
         release = measure(counter, schema, workload, job.target, job.work, mechanisms, clock)
     job.session.publish(release.digests())
@@ -184,17 +215,17 @@ def measure(
     def on_round(_: Round, part: float) -> None:
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
 
+    counter.keep_up_to(work.limits.kept_cells)
     ledger, loop = mechanisms.ledger, work.loop
     rho = target.left_of(ledger.limit - ledger.spent).rho
     result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
-    reach(MEASURED)
+    reach(Fault.MEASURED)
     return Release.of_run(
         result,
         schema,
         workload,
         mechanisms,
-        loop,
-        work.generator,
+        work.settings,
         (target.rho, target.epsilon, target.delta),
         work.limits.watched_cells,
         work.limits.countable_rows,

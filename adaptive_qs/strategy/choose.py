@@ -15,11 +15,16 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
-from adaptive_qs.strategy.fixed_basis import solve_eigen, solve_fourier, solve_residual_planner
+from adaptive_qs.strategy.fixed_basis import (
+    solve_eigen,
+    solve_fourier,
+    solve_path,
+    solve_residual_planner,
+)
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
 from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, dense_fits, solve
 from adaptive_qs.strategy.residual_mechanism import (
     Bases,
     ResidualMechanism,
@@ -28,7 +33,14 @@ from adaptive_qs.strategy.residual_mechanism import (
     planner_plus,
     smash,
 )
-from adaptive_qs.strategy.solution import Array, IdentityFactor, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import (
+    Array,
+    Factor,
+    IdentityFactor,
+    SolverSettings,
+    Status,
+    Strategy,
+)
 from adaptive_qs.strategy.table_mechanism import (
     DirectMechanism,
     TableMechanism,
@@ -36,6 +48,9 @@ from adaptive_qs.strategy.table_mechanism import (
     of_products,
     used_attributes,
 )
+from adaptive_qs.strategy.waves import WaveFactor
+from adaptive_qs.workload.axes import Marginal
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -76,12 +91,17 @@ def product_candidates(
     """
     clique = used_attributes(workload)
     if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
+        if workload.num_sets == 1:
+            queries = workload.parts[0].queries(0)
+            yield from _large_product(workload, clique, queries, bound, settings)
         return
     try:
         products = product_workload(workload, settings, clique)
         whole = products.factorised()
         if whole is not None:
-            yield _optimal_product(workload, clique, whole, bound, settings)
+            with linear_algebra().limit(limits=1):  # threads gain little at these sizes
+                found = _optimal_product(workload, clique, whole, bound, settings)
+            yield found
             return
     except ResourceExceeded:
         return
@@ -89,8 +109,8 @@ def product_candidates(
         return
     operators = Operators(settings, np.random.default_rng(0))
     with linear_algebra().limit(limits=1):  # many small solves
-        found = operators.product(products, restarts=1)
-    yield of_products(workload, clique, found, bound)
+        product = operators.product(products, restarts=1)
+    yield of_products(workload, clique, product, bound)
     if 1 < len(products) <= MOST_GROUPED:
         with linear_algebra().limit(limits=1):
             groupings = _groupings(products, operators)
@@ -118,6 +138,44 @@ def _optimal_product(
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
     return TableMechanism.single(workload, clique, Strategy(factors), best, status)
+
+
+def _large_product(
+    workload: QueryWorkload,
+    clique: Clique,
+    queries: tuple[Queries, ...],
+    bound: float,
+    settings: SolverSettings,
+) -> Iterator[TableMechanism]:
+    """The product of strategies for each axis by itself, long ones by waves; nothing where one of
+    them has none."""
+    weight = float(workload.parts[0].weights[0])
+    objective, least = weight, weight
+    factors: list[Factor] = []
+    for asked in queries:
+        found = _axis_strategy(asked, settings)
+        if found is None:
+            return
+        factors.append(found[0])
+        objective, least = objective * found[1], least * found[2]
+    best = min(max(bound, least), objective)
+    status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.RESTRICTED
+    yield TableMechanism.single(workload, clique, Strategy(tuple(factors)), best, status)
+
+
+def _axis_strategy(
+    queries: Queries, settings: SolverSettings
+) -> tuple[Factor, float, float] | None:
+    """A factor for one axis, its error and a lower bound; None where that is too much to find."""
+    if isinstance(queries, Marginal):
+        return IdentityFactor(queries.size), float(queries.size), float(queries.size)
+    if queries.size > OPTIMAL_AXIS:
+        return solve_path(queries)
+    gram = queries.gram()
+    if exchangeable(gram) is None and not dense_fits(queries.size, settings):
+        return None
+    solution = solve_axis(gram, settings)
+    return solution.strategy.factors[0], solution.objective, solution.lower_bound
 
 
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
@@ -268,7 +326,8 @@ def _is_sound(found: TableMechanism) -> bool:
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
     cells do not matter: one that no query asks about may have none.
     """
-    covariances = [f.covariance for m in found.measurements for f in m.strategy.factors]
+    factors = [f for m in found.measurements for f in m.strategy.factors]
+    covariances = [f.covariance for f in factors if not isinstance(f, WaveFactor | IdentityFactor)]
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
     if not all(np.isfinite(array).all() for array in (*covariances, figures)):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 from threading import Lock
 from typing import Protocol
 
@@ -13,9 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.strategy.solution import Factor, Status, Strategy, kron
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    Factor,
+    FourierFactor,
+    IdentityFactor,
+    Status,
+    Strategy,
+    kron,
+)
+from adaptive_qs.strategy.waves import WaveFactor, arc_blocks
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import squares_product
-from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.workload import QueryWorkload
 
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
@@ -104,6 +116,14 @@ class Mechanism(Protocol):
     def variances(self, part: int, index: int) -> Array:
         """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
 
+    def streams(self, part: int, index: int) -> bool:
+        """Whether the queries of a set are so many that they are answered in runs."""
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Answers and variances of such a set, some queries at a time, in order."""
+
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
 
@@ -157,11 +177,32 @@ def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
     There is one family of one attribute for each axis; None sums the axis out.
     """
     shape = factor.shape
+    if isinstance(factor, WaveFactor):
+        (of,) = queries
+        if of is not None:
+            return factor.variances(of)
+        return np.asarray(factor.spread(np.ones((factor.size, 1))).sum())
+    if isinstance(factor, IdentityFactor) and not isinstance(queries[0], MatrixQueries):
+        (of,) = queries  # whose coefficients are 0 or 1
+        return np.asarray(float(factor.size)) if of is None else of.sums()
     if not _cancels(_magnitude(factor.covariance), sum(shape)):
         return squares_product(queries, factor.covariance.reshape(shape + shape))
     outside = tuple(k for k, of in enumerate(queries) if of is None)
     root = factor.inverse.reshape(*shape, -1).sum(axis=outside)
     return root_squares([of for of in queries if of is not None], root)
+
+
+def block_figures(
+    queries: Sequence[Queries | None], factor: Factor, squares: Callable[[], Array]
+) -> tuple[float, float, bool]:
+    """The sum of such variances, the largest, and whether that is exact or a bound.
+
+    ``squares`` gives them one by one, where there is no better way.
+    """
+    if isinstance(factor, WaveFactor) and queries[0] is not None:
+        return factor.total(queries[0]), *factor.largest_variance(queries[0])
+    found = squares()
+    return float(found.sum()), float(found.max()), True
 
 
 def largest_bias(
@@ -178,8 +219,11 @@ def largest_bias(
     tables = rng.standard_normal((*shape, PROBES))
     found = tables
     for factor in factors:
-        block, matrix = found.reshape(math.prod(factor.shape), -1), factor.matrix
-        block = factor.covariance @ (matrix.T @ (matrix @ block))
+        block = found.reshape(math.prod(factor.shape), -1)
+        if isinstance(factor, WaveFactor):
+            block = factor.restored(block)
+        elif not isinstance(factor, IdentityFactor):
+            block = factor.covariance @ (factor.matrix.T @ (factor.matrix @ block))
         block = block.reshape(*factor.shape, *found.shape[len(factor.shape) :])
         order = (*range(len(factor.shape), block.ndim), *range(len(factor.shape)))
         found = block.transpose(order)
@@ -246,3 +290,145 @@ def _cancels(magnitude: float, cells: int) -> bool:
     """Whether sums over a covariance may lose more than ``MOST_LOST`` of a variance."""
     steps = 2 * cells + 8
     return not magnitude * steps * float(np.finfo(np.float64).eps) < MOST_LOST
+
+
+# Queries that count a stretch of one axis, under noise that does not know one cell from another.
+#
+# Marginal, prefix, range and circular queries sum the cells of an arc. Where the covariance of the
+# cells is circulant, C_ij = c_{i−j}, an arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k
+# wherever it lies: no matrix over the cells, and no array over the queries, is needed.
+
+
+def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
+    """The lengths that occur, where every query counts one arc; None for other families."""
+    if isinstance(queries, Marginal):
+        return np.ones(1, dtype=np.int64)
+    if isinstance(queries, Prefix | Range | Circular):
+        return np.arange(1, queries.size + 1)
+    return None
+
+
+def arc_variances(factor: Factor) -> Array | None:
+    """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
+    if len(factor.shape) != 1:
+        return None
+    if isinstance(factor, WaveFactor):
+        return factor.arc_variances
+    (n,) = factor.shape
+    length = np.arange(n + 1)
+    if isinstance(factor, CenteringFactor):
+        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
+    if not isinstance(factor, FourierFactor):
+        return None
+    c = factor.kernel
+    before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
+    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
+    return np.maximum(length * c[0] + 2 * (length * before - moment), 0.0)
+
+
+# Sets of very many queries, answered in runs: consecutive queries whose arrays take little memory.
+#
+# All queries on the last axes, some runs of those on one axis, and one query on each axis before.
+
+MOST_AT_ONCE = 2**21
+"""Answers of one attribute set that are made at a time."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive queries of a product.
+
+    Attributes:
+        before: one query on each of the first axes, by its position.
+        axes: how many there are in all.
+        axis: the next axis, of which some runs of queries are taken.
+        first, stop: these.
+    """
+
+    before: tuple[int, ...]
+    axes: int
+    axis: int
+    first: int
+    stop: int
+
+    def product(self, variances: Callable[[int], Array]) -> Array:
+        """Variances of all queries of the run, of a product of what there is on each axis."""
+        arrays = map(variances, range(self.axes))
+        return np.asarray(reduce(np.multiply.outer, arrays)).reshape(-1)
+
+    def part_of(self, axis: int, queries: Queries, variances: Array) -> Array:
+        """What the run has of the variances of all queries on one axis."""
+        if axis < self.axis:
+            return np.asarray(variances[self.before[axis]])
+        if axis == self.axis:
+            return variances[queries.in_runs(self.first, self.stop)]
+        return variances
+
+
+def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool:
+    """Whether a set has so many queries, on axes that have factors of their own."""
+    if math.prod(of.num_queries for of in queries) <= MOST_AT_ONCE:
+        return False
+    shapes = [*(of.shape for of in queries), *(of.shape for of in factors)]
+    return all(len(shape) == 1 for shape in shapes)
+
+
+def runs_of(queries: Sequence[Queries]) -> Iterator[Run]:
+    """All runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
+    counts = [of.num_queries for of in queries]
+    axis = next(k for k in range(len(counts)) if math.prod(counts[k + 1 :]) <= MOST_AT_ONCE)
+    rest, of = math.prod(counts[axis + 1 :]), queries[axis]
+    for before in product(*map(range, counts[:axis])):
+        first = 0
+        while first < of.num_runs:
+            stop = first + 1
+            begin = of.in_runs(first, stop).start
+            while stop < of.num_runs:
+                if (of.in_runs(first, stop + 1).stop - begin) * rest > MOST_AT_ONCE:
+                    break
+                stop += 1
+            yield Run(before, len(counts), axis, first, stop)
+            first = stop
+
+
+def answer_in_runs(
+    queries: Sequence[Queries], table: Array, variances: Callable[[Run], Array]
+) -> Iterator[tuple[Array, Array]]:
+    """Answers to a product of queries from a table, with their variances, run by run."""
+    last = -1
+    for run in runs_of(queries):
+        if run.axis != last:
+            last, beside = run.axis, table
+            for axis, of in enumerate(queries):
+                if axis != run.axis:
+                    answers = of.answer(np.moveaxis(beside, axis, 0))
+                    beside = np.moveaxis(answers, 0, axis)
+        answers = queries[run.axis].answer_runs(beside[run.before], run.first, run.stop)
+        yield answers.reshape(-1), variances(run)
+
+
+def run_lengths(queries: Queries, first: int, stop: int) -> NDArray[np.int64] | None:
+    """Cells that each query of some runs counts, where it is one arc; None for other families."""
+    n = queries.size
+    match queries:
+        case Marginal():
+            return np.ones(stop - first, dtype=np.int64)
+        case Prefix():
+            return np.arange(first + 1, stop + 1)
+        case Range():
+            return np.concatenate([np.arange(1, n - a + 1) for a in range(first, stop)])
+        case Circular():
+            return np.tile(np.arange(1, n + 1), stop - first)
+    return None
+
+
+def run_squares(
+    queries: Queries, factor: Factor, first: int, stop: int, full: Callable[[], Array]
+) -> Array:
+    """Variances of some runs of queries on the axis of a factor; ``full`` gives those of all."""
+    lengths, by_length = run_lengths(queries, first, stop), arc_variances(factor)
+    if lengths is not None and by_length is not None:
+        return by_length[lengths]
+    if isinstance(factor, WaveFactor) and isinstance(queries, Range | Circular):
+        return np.concatenate([found for _, found in arc_blocks(factor, queries, first, stop)])
+    return full()[queries.in_runs(first, stop)]

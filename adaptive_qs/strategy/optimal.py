@@ -17,10 +17,9 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import (
     is_product,
     known_eigenvalues,
-    known_fourier_diagonal,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
+from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner, solve_waves
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     DenseFactor,
@@ -354,7 +353,8 @@ def solve(
     subworkloads of a plan share a cache.
 
     Returns:
-        OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit.
+        OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit;
+        RESTRICTED where a long axis has a strategy in closed form.
 
     Raises:
         ResourceExceeded: too large for memory or time; nothing has been computed.
@@ -372,12 +372,15 @@ def solve(
         found.append(cache.get(key, partial(_solve_whole, piece.subworkload, goal)))
     objective = scale * math.prod(solution.objective for solution in found)
     bound = scale * math.prod(solution.lower_bound for solution in found)
-    reached = objective <= bound * (1 + settings.gap)
+    status = Status.OPTIMAL
+    if objective > bound * (1 + settings.gap):
+        restricted = any(solution.status is Status.RESTRICTED for solution in found)
+        status = Status.RESTRICTED if restricted else Status.STOPPED
     return Solution(
         assemble(pieces, [solution.strategy for solution in found]),
         objective,
         bound,
-        Status.OPTIMAL if reached else Status.STOPPED,
+        status,
         sum(solution.iterations for solution in found),
     )
 
@@ -398,9 +401,9 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
         return solve_residual_planner(subworkload)
     if all(_is_circulant(term) for term in subworkload.terms):
         return solve_fourier(subworkload)
-    waves = _solve_waves(subworkload, settings)
+    waves = solve_waves(subworkload)
     if waves is not None:
-        return waves
+        return _judged_again(waves, settings.gap)
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
@@ -427,19 +430,10 @@ def _is_circulant(term: Term) -> bool:
     return len(term.factors) == 1 and circulant is not None and circulant() is not None
 
 
-def _solve_waves(subworkload: Subworkload, settings: SolverSettings) -> Solution | None:
-    """The Fourier strategy of one family with closed forms, where it is within the gap.
-
-    It is so for ranges over thousands of values: a range far from both ends is an arc of a circle.
-    """
-    (term, *others) = subworkload.terms
-    if others or len(term.factors) != 1 or known_fourier_diagonal(term.factors[0]) is None:
-        return None
-    found = solve_fourier(subworkload)
-    reached = found.objective <= found.lower_bound * (1 + settings.gap)
-    if not (reached and settings.can_measure(subworkload.cells)):
-        return None
-    return replace(found, status=Status.OPTIMAL)
+def _judged_again(found: Solution, gap: float) -> Solution:
+    """OPTIMAL where the gap asked for is reached."""
+    reached = found.objective <= found.lower_bound * (1 + gap)
+    return replace(found, status=Status.OPTIMAL) if reached else found
 
 
 def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from itertools import groupby
 
 import numpy as np
@@ -25,7 +25,17 @@ from adaptive_qs.strategy.fixed_basis import (
 )
 from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.integer import on_grid
-from adaptive_qs.strategy.mechanism import ArrayCache, StrategyMeasurement
+from adaptive_qs.strategy.mechanism import (
+    ArrayCache,
+    Run,
+    StrategyMeasurement,
+    answer_in_runs,
+    arc_lengths,
+    arc_variances,
+    comes_in_runs,
+    run_lengths,
+    run_squares,
+)
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
@@ -37,45 +47,14 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
+from adaptive_qs.workload.axes import Circular, Range
 from adaptive_qs.workload.families import answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
 
 Array = NDArray[np.float64]
-
-# Queries that count a stretch of one axis, under noise that does not know one cell from another.
-#
-# Marginal, prefix, range and circular queries sum the cells of an arc. Where the covariance of the
-# cells is circulant, C_ij = c_{i−j}, an arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k
-# wherever it lies: no matrix over the cells, and no array over the queries, is needed.
-
-
-def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
-    """The lengths that occur, where every query counts one arc; None for other families."""
-    if isinstance(queries, Marginal):
-        return np.ones(1, dtype=np.int64)
-    if isinstance(queries, Prefix | Range | Circular):
-        return np.arange(1, queries.size + 1)
-    return None
-
-
-def arc_variances(factor: Factor) -> Array | None:
-    """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
-    if len(factor.shape) != 1:
-        return None
-    (n,) = factor.shape
-    length = np.arange(n + 1)
-    if isinstance(factor, CenteringFactor):
-        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
-    if not isinstance(factor, FourierFactor):
-        return None
-    c = factor.kernel
-    before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
-    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
-    return np.maximum(length * c[0] + 2 * (length * before - moment), 0.0)
-
 
 # A mechanism that measures every residual on its own, whatever solver chose the strategies.
 #
@@ -197,6 +176,44 @@ class ResidualMechanism:
 
         return self._cache.get(self._signature(part, index), make)
 
+    def streams(self, part: int, index: int) -> bool:
+        """Whether the queries of a set are so many that they are answered in runs."""
+        factors = (f for _, strategy, _ in self._inside(part, index) for f in strategy.factors)
+        return comes_in_runs(self.workload.parts[part].queries(index), factors)
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Answers and variances of such a set, some queries at a time, in order."""
+        queries = self.workload.parts[part].queries(index)
+        terms = list(self._inside(part, index))
+
+        def variances(run: Run) -> Array:
+            found = [
+                noise_variance * run.product(partial(self._in_run, queries, run, axes, strategy))
+                for axes, strategy, noise_variance in terms
+            ]
+            return np.asarray(reduce(np.add, found), dtype=np.float64)
+
+        yield from answer_in_runs(queries, self.marginal(part, index, kept), variances)
+
+    def _in_run(
+        self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
+        axis: int,
+    ) -> Array:  # fmt: skip
+        """Variances on one axis of the queries of a run, under unit noise."""
+        asked = queries[axis]
+        if axis not in kept:
+            lengths = run_lengths(asked, run.first, run.stop) if axis == run.axis else None
+            if lengths is not None:
+                return (lengths / asked.shape[0]) ** 2
+            return run.part_of(axis, asked, self._mean(asked, False))
+        factor = strategy.factors[kept.index(axis)]
+        full = partial(self._block, (asked,), factor, False)
+        if axis == run.axis:
+            return run_squares(asked, factor, run.first, run.stop, full)
+        return run.part_of(axis, asked, full())
+
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
         top, exact, budget = 0.0, True, EXACT_QUERIES
@@ -248,6 +265,10 @@ class ResidualMechanism:
         def make() -> Array:
             lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
             variances = None if lengths is None else arc_variances(block)
+            if isinstance(block, WaveFactor) and variances is None:
+                if by_length and isinstance(queries[0], Range | Circular):
+                    return np.array([block.largest_variance(queries[0])[0]])
+                return block.variances(queries[0])
             if lengths is None or variances is None:
                 return squares_product(queries, block.covariance.reshape(block.shape * 2))
             return variances[lengths if by_length else queries[0].sums().astype(np.int64)]
@@ -328,18 +349,25 @@ def smash(
 ) -> ResidualMechanism:
     """Solve every class of subworkloads once and divide the budget optimally.
 
-    With several threads each linear algebra call keeps to its own. Progress is told how many
-    classes are solved, and of how many. A subworkload too large for the solver is refused.
+    Several classes are solved side by side, the largest first; then each linear algebra call keeps
+    to its own thread, whatever their number, so that the result does not depend on it. Progress is
+    told how many classes are solved, and of how many. A subworkload too large for the solver is
+    refused.
     """
     subworkloads = decomposition.subworkloads
-    solutions = []
-    threads = min(jobs, len(subworkloads))
-    limit = None if threads == 1 else 1
-    with linear_algebra().limit(limits=limit), ThreadPoolExecutor(threads) as pool:
-        for done, solution in enumerate(pool.map(solver, subworkloads), start=1):
-            solutions.append(solution)
+    largest_first = sorted(range(len(subworkloads)), key=lambda k: -subworkloads[k].cells)
+    limit = None if len(subworkloads) == 1 else 1
+    found: dict[int, Solution] = {}
+    with (
+        linear_algebra().limit(limits=limit),
+        ThreadPoolExecutor(min(jobs, len(subworkloads))) as pool,
+    ):
+        solved = pool.map(solver, (subworkloads[k] for k in largest_first))
+        for number, solution in zip(largest_first, solved):
+            found[number] = solution
             if progress is not None:
-                progress(done, len(subworkloads))
+                progress(len(found), len(subworkloads))
+    solutions = [found[number] for number in range(len(subworkloads))]
     objectives = np.array([solution.objective for solution in solutions])
     shares = np.sqrt(objectives[decomposition.class_of] * decomposition.scales)
     return ResidualMechanism(decomposition, tuple(solutions), shares / shares.sum())
@@ -400,9 +428,10 @@ def _axis_optimum(
 ) -> Factor:
     """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
-    if not settings.can_measure(size):
-        return CenteringFactor(size)
-    optimal.check_dense((size,), settings)
+    if size <= LARGE_AXIS:
+        if not settings.can_measure(size):
+            return CenteringFactor(size)
+        optimal.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if _spans(factor) else CenteringFactor(size)
@@ -411,7 +440,7 @@ def _axis_optimum(
 def _spans(factor: Factor) -> bool:
     """Whether a factor determines every mean-free vector of its axis."""
     (size,) = factor.shape
-    if isinstance(factor, CenteringFactor):
+    if isinstance(factor, CenteringFactor | WaveFactor):
         return True
     if isinstance(factor, FourierFactor):  # its singular values, without its matrix
         values = np.sqrt(factor.weights)

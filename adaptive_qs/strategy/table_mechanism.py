@@ -19,6 +19,7 @@ from adaptive_qs.strategy.bounds import (
     SINGLE_CELLS,
     gram_bound,
     known_gram_eigenvalues,
+    path_bound,
     root_sum,
     svd_bound,
 )
@@ -37,14 +38,20 @@ from adaptive_qs.strategy.mechanism import (
     ArrayCache,
     Mechanism,
     QueryMeasurement,
+    Run,
     StrategyMeasurement,
+    answer_in_runs,
+    block_figures,
     block_squares,
+    comes_in_runs,
     joint_squares,
     largest_bias,
+    run_squares,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
-from adaptive_qs.workload.axes import Circular, Marginal
+from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.residuals import Decomposition
@@ -99,7 +106,7 @@ class TableMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return sum(
-            weight * math.prod(float(piece.sum()) for piece in self._pieces(part, index))
+            weight * math.prod(total for total, _, _ in self._figures(part, index))
             for part, index, weight in self.workload.sets()
         )
 
@@ -140,9 +147,44 @@ class TableMechanism:
         return reduce(np.multiply.outer, self._pieces(part, index)).reshape(-1)
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Largest variance of all queries at cost 1; exact, since the factors are not negative."""
-        pieces = (self._pieces(part, index) for part, index, _ in self.workload.sets())
-        return max(math.prod(float(piece.max()) for piece in of) for of in pieces), True
+        """Largest variance of all queries at cost 1, and whether it is exact or a bound.
+
+        The factors are not negative, so their largest values multiply.
+        """
+        top, exact = 0.0, True
+        for part, index, _ in self.workload.sets():
+            figures = self._figures(part, index)
+            largest, known = math.prod(f[1] for f in figures), all(f[2] for f in figures)
+            if largest > top:
+                top, exact = largest, known
+        return top, exact
+
+    def streams(self, part: int, index: int) -> bool:
+        """Whether the queries of a set are so many that they are answered in runs."""
+        table, _, queries = self._set(part, index)
+        return comes_in_runs(queries, table.strategy.factors)
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Answers and variances of such a set, some queries at a time, in order."""
+        table, clique, queries = self._set(part, index)
+        blocks = list(self._blocks(part, index))
+        outside = tuple(axis for axis, i in enumerate(table.clique) if i not in clique)
+        constant = math.prod(float(self._block(*of)) for of in blocks if of[0] == (None,))
+        inside = [factor for of, factor in blocks if of != (None,)]
+
+        def of_axis(run: Run, axis: int) -> Array:
+            asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
+            if axis == run.axis:
+                return run_squares(asked, inside[axis], run.first, run.stop, full)
+            return run.part_of(axis, asked, full())
+
+        def variances(run: Run) -> Array:
+            return run.product(partial(of_axis, run)) * (constant / table.share)
+
+        estimates = kept[int(self.group_of[part][index])].sum(axis=outside)
+        yield from answer_in_runs(queries, estimates, variances)
 
     def bias_of(self, part: int, index: int) -> float:
         """Largest part of a query of one attribute set that its strategy does not measure."""
@@ -160,6 +202,8 @@ class TableMechanism:
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
+            if isinstance(factor, WaveFactor):  # as ranges, which are differences of prefixes
+                asked = tuple(Prefix(q.size) for q in asked)
             biases.append(bias(asked, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
@@ -173,18 +217,38 @@ class TableMechanism:
 
     def _pieces(self, part: int, index: int) -> list[Array]:
         """Arrays over groups of the set's queries whose outer product is their variance."""
-        table, clique, queries = self._set(part, index)
-        factors = table.strategy.factors
+        table, _, queries = self._set(part, index)
         pieces = [np.array([1 / table.share])]
         if len(queries[0].shape) > 1:
-            (asked,), axes = queries, tuple(table.clique.index(i) for i in clique)
-            key = (asked, axes, tuple(map(id, factors)))
-            return [*pieces, self._cache.get(key, lambda: joint_squares(asked, axes, factors))]
+            return [*pieces, self._joint(part, index)]
+        return [*pieces, *(self._block(*of) for of in self._blocks(part, index))]
+
+    def _figures(self, part: int, index: int) -> list[tuple[float, float, bool]]:
+        """The sum of each of these arrays, its largest value, and whether that is exact."""
+        table, _, queries = self._set(part, index)
+        if len(queries[0].shape) > 1:
+            joint = self._joint(part, index)
+            figures = [(float(joint.sum()), float(joint.max()), True)]
+        else:
+            figures = [
+                block_figures(*of, partial(self._block, *of)) for of in self._blocks(part, index)
+            ]
+        return [(1 / table.share, 1 / table.share, True), *figures]
+
+    def _blocks(self, part: int, index: int) -> Iterator[tuple[tuple[Queries | None, ...], Factor]]:
+        """Every factor with the queries on its axes, None for an axis outside the set."""
+        table, clique, queries = self._set(part, index)
         for inside, factor in table.strategy.split(table.clique):
-            of_axes = tuple(queries[clique.index(i)] if i in clique else None for i in inside)
-            make = partial(block_squares, of_axes, factor)
-            pieces.append(self._cache.get((of_axes, id(factor)), make))
-        return pieces
+            yield tuple(queries[clique.index(i)] if i in clique else None for i in inside), factor
+
+    def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
+        return self._cache.get((queries, id(factor)), partial(block_squares, queries, factor))
+
+    def _joint(self, part: int, index: int) -> Array:
+        table, clique, (asked, *_) = self._set(part, index)
+        factors, axes = table.strategy.factors, tuple(table.clique.index(i) for i in clique)
+        key = (asked, axes, tuple(map(id, factors)))
+        return self._cache.get(key, lambda: joint_squares(asked, axes, factors))
 
 
 # The Gaussian mechanism: the same noise on every query of the workload, nothing shared.
@@ -271,6 +335,16 @@ class DirectMechanism:
     def variances(self, part: int, index: int) -> Array:
         """The same variance (rows²) for every answer at privacy cost 1, (m,); of zeros none."""
         return np.where(self._asked(part, index), self.noise_variance, 0.0)
+
+    def streams(self, part: int, index: int) -> bool:
+        """Never: what is measured is as large."""
+        return False
+
+    def answer_runs(
+        self, part: int, index: int, kept: Mapping[int, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """All at once."""
+        yield self.answers(part, index, kept), self.variances(part, index)
 
     def largest_variance(self) -> tuple[float, bool]:
         """The variance of every answer that is not 0 for sure."""
@@ -360,7 +434,8 @@ def _family_bound(queries: Queries) -> float:
     cells = math.prod(queries.shape)
     known = known_gram_eigenvalues(queries)
     if known is not None:
-        return root_sum(known) ** 2 / cells
+        dual = path_bound(queries) if cells > LARGE_AXIS else 0.0
+        return max(dual, root_sum(known) ** 2 / cells)
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells

@@ -5,7 +5,7 @@ A counter is the only reader of private rows after encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Self
@@ -155,7 +155,7 @@ class MarginalCounter:
             raise DataError(f"table: more than {MAX_ROWS:,} rows: give a part of it")
         self.domain: Domain = self._engine.domain
         self._dtype = np.uint32 if self._rows < 2**32 else np.int64
-        self._left = most_cells
+        self._left = self._most = most_cells
         self._kept: dict[Clique, NDArray[Any]] = {}
         self._lock = Lock()
         self._close: Callable[[], object] = lambda: None
@@ -169,16 +169,30 @@ class MarginalCounter:
         """Remove what the engine keeps of the rows; nothing can be counted after that."""
         self._close()
 
+    def keep_up_to(self, cells: int) -> None:
+        """Keep counted marginals of so many cells together, where that is more than so far."""
+        with self._lock:
+            self._left += max(0, cells - self._most)
+            self._most = max(cells, self._most)
+
     def count(self, clique: Clique) -> NDArray[np.int64]:
         """The exact marginal over a clique (rows), one axis per attribute."""
         if not clique:
             return np.array(self._rows)
-        kept = self._kept.get(clique)
-        if kept is not None:
-            return kept.astype(np.int64)
-        (counts,) = self._engine.count_all([clique])
-        self._keep(clique, counts)
-        return counts
+        return self.count_all([clique])[0]
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """The exact marginals over some cliques that are not empty; one pass counts the missing."""
+        kept = {clique: self._kept.get(clique) for clique in cliques}
+        missing = [clique for clique, counts in kept.items() if counts is None]
+        found = dict(zip(missing, self._engine.count_all(missing) if missing else ()))
+        for clique, counts in found.items():
+            self._keep(clique, counts)
+        return [
+            found[clique] if counts is None else counts.astype(np.int64)
+            for clique in cliques
+            for counts in [kept[clique]]
+        ]
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
         """Count in one pass those of some marginals that will be asked for and can be kept."""

@@ -196,6 +196,8 @@ def read_table(
     return CodedTable(schema.domain(), tuple(columns))
 
 
+MOST_ENCODERS = 4
+"""More threads would wait for the one that reads, each with the memory of a chunk."""
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
@@ -223,6 +225,7 @@ def coded_chunks(
             for column, values in zip(schema.columns, chunk.columns)
         )
 
+    workers = min(workers, MOST_ENCODERS)
     with open_source(source) as opened, ThreadPoolExecutor(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:

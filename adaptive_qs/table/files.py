@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
 from adaptive_qs.errors import InputError, reason
-from adaptive_qs.machine import NAMED, SYNCED, WRITTEN, reach
+from adaptive_qs.machine import Fault, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
 #
@@ -114,11 +114,11 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "w+b") as file:  # open, and so locked, until it has its name
             yield file
             file.flush()
-            reach(WRITTEN)
+            reach(Fault.WRITTEN)
             os.fsync(file.fileno())
-            reach(SYNCED)
+            reach(Fault.SYNCED)
             temporary.replace(target)
-        reach(NAMED)
+        reach(Fault.NAMED)
         sync_folder(target.parent)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -307,20 +307,27 @@ def stamp_path(table: str | Path) -> Path:
 
 
 @contextmanager
-def stamped(table: str | Path, stamp: Stamp) -> Iterator[None]:
+def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
     """Around the writing of a table: a file beside it says what its CSV has no place for.
 
     A table that is not private never stands without its stamp; the stamp of an earlier table is
     removed once it is replaced.
 
+    Yields:
+        What writes the stamp: to be called once the table is whole, before it has its name. So a
+        run that is refused leaves none.
+
     Raises:
         InputError: the stamp cannot be written or removed.
     """
     beside = stamp_path(table)
-    if stamp != PRIVATE:
-        with atomic_writer(beside) as file:
-            file.write(f"{Path(table).name}: {stamp}\n".encode())
-    yield
+
+    def put() -> None:
+        if stamp != PRIVATE:
+            with atomic_writer(beside) as file:
+                file.write(f"{Path(table).name}: {stamp}\n".encode())
+
+    yield put
     if stamp == PRIVATE:
         try:
             beside.unlink(missing_ok=True)

@@ -91,7 +91,7 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
-FRAME_ROWS = 1 << 20
+FRAME_ROWS = 1 << 18
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _ZIP_MAGIC = b"PK\x03\x04"
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}

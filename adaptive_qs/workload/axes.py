@@ -138,10 +138,25 @@ class Range(OrderedQueries):
 
     def answer(self, table: Array) -> Array:
         """Differences of cumulative sums, shape (n, ...) -> (n(n+1)/2, ...)."""
-        p = _cumulate(table)
-        answers = np.empty((self.num_queries, *p.shape[1:]), p.dtype)
-        for a, ranges in self._by_start():
-            np.subtract(p[a + 1 :], p[a], out=answers[ranges])
+        return self.answer_runs(table, 0, self.size)
+
+    @property
+    def num_runs(self) -> int:
+        """One for each a."""
+        return self.size
+
+    def in_runs(self, first: int, stop: int) -> slice:
+        """The ranges that begin at ``first`` up to ``stop``."""
+        return slice(*(a * self.size - a * (a - 1) // 2 for a in (first, stop)))
+
+    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
+        """Their answers."""
+        p, runs = _cumulate(table), self.in_runs(first, stop)
+        answers = np.empty((runs.stop - runs.start, *p.shape[1:]), p.dtype)
+        end = 0
+        for a in range(first, stop):
+            begin, end = end, end + self.size - a
+            np.subtract(p[a + 1 :], p[a], out=answers[begin:end])
         return answers
 
     def squares(self, covariance: Array) -> Array:
@@ -206,12 +221,25 @@ class Circular(OrderedQueries):
 
     def answer(self, table: Array) -> Array:
         """Differences of cumulative sums twice round the circle, shape (n, ...) -> (n², ...)."""
+        return self.answer_runs(table, 0, self.size)
+
+    @property
+    def num_runs(self) -> int:
+        """One for each start."""
+        return self.size
+
+    def in_runs(self, first: int, stop: int) -> slice:
+        """The arcs that begin at ``first`` up to ``stop``."""
+        return slice(first * self.size, stop * self.size)
+
+    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
+        """Their answers."""
         n, p = self.size, _cumulate(table)
         twice = np.concatenate([p, p[1:] + p[-1]])
-        answers = np.empty((n, n, *p.shape[1:]), p.dtype)
-        for start in range(n):
-            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start])
-        return answers.reshape(n * n, *p.shape[1:])
+        answers = np.empty((stop - first, n, *p.shape[1:]), p.dtype)
+        for start in range(first, stop):
+            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start - first])
+        return answers.reshape((stop - first) * n, *p.shape[1:])
 
     def squares(self, covariance: Array) -> Array:
         """From cumulative sums of C; an arc past the last cell is the circle less a range."""
@@ -266,6 +294,19 @@ class FirstCells(OrderedQueries):
     def answer(self, table: Array) -> Array:
         """From the first cells, shape (n, ...) -> (m, ...)."""
         return self.queries.answer(table[: self.queries.size])
+
+    @property
+    def num_runs(self) -> int:
+        """As over the first cells."""
+        return self.queries.num_runs
+
+    def in_runs(self, first: int, stop: int) -> slice:
+        """As over the first cells."""
+        return self.queries.in_runs(first, stop)
+
+    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
+        """From the first cells."""
+        return self.queries.answer_runs(table[: self.queries.size], first, stop)
 
     def squares(self, covariance: Array) -> Array:
         """From the first cells, shape (n, n, ...) -> (m, ...)."""

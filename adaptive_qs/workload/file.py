@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
@@ -35,6 +36,7 @@ from adaptive_qs.workload.workload import (
     QueryWorkload,
     Workload,
     all_sets,
+    unlisted_sets,
     ways_of,
 )
 
@@ -129,16 +131,22 @@ class Part(BaseModel):
                         f"queries name attribute {name!r}, which is in no set: remove it"
                     )
 
-    def marginals(self, domain: Domain) -> list[tuple[Clique, ...]]:
-        """Its cliques, where it asks for no other queries than marginals."""
+    def marginals(
+        self, domain: Domain, most: int | None = None
+    ) -> list[list[tuple[Clique, float]]]:
+        """Its cliques and their weights, where it asks for no other queries than marginals.
+
+        ``most`` is as for :meth:`Workload.all_ways`.
+        """
         for family in family_names(self.queries):
             if family != "marginal":
                 raise WorkloadError(
                     f"{family!r} queries are for plan and answer: here use 'marginal' instead"
                 )
         if self.attributes is None:
-            return [Workload.all_ways(domain, self.ways or ()).cliques]
-        return [tuple(domain.clique(names) for names in self.attributes)]
+            every = Workload.all_ways(domain, self.ways or (), most)
+            return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
+        return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
     def asked(self, maker: QueryMaker) -> list[QueryPart]:
         """What it asks of the sets of each number of attributes."""
@@ -190,8 +198,10 @@ class WorkloadFile(BaseModel):
             parts.append(Part(attributes=names, weight=float(weight)))
         return cls(version=1, parts=tuple(parts))
 
-    def workload(self, domain: Domain, source: str = "workload") -> Workload:
-        """The weighted cliques over a domain.
+    def workload(
+        self, domain: Domain, source: str = "workload", most: int | None = None
+    ) -> Workload:
+        """The weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
 
         Raises:
             WorkloadError: an attribute that the domain lacks, more ways than attributes, or
@@ -199,9 +209,15 @@ class WorkloadFile(BaseModel):
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
-        for part, found in self._read(source, domain, "marginals", lambda p: p.marginals(domain)):
-            for clique in chain.from_iterable(found):
-                weights[clique] = weights.get(clique, 0.0) + part.weight
+        pieces = self._read(source, domain, "marginals", lambda part: part.marginals(domain, most))
+        for _, found in pieces:
+            for clique, weight in chain.from_iterable(found):
+                weights[clique] = weights.get(clique, 0.0) + weight
+        ways = {k for part in self.parts for k in part.ways or ()}
+        unlisted = {} if most is None else unlisted_sets(domain, ways, most)
+        if any(unlisted.values()):
+            degrees = {len(names) for part in self.parts for names in part.attributes or ()}
+            return Workload(domain, weights, {**dict.fromkeys(degrees, 0), **unlisted})
         return Workload(domain, weights)
 
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
@@ -254,14 +270,17 @@ QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Quer
 """The same for a workload of any queries."""
 
 
-def resolve_workload(spec: WorkloadSpec, domain: Domain) -> Workload:
+def resolve_workload(spec: WorkloadSpec, domain: Domain, most: int | None = None) -> Workload:
     """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
+
+    ``most`` is as for :meth:`Workload.all_ways`.
 
     Raises:
         WorkloadError: the file or the number of ways does not fit the domain.
         ResourceExceeded: too many marginals.
     """
-    return _resolve(spec, domain, Workload, WorkloadFile.workload, Workload.all_ways)
+    of_file = partial(WorkloadFile.workload, most=most)
+    return _resolve(spec, domain, Workload, of_file, partial(Workload.all_ways, most=most))
 
 
 def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:

@@ -89,6 +89,22 @@ class Queries:
         """
         raise NotImplementedError
 
+    # Where queries are too many to be answered at once they are in runs: one query each here, all
+    # that begin at one cell where there are many of these.
+
+    @property
+    def num_runs(self) -> int:
+        """How many runs there are."""
+        return self.num_queries
+
+    def in_runs(self, first: int, stop: int) -> slice:
+        """Where the queries of consecutive runs are among all."""
+        return slice(first, stop)
+
+    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
+        """The answers to those queries only."""
+        return self.answer(table)[self.in_runs(first, stop)]
+
     def squares(self, covariance: Array) -> Array:
         """Variance of every query's answer: diag(Q C Qᵀ).
 

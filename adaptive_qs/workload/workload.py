@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
@@ -22,6 +22,8 @@ CliqueArray = NDArray[np.int32]
 
 MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
+MOST_LISTED = 500_000
+"""Marginals of one number of attributes among which tables choose; see :func:`listed_sets`."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
 """Weights beyond these say no more, and their products with errors would leave the floats."""
 
@@ -82,6 +84,57 @@ def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
     return arrays
 
 
+def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray, Array]]:
+    """All sets of so many attributes, or in the place of some of them smaller ones.
+
+    Where there are more than ``most``, those of the smallest attributes are listed, of as many as
+    have no more sets; and all sets of one attribute less, which share the weight of those that are
+    not. Sizes decide, and the order of the schema among equal ones.
+
+    Args:
+        domain: the attributes.
+        ways: how many of them.
+        most: most sets of each number of attributes, at least their number.
+
+    Returns:
+        Sets by their number of attributes, the largest first, shape (sets, k), and their weights.
+
+    Raises:
+        WorkloadError: a number below 1 or above the number of attributes.
+    """
+    d = len(domain)
+    if ways < 2 or not 1 <= ways <= d or math.comb(d, ways) <= most:
+        (sets,) = all_sets(domain, [ways])
+        return [(sets, np.ones(len(sets)))]
+    small = _listed_among(d, ways, most)
+    by_size = sorted(range(d), key=lambda i: (domain.sizes[i], i))
+    chosen = np.array(sorted(by_size[:small]), dtype=np.int32)
+    places = np.array(list(combinations(range(small), ways)), dtype=np.int32)
+    listed = [(chosen[places], np.ones(len(places)))]
+    for sets, weights in listed_sets(domain, ways - 1, most):
+        inside = np.isin(sets, chosen).all(axis=1)
+        # Each of the sets not listed that hold one of these shares its weight among ways of them.
+        missing = np.where(inside, d - small, d - ways + 1) / (ways - 1)
+        listed.append((sets[missing > 0], (weights * missing)[missing > 0]))
+    return listed
+
+
+def unlisted_sets(domain: Domain, ways: Iterable[int], most: int) -> dict[int, int]:
+    """How many sets of each of these numbers of attributes :func:`listed_sets` leaves out."""
+    d = len(domain)
+    return {k: math.comb(d, k) - math.comb(_listed_among(d, k, most), k) for k in ways}
+
+
+def _listed_among(attributes: int, ways: int, most: int) -> int:
+    """Of how many attributes all sets of so many are listed."""
+    if ways < 2 or math.comb(attributes, ways) <= most:
+        return attributes
+    small = ways
+    while math.comb(small + 1, ways) <= most:
+        small += 1
+    return small
+
+
 @dataclass(frozen=True, repr=False)
 class Workload:
     """Marginals to answer well, each with a positive weight.
@@ -89,6 +142,9 @@ class Workload:
     Attributes:
         domain: the attributes the cliques refer to.
         weights: weight of each workload clique, from ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
+        unlisted: where more were asked for than are listed (:func:`listed_sets`), how many more,
+            by each number of attributes that was asked for; listed sets of other numbers stand in
+            for those.
 
     Raises:
         WorkloadError: no cliques, an empty clique, or a weight out of its range.
@@ -96,6 +152,7 @@ class Workload:
 
     domain: Domain
     weights: Mapping[Clique, float]
+    unlisted: Mapping[int, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         name = type(self).__name__
@@ -112,15 +169,35 @@ class Workload:
                 raise _out_of_range(weight)
 
     @classmethod
-    def all_ways(cls, domain: Domain, ways: int | Iterable[int]) -> Workload:
+    def all_ways(
+        cls, domain: Domain, ways: int | Iterable[int], most: int | None = None
+    ) -> Workload:
         """All marginals of the given numbers of attributes, each of weight 1.
+
+        Args:
+            domain: the attributes.
+            ways: how many of them.
+            most: most marginals of each number, as for :func:`listed_sets`; None refuses more than
+                ``MAX_CLIQUES``.
 
         Raises:
             WorkloadError: a number below 1 or above the number of attributes.
             ResourceExceeded: more marginals than ``MAX_CLIQUES``.
         """
-        sets = chain.from_iterable(some.tolist() for some in all_sets(domain, ways_of(ways)))
+        numbers = ways_of(ways)
+        if most is not None and any(math.comb(len(domain), k) > most for k in numbers if k > 1):
+            return cls._of_some(domain, numbers, most)
+        sets = chain.from_iterable(some.tolist() for some in all_sets(domain, numbers))
         return cls(domain, dict.fromkeys(map(tuple, sets), 1.0))
+
+    @classmethod
+    def _of_some(cls, domain: Domain, ways: Iterable[int], most: int) -> Workload:
+        weights: dict[Clique, float] = {}
+        for k in dict.fromkeys(ways):
+            for sets, weight in listed_sets(domain, k, most):
+                for clique, value in zip(map(tuple, sets.tolist()), weight.tolist()):
+                    weights[clique] = weights.get(clique, 0.0) + value
+        return cls(domain, weights, unlisted_sets(domain, ways, most))
 
     def __len__(self) -> int:
         return len(self.weights)

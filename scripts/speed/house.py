@@ -22,6 +22,7 @@ import networkx as nx
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "adaptive_qs"
+EXAMPLE = ROOT / "docs" / "example"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 COMMANDS = {
     "synthesize": ["--out", "synthetic.csv"],
@@ -35,7 +36,7 @@ depths = {}
 
 def watch(frame, event, _):
     code = frame.f_code
-    if event != "call" or "counting" in depths or not code.co_filename.startswith(package):
+    if event != "call" or not code.co_filename.startswith(package):
         return
     if code.co_name == "count" and "/table/" in code.co_filename:
         files = []
@@ -44,6 +45,7 @@ def watch(frame, event, _):
             frame = frame.f_back
         depths["counting"] = len(files) - 1  # without this script
         depths["own"] = sum(file.startswith(package) for file in files)
+        sys.setprofile(None)
 
 from adaptive_qs.cli import main
 sys.setprofile(watch)
@@ -73,28 +75,25 @@ def commands() -> dict[str, dict[str, int]]:
     The depth is the number of frames from ``main`` to the first exact count of rows, with those
     of the library of the command line ("counting"), and without ("own").
     """
-    return {name: _watched([name, *options]) for name, options in COMMANDS.items()}
-
-
-def _watched(command: list[str]) -> dict[str, int]:
-    example = ROOT / "docs" / "example"
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        _run(folder, str(EXAMPLE / "make_visits.py"), "--rows", "500")
+        return {name: _watched(folder, name, *options) for name, options in COMMANDS.items()}
 
-        def run(*arguments: str) -> None:
-            subprocess.run(
-                [sys.executable, *arguments], cwd=folder, env=environment, check=True,
-                capture_output=True,
-            )  # fmt: skip
 
-        run(str(example / "make_visits.py"), "--rows", "500")
-        data = ["visits.csv", "--schema", str(example / "schema.json")]
-        budget = ["--epsilon", "1", "--delta", "1e-6"]
-        run("-c", WATCHED, str(PACKAGE), "found.json", *command[:1], *data, *budget, *command[1:])
-        found: dict[str, int] = json.loads((Path(folder) / "found.json").read_text())
-    assert found.pop("code") == 0, f"{command[0]} failed"
-    assert "counting" in found, f"{command[0]}: nothing was counted in table/: see WATCHED"
+def _watched(folder: str, verb: str, *options: str) -> dict[str, int]:
+    data = ["visits.csv", "--schema", str(EXAMPLE / "schema.json")]
+    budget = ["--epsilon", "1", "--delta", "1e-6"]
+    _run(folder, "-c", WATCHED, str(PACKAGE), "found.json", verb, *data, *budget, *options)
+    found: dict[str, int] = json.loads((Path(folder) / "found.json").read_text())
+    assert found.pop("code") == 0, f"{verb} failed"
+    assert "counting" in found, f"{verb}: nothing was counted in table/: see WATCHED"
     return found
+
+
+def _run(folder: str, *arguments: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
 def column_types() -> dict[str, set[str]]:

@@ -102,11 +102,11 @@ def test_progress_settings_and_names_of_mechanisms():
 
 
 def test_the_forecast_counts_the_matrices_of_strategies():
-    domain = Domain.from_sizes({"a": 10_000})
-    prefixes = all_ways_queries(domain, 1, "prefix")
-    plan = plan_batch(prefixes, PrivacyTarget.of_answers(cost=1.0), "wff")
-    assert 8 * 10_000**2 * 8 <= plan.forecast.strategy_bytes < plan.forecast.memory_bytes
-    limits = answers_limits(domain, "4GB")
+    domain = Domain.from_sizes({"a": 60, "b": 60})
+    sums = all_ways_queries(domain, 2, "affine")
+    plan = plan_batch(sums, PrivacyTarget.of_answers(cost=1.0), "wff")
+    assert 8 * 3_600**2 * 8 <= plan.forecast.strategy_bytes < plan.forecast.memory_bytes
+    limits = answers_limits(domain, "1GB")
     with pytest.raises(ResourceExceeded, match="residualplanner"):
         check_forecast(plan.forecast, limits)
     plain = plan_batch(plan.workload, plan.target, "residualplanner")
@@ -315,7 +315,7 @@ def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
         assert isinstance(found.mechanism, ResidualMechanism) != tried, (family, cells)
 
 
-@pytest.mark.parametrize(("family", "most"), [("range", 1e-4), ("prefix", 1.0)])
+@pytest.mark.parametrize(("family", "most"), [("range", 1e-4), ("prefix", 0.01)])
 def test_ten_thousand_codes_are_planned_without_large_eigenproblems(family, most, monkeypatch):
     """Bounds and strategies in closed form, in about a second, with the gap that is left."""
     for name in ("eigh", "eigvalsh"):
@@ -333,4 +333,4 @@ def test_ten_thousand_codes_are_planned_without_large_eigenproblems(family, most
     assert 0 < found.gap < most
     queries = {"range": Range, "prefix": Prefix}[family](10_000).num_queries
     assert found.queries == queries * (1 + {"range": 6, "prefix": 3}[family])
-    assert found.forecast.seconds > 60
+    assert (found.forecast.seconds > 50) == (family == "range")

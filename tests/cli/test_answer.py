@@ -407,9 +407,7 @@ def test_memory_is_refused_with_exit_code_4(run):
     check(run, [*ANSWER, "--max-memory", "380MB"], 4, "raise")
     Path("big.json").write_text('{"a": 3000}')
     arguments = ["plan", "--schema", "big.json", "--queries", "range", "--ways", "1"]
-    check(
-        run, [*arguments, "--mechanism", "querysmasher", "--max-memory", "400MB"], 4, "3,000 values"
-    )
+    check(run, [*arguments, "--mechanism", "eigen", "--max-memory", "400MB"], 4, "3000 cells")
 
 
 def test_budget_refusals_have_exit_code_3(run, monkeypatch):

@@ -23,7 +23,7 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import AdaptiveQsError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.machine import COMMITTED, SYNCED
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
@@ -99,8 +99,8 @@ def run(stage, secrets, capsys, caplog):
                 secrets.absent_in(*stage)
             except Exception as error:  # noqa: BLE001  (the command would take it for its own fault)
                 found.append(error)
-            committed += fault == COMMITTED
-            if fault == COMMITTED and committed == stop:
+            committed += fault == Fault.COMMITTED
+            if fault == Fault.COMMITTED and committed == stop:
                 raise RuntimeError(CANARY, CANARY_NUMBER, JOBS["a"])
 
         machine._handlers[:] = [look]
@@ -177,7 +177,9 @@ def in_temporary(folder):
     tempfile.tempdir = str(folder)
 
 
-@pytest.mark.parametrize(("verb", "fault"), [("synthesize", SYNCED), ("answer", COMMITTED)])
+@pytest.mark.parametrize(
+    ("verb", "fault"), [("synthesize", Fault.SYNCED), ("answer", Fault.COMMITTED)]
+)
 def test_what_a_kill_leaves(verb, fault, tables, stage, secrets, tmp_path):
     logs, temporary = tmp_path / "logs", tmp_path / "child"
     for folder in (logs, temporary):
@@ -208,7 +210,7 @@ HINTS = {
 
 def interrupted(fault):
     """Stop a run after its first release."""
-    if fault == COMMITTED:
+    if fault == Fault.COMMITTED:
         raise RuntimeError("stopped by a test")
 
 

@@ -27,11 +27,12 @@ from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import MISSING, UNREADABLE
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.schema import Schema, bind_column_types, schema_json
+from adaptive_qs.table.schema import Schema, bind_column_types
 from adaptive_qs.table.write import write_table
 from scripts.make_reference import COLUMNS
 
 from ..extension.test_column_type import Grey
+from ..published import validate_schema
 
 
 class Cells(NamedTuple):
@@ -256,10 +257,10 @@ def json_comes_back(schema, cells, folder):
     assert again == schema
     assert again.fingerprint == schema.fingerprint
     content = json.loads(schema.to_json())
-    jsonschema.validate(content, schema_json())
+    validate_schema(content)
     content["columns"][0]["colour"] = "red"
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(content, schema_json())
+        validate_schema(content)
     with pytest.raises(SchemaError, match="colour"):
         Schema.parse(content)
 

@@ -14,7 +14,7 @@ from adaptive_qs import Synthesizer, answer
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.machine import COMMITTED
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.engines import ENGINES, EngineOptions, blocks, open_engine
@@ -154,7 +154,7 @@ def test_a_run_may_be_resumed_with_another_engine(engine, scheduler, files, tmp_
 
     def cut(fault):
         reached.append(fault)
-        if reached.count(COMMITTED) == 3:
+        if reached.count(Fault.COMMITTED) == 3:
             raise PowerCut
 
     options = {"rho": 1, "ledger": tmp_path / "l.db", "workers": 1}

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.ledger.entries import Closed, Released, Reserved, Row, parse_body
-from adaptive_qs.machine import FAULTS
+from adaptive_qs.machine import Fault
 from adaptive_qs.release.release import Release
 
 from .children import Child, at
@@ -50,7 +50,7 @@ def run_kills(count: int, seed: int, folder: Path) -> dict[str, object]:
             if is_over(story):
                 break
             if draw.random() < 0.5:
-                fault = draw.choice(FAULTS)
+                fault = draw.choice(list(Fault))
                 nth = draw.randint(1, reference.faults.count(fault))
                 killed = kill(story, partial(at, fault, nth))
                 named[fault] += killed

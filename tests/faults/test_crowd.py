@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.machine import CHARGED, COMMITTED
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 
 from .children import Child, at, small_groups, waiting
@@ -50,9 +50,9 @@ def test_two_runs_at_once(stage, runs, codes):
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.verb}, seeded {job.seeded}")
 def test_two_that_resume_at_once(stage, job, tmp_path):
     story, go = Story(stage.scene(job)), tmp_path / "go"
-    assert kill(story, partial(at, COMMITTED, 2))
-    first = story.scene.start(partial(waiting, CHARGED, go), resume=True)
-    first.wait_for(CHARGED)
+    assert kill(story, partial(at, Fault.COMMITTED, 2))
+    first = story.scene.start(partial(waiting, Fault.CHARGED, go), resume=True)
+    first.wait_for(Fault.CHARGED)
     second = Child(
         [*job.arguments, "--resume", "--force"], story.scene.folder, tmp_path, small_groups
     )

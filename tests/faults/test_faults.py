@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.machine import (
-    CHARGED,
-    CLOSED,
-    COMMITTED,
-    DELIVERED,
-    DRAWN,
-    MEASURED,
-    PUBLISHED,
-    RESERVED,
-    WRITTEN,
-)
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 
 from .children import at
@@ -79,8 +69,10 @@ def test_a_disk_that_is_full_again_and_again(stage, job):
     """The log of the ledger grows by about 10 kB with each release."""
     story = Story(stage.scene(job))
     sizes = [len(story.rows)]
-    for fault in (CHARGED, DRAWN, MEASURED):
-        error = stopped(story, 1, partial(full_from, COMMITTED, 45_000), partial(at, fault, 99))
+    for fault in (Fault.CHARGED, Fault.DRAWN, Fault.MEASURED):
+        error = stopped(
+            story, 1, partial(full_from, Fault.COMMITTED, 45_000), partial(at, fault, 99)
+        )
         assert KEPT in error
         sizes.append(len(story.rows))
     assert sizes == sorted(set(sizes))
@@ -90,19 +82,19 @@ def test_a_disk_that_is_full_again_and_again(stage, job):
 TERM = 128 + signal.SIGTERM
 ACCIDENTS = {
     "a disk that is full when outputs are written": (
-        1, partial(full_from, PUBLISHED, 1_000), "cannot be written (file too large): ", True,
+        1, partial(full_from, Fault.PUBLISHED, 1_000), "cannot be written (file too large): ", True,
     ),
     "a ledger that another process keeps locked": (
         1,
-        partial(locked_from, COMMITTED, LEDGER, 0.2),
+        partial(locked_from, Fault.COMMITTED, LEDGER, 0.2),
         "error: ledger: other processes keep the ledger locked: try again ",
         True,
     ),
     "a signal after everything is in place": (
-        TERM, partial(at, CLOSED, 1, signal.SIGTERM), "the budget is spent", False,
+        TERM, partial(at, Fault.CLOSED, 1, signal.SIGTERM), "the budget is spent", False,
     ),
     "a signal right after the reservation": (
-        TERM, partial(at, RESERVED, 1, signal.SIGTERM), "stopped before the end", None,
+        TERM, partial(at, Fault.RESERVED, 1, signal.SIGTERM), "stopped before the end", None,
     ),
 }  # fmt: skip
 """The exit code, what happens, what is said, and whether it is said that the run can be resumed."""
@@ -128,7 +120,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     table = f"o{suffix}"
     options = ("--out", table, "--release", "r.zip", "--rows", "60000")
     story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
-    error = stopped(story, 1, partial(full_from, PUBLISHED, 30_000))
+    error = stopped(story, 1, partial(full_from, Fault.PUBLISHED, 30_000))
     assert f"error: {table}: cannot be written (file too large): " in error
     assert "the release is in r.zip: sample a table from it free of charge" in error
     assert table not in story.scene.names()
@@ -144,7 +136,7 @@ def test_a_read_only_folder(stage, job):
     error = stopped(story, 2, unprivileged, partial(read_only, folder))
     assert "permission denied" in error
     folder.chmod(0o755)
-    error = stopped(story, 1, unprivileged, partial(read_only_from, MEASURED, folder))
+    error = stopped(story, 1, unprivileged, partial(read_only_from, Fault.MEASURED, folder))
     assert KEPT in error
     folder.chmod(0o755)
     finish(story, stage)
@@ -156,13 +148,20 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @VERBS
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
-    ("fault", "nth"), [(CHARGED, 2), (COMMITTED, 1), (COMMITTED, 2), (WRITTEN, 1), (DELIVERED, 1)]
+    ("fault", "nth"),
+    [
+        (Fault.CHARGED, 2),
+        (Fault.COMMITTED, 1),
+        (Fault.COMMITTED, 2),
+        (Fault.WRITTEN, 1),
+        (Fault.DELIVERED, 1),
+    ],
 )
 def test_signals_that_ask_to_stop(stage, job, number, fault, nth):
     story = Story(stage.scene(job))
     error = stopped(story, 128 + number, partial(at, fault, nth, number))
     assert error.startswith("error: stopped before the end: ")
-    kept = "r.zip" if fault == DELIVERED and job.verb == "synthesize" else KEPT
+    kept = "r.zip" if fault == Fault.DELIVERED and job.verb == "synthesize" else KEPT
     assert kept in error
     finish(story, stage)
 
@@ -171,7 +170,7 @@ def test_signals_that_ask_to_stop(stage, job, number, fault, nth):
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_before_the_first_release_gives_the_budget_back(stage, job, number):
     scene = stage.scene(job)
-    ended = scene.run(partial(at, CHARGED, 1, number))
+    ended = scene.run(partial(at, Fault.CHARGED, 1, number))
     assert ended.code == 128 + number
     assert ended.err == "error: stopped before the end: no output was written\n"
     with scene.book() as book:
@@ -203,8 +202,8 @@ def stopped_quietly(story: Story, preparation) -> tuple[int, str]:
 @VERBS
 def test_waiting_for_a_lock_hears_signals(stage, job):
     story = Story(stage.scene(job))
-    child = story.scene.start(partial(locked_from, COMMITTED, LEDGER, 60.0))
-    child.wait_for(COMMITTED)
+    child = story.scene.start(partial(locked_from, Fault.COMMITTED, LEDGER, 60.0))
+    child.wait_for(Fault.COMMITTED)
     child.wait_for("drawn\t1")
     child.send(signal.SIGTERM)
     ended = child.ended()

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from adaptive_qs.ledger.entries import from_bytes
-from adaptive_qs.machine import CHARGED, CLOSED, COMMITTED, DELIVERED, DRAWN, FAULTS, RESERVED
+from adaptive_qs.machine import Fault
 
 from .children import at
 from .jobs import JOBS, Stage
@@ -18,7 +18,7 @@ def stage(tmp_path_factory):
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.seeded], ids=lambda job: job.verb)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", Fault)
 def test_a_kill_at_each_named_fault(stage, job, fault):
     reference = stage.undisturbed(job)
     assert fault in reference.faults
@@ -26,14 +26,14 @@ def test_a_kill_at_each_named_fault(stage, job, fault):
     last = reference.faults.count(fault)
     assert kill(story, partial(at, fault, min(last, 2)))
     assert story.kills == 1
-    assert is_over(story) == (fault == CLOSED)
+    assert is_over(story) == (fault == Fault.CLOSED)
     finish(story, stage)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.verb}, seeded {job.seeded}")
 def test_kills_in_a_row(stage, job):
     story = Story(stage.scene(job))
-    for fault in (RESERVED, DRAWN, COMMITTED, CHARGED, DELIVERED):
+    for fault in (Fault.RESERVED, Fault.DRAWN, Fault.COMMITTED, Fault.CHARGED, Fault.DELIVERED):
         assert kill(story, partial(at, fault, 1))
     finish(story, stage)
     assert (story.kills, story.resumed) == (5, 5)
@@ -50,7 +50,7 @@ def test_an_answer_that_comes_back_otherwise_would_be_seen(stage):
     """The series can fail."""
     (job,) = [job for job in JOBS if job.verb == "answer" and not job.seeded]
     story = Story(stage.scene(job))
-    assert kill(story, partial(at, COMMITTED, 2))
+    assert kill(story, partial(at, Fault.COMMITTED, 2))
     with pytest.raises(AssertionError):
         kill(story, partial(_raise_counts))
 

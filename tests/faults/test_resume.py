@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_qs.machine import COMMITTED
+from adaptive_qs.machine import Fault
 
 from .children import Child, Ended, at, small_groups
 from .jobs import JOBS, LEDGER, Scene, Stage
@@ -27,7 +27,7 @@ def stage(tmp_path_factory):
 
 def interrupted(stage, job):
     story = Story(stage.scene(job))
-    assert kill(story, partial(at, COMMITTED, 2))
+    assert kill(story, partial(at, Fault.COMMITTED, 2))
     return story
 
 

@@ -61,11 +61,27 @@ def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measu
             estimate = estimate + rest
         cells = np.floor(np.maximum(estimate, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
         exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
-        error = grid_l1(counter, model, clique)
+        (error,) = grid_l1(counter, model, [clique])
         assert error == exact
         # Rounding moves each cell by half a unit at most, floating point by far less.
         plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
         assert abs(error / 2**CELL_BITS - plain) <= DOMAIN.size(clique) * 2.0**-CELL_BITS
+
+
+def test_the_grid_error_of_more_attributes_than_three_and_of_many_cliques_is_the_same():
+    domain = domain_of(2, 3, 4, 2, 70)
+    rng = np.random.default_rng(0)
+    model = ReferenceModel(
+        domain, [rng.dirichlet(np.ones(n)) * 0.9 + 0.1 / n for n in domain.sizes]
+    )
+    for tau in [(), (0,), (4,), (1, 4), (0, 1, 3), (0, 1, 3, 4)]:
+        model.update(tau, centered(rng.normal(scale=5, size=domain.shape(tau))), 1.0)
+    counter = counter_of(domain, skewed_rows(domain, 40, 0))
+    every = [c for k in range(1, 6) for c in combinations(range(5), k)]
+    for clique, error in zip(every, grid_l1(counter, model, every).tolist(), strict=True):
+        plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
+        assert abs(error / 2**CELL_BITS - plain) <= domain.size(clique) * 2.0**-CELL_BITS
+        assert grid_l1(counter, model, [clique]).tolist() == [error]
 
 
 @given(st.lists(cliques, min_size=1, max_size=6), st.integers(0, 2**32 - 1))

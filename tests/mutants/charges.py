@@ -43,9 +43,9 @@ def score_sensitivity(original, self, event, scores, sensitivity):
 @replaced(
     select, "grid_l1", "a score with two private terms and the sensitivity of one", checks.replay
 )
-def two_terms(original, counter, model, clique):
+def two_terms(original, counter, model, cliques):
     rows = int(counter.count(()))
-    return original(counter, model, clique) + (rows << select.CELL_BITS)
+    return original(counter, model, cliques) + (rows << select.CELL_BITS)
 
 
 @replaced(Mechanisms, "select", "selections not charged", checks.replay, checks.recomputed)

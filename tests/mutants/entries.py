@@ -54,13 +54,9 @@ SCHEMAS = {"declared": DECLARED, "learnt": LEARNT}
 
 def rows(count: int) -> pd.DataFrame:
     """A table of both schemas."""
-    return pd.DataFrame(
-        {
-            "a": ["xxyz"[k % 4] for k in range(count)],
-            "b": [k * k % 7 for k in range(count)],
-            "c": [k % 3 == 0 for k in range(count)],
-        }
-    )
+    k = np.arange(count)
+    texts = np.array(["x", "x", "y", "z"], dtype=object)
+    return pd.DataFrame({"a": texts[k % 4], "b": k * k % 7, "c": k % 3 == 0})
 
 
 @dataclass

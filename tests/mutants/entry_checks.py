@@ -296,7 +296,7 @@ FEW = 3
 
 
 def _wide(number: int) -> pd.DataFrame:
-    return rows(number).assign(d=[k * 5 % 3 for k in range(number)])
+    return rows(number).assign(d=np.arange(number) * 5 % 3)
 
 
 @in_folders
@@ -309,8 +309,9 @@ def ceilings(folder: Folders) -> Iterator[str]:
     is refused where codes have to stay in memory.
     """
     with small_process():
+        tightest = {synthesis: _tightest(synthesis) for synthesis in (True, False)}
         for entry in ENTRIES:
-            memory, most = _tightest(entry)
+            memory, most = tightest[entry in SYNTHESIS]
             run = partial(_run_wide, entry, folder)
             recorded = run(most, memory)
             if entry in SYNTHESIS and recorded.course == run(most, 2**31, recorded).course:
@@ -351,10 +352,10 @@ def small_process() -> Iterator[None]:
         yield
 
 
-def _tightest(entry: str) -> tuple[int, int]:
+def _tightest(synthesis: bool) -> tuple[int, int]:
     """The least memory in which the wide table can be planned for, and the rows that fit then."""
     schema = Schema.parse(WIDE)
-    if entry in SYNTHESIS:
+    if synthesis:
         plan = Synthesis.of(schema, 3, MUCH).at_ceiling().plan
         return plan.max_memory_bytes, plan.most_rows
 

@@ -22,7 +22,7 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.tables import Tables, measure, tables_limits
-from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
@@ -70,10 +70,11 @@ def make_release(insecure_seed=None, rho=0.5):
     workload = Workload(domain, {(0, 1): 1.0, (0, 2): 1.0, (1, 2, 3): 2.0, (4,): 1.0})
     target = PrivacyTarget.of(rho=rho)
     limits = tables_limits(domain, workload, "2GB", 1)
-    work = Tables(workload, workload, "product", limits, rho)
+    work = Tables(workload, "product", limits, rho)
     entropy = SystemEntropy() if insecure_seed is None else InsecureSeed(insecure_seed)
     mechanisms = Mechanisms(Budget(rho), entropy)
-    return measure(private_table(), SCHEMA, workload, target, work, mechanisms, PhaseClock())
+    counter = MarginalCounter(private_table())
+    return measure(counter, SCHEMA, workload, target, work, mechanisms, PhaseClock())
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,21 @@ def test_marginals_are_counted_once_where_they_fit_and_together_where_prepared()
     assert engine.calls[1:] == [[(0, 2)]] * 2
 
 
+def test_more_marginals_are_kept_where_there_is_more_room():
+    domain = Domain.from_sizes({"a": 3, "b": 4, "c": 5})
+    table = CodedTable.from_codes(domain, [np.arange(60) % n for n in domain.sizes])
+    counter = MarginalCounter(table, most_cells=3)
+    seen = []
+    original = counter._engine.count_all
+    counter._engine.count_all = lambda cliques: seen.extend(cliques) or original(cliques)
+    for room, missing in ((2, 2), (15, 1), (15, 0)):
+        counter.keep_up_to(room)
+        seen.clear()
+        for _ in range(2):
+            counter.count_all([(0, 1)])
+        assert len(seen) == missing
+
+
 def test_threads_may_ask_at_the_same_time():
     rng = np.random.default_rng(0)
     domain = Domain.from_sizes({f"a{i}": 4 for i in range(12)})

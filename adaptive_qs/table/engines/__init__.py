@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from adaptive_qs.arguments import Registry, one_of
-from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.machine import CheckRows, StepProgress
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from adaptive_qs.domain import Clique, Domain
 
 
 class CountingEngine(Protocol):

@@ -1,0 +1,544 @@
+"""Strategies over many ordered values by reflected convolutions: no matrix of all cells."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.fft import irfft, rfft
+
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.matrices import BLOCK, Queries
+
+# B = K S: cells are multiplied by positive weights S and then convolved with an even kernel t, as
+# if the axis went on beyond its ends by a reflection:
+#
+#     K_ij = m (t(i − j) + σ t(i + j + c)),   t of period P.
+#
+# So K is symmetric, and diagonal in a basis of sines and cosines: its inverse has the same form,
+# and K², whose kernel is t * t, as well. With an integer kernel and integer weights the answers to
+# counts are exact, and so is the sensitivity: (K S)ᵀ(K S) has the diagonal S_j² (K²)_jj.
+#
+# Why this form: the unconstrained optimum V = G^½ of tr(G V⁺) for prefixes or ranges has these
+# eigenvectors (the Gram matrix is the inverse of a second difference). Its diagonal has peaks at
+# the ends, where the privacy cost would be spent; S = diag(V)^-½ levels it. That is within half a
+# percent of the optimum, as the dual bounds show (strategy/bounds.py).
+#
+# On a residual space rows have to sum to zero: M = K S (nI − 11ᵀ), with the covariance
+# W − W11ᵀW/(1ᵀW1) for W = (S K² S)⁻¹, the inverse of the part of V on mean-free vectors.
+
+Array = NDArray[np.float64]
+Numbers = NDArray[Any]
+
+LARGE_AXIS = 1_536
+"""Axes beyond this size get such strategies: a dense optimum takes minutes and many gigabytes."""
+KERNEL_BITS, LEAST_KERNEL_BITS = 20, 6
+"""Bits of the largest coefficient of an integer kernel."""
+SCALE_BITS, LEAST_SCALE_BITS = 12, 3
+"""Bits of the largest integer weight of a cell."""
+LEAST_SPECTRUM = 1e-6
+"""Smallest ratio of two eigenvalues of an integer kernel that can be divided by."""
+TRANSFORM_BITS = 12
+"""Convolving a and b by transforms of length P in floating point errs by less than
+2^TRANSFORM_BITS ε ‖a‖ ‖b‖: three transforms, each in 2-norm by a few ε for each of its log P steps,
+three times as many where P has large prime factors."""
+LEVELLED = 6
+"""Steps that level the diagonal on mean-free vectors."""
+
+
+class Ends(StrEnum):
+    """How a kernel is reflected at the ends of an axis."""
+
+    PERIODIC = "periodic"
+    """Not at all: the last cell comes before the first. For ranges beside the total."""
+    NEUMANN = "neumann"
+    """Even at both ends. For prefixes beside the total."""
+    MIXED = "mixed"
+    """Even before the first cell and odd after the last. For prefixes with the total."""
+    DIRICHLET = "dirichlet"
+    """Odd at both ends. For ranges with the total."""
+
+
+_REFLECTION: dict[Ends, tuple[int, int, int]] = {
+    Ends.PERIODIC: (1, 0, 0),
+    Ends.NEUMANN: (1, 1, 1),
+    Ends.MIXED: (2, 1, 1),
+    Ends.DIRICHLET: (1, -1, 2),
+}
+"""m, σ and c."""
+
+
+def frequencies(ends: Ends, size: int) -> tuple[NDArray[np.int64], int]:
+    """Positions of the eigenvalues of K among those of a transform of period P, and P.
+
+    Those of a periodic kernel leave out frequency 0 and name each pair ±f once.
+    """
+    n = size
+    if ends is Ends.PERIODIC:
+        return np.arange(1, n // 2 + 1), n
+    if ends is Ends.NEUMANN:
+        return np.arange(n), 2 * n
+    if ends is Ends.MIXED:
+        return np.arange(1, 2 * n, 2), 4 * n + 2
+    return np.arange(1, n + 1), 2 * n + 2
+
+
+@dataclass(frozen=True, eq=False)
+class WaveFactor:
+    """K S on one axis, used as a factor with largest column norm 1.
+
+    Attributes:
+        ends: how the kernel is reflected.
+        kernel: t(0), t(1), ..., t(P // 2), of floats or of 64-bit integers.
+        scales: S, shape (n,), positive, of the same type; all 1 for a periodic kernel.
+        balanced: whether rows sum to zero: the kernel, where it is periodic, does.
+    """
+
+    ends: Ends
+    kernel: Numbers
+    scales: Numbers
+    balanced: bool
+
+    @property
+    def size(self) -> int:
+        """Cells, n."""
+        return len(self.scales)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether it can be measured exactly."""
+        return bool(np.issubdtype(self.kernel.dtype, np.integer))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that it is, in hexadecimal digits."""
+        digest = hashlib.sha256(repr((str(self.ends), self.size, self.balanced)).encode())
+        for numbers in (self.kernel, self.scales):
+            digest.update(numbers.astype("<i8" if self.is_integral else "<f8").tobytes())
+        return digest.hexdigest()
+
+    # What is measured.
+
+    @cached_property
+    def squared_norm(self) -> int | float:
+        """Δ², the largest squared column norm of M; exact for integers."""
+        n = self.size
+        squares = np.broadcast_to(self._diagonal(self._convolved(self._full)[:, 0]), (n,))
+        kind = object if self.is_integral else np.float64  # squares may not fit 64 bits
+        scales = self.scales.astype(kind)
+        norms = scales**2 * squares.astype(kind)
+        if self._multiplier > 1:
+            line = scales * self._smooth(self._smooth(self.scales)).astype(kind)
+            norms = n * n * norms - 2 * n * line + line.sum()
+        return norms.max()  # type: ignore[no-any-return]
+
+    @cached_property
+    def largest(self) -> int:
+        """A bound on the coefficients of M."""
+        m, sigma, _ = _REFLECTION[self.ends]
+        others = np.abs(self.kernel[1:]).max(initial=0) if sigma else 0
+        entry = m * (abs(self.kernel[0]) + others) * int(self.scales.max())
+        if self._multiplier == 1:
+            return int(entry)
+        return int(entry) * self.size + int(np.abs(self._smooth(self.scales)).max())
+
+    def answers(self, table: Numbers) -> Numbers:
+        """M times a table, shape (n, ...) -> (n, ...); exact for integers below 2⁶²."""
+        flat = table.reshape(self.size, -1)
+        if self._multiplier > 1:
+            flat = self.size * flat - flat.sum(axis=0)
+        return self._smooth(self.scales[:, None] * flat).reshape(table.shape)
+
+    def estimate(self, answers: Array) -> Array:
+        """M⁺ times (noisy) answers, shape (n, ...) -> (n, ...)."""
+        z = answers.reshape(self.size, -1)
+        x = self._filter(z, self._inverse_spectrum) / self.scales[:, None] / self._multiplier
+        if self._multiplier > 1:
+            x -= np.outer(self._lost, x.sum(axis=0)) / self._lost.sum()
+        return np.asarray(x.reshape(answers.shape), dtype=np.float64)
+
+    def restored(self, columns: Array) -> Array:
+        """M⁺M times columns in floating point: the columns, or what is left without their means."""
+        exact = self.kernel.astype(np.float64), self.scales.astype(np.float64)
+        same = WaveFactor(self.ends, *exact, self.balanced)
+        return same.estimate(same.answers(columns))
+
+    # Variances of queries under unit noise on the answers of M/Δ.
+
+    def variances(self, queries: Queries) -> Array:
+        """Variance of every query's answer, shape (m,)."""
+        if isinstance(queries, Marginal):
+            return self._cells
+        if isinstance(queries, Prefix):
+            return self._prefixes[1:]
+        if isinstance(queries, Range | Circular):
+            return np.concatenate(list(self._arcs(queries)))
+        rows, found = queries.coefficients, []
+        for first in range(0, len(rows), max(1, BLOCK // self.size)):
+            block = rows[first : first + max(1, BLOCK // self.size)].astype(np.float64).T
+            found.append(np.einsum("nq,nq->q", block, self.spread(block)))
+        return np.maximum(np.concatenate(found), 0.0)
+
+    def total(self, queries: Queries) -> float:
+        """The sum of all variances, without one number for each query where it can be."""
+        n, v = self.size, self._prefixes
+        if isinstance(queries, Range):  # Σ_{a<b} Var(P_b − P_a) over n + 1 prefixes
+            line = np.arange(n, 0, -1, dtype=np.float64)
+            return float((n + 1) * v.sum() - line @ self.spread(line[:, None])[:, 0])
+        if isinstance(queries, Circular) and self.balanced:  # twice that over n of them
+            line = np.arange(n - 1, -1, -1, dtype=np.float64)
+            return float(2 * (n * v[:n].sum() - line @ self.spread(line[:, None])[:, 0]))
+        return float(self.variances(queries).sum())
+
+    def largest_variance(self, queries: Queries) -> tuple[float, bool]:
+        """The largest variance of all queries, and whether it is exact or a bound."""
+        if isinstance(queries, Range | Circular):
+            if self.ends is Ends.PERIODIC:
+                return float(self._prefixes.max()), True
+            if queries.num_queries > BLOCK:  # of a difference of two prefixes
+                return float(4 * self._prefixes.max()), False
+        return float(self.variances(queries).max()), True
+
+    @cached_property
+    def arc_variances(self) -> Array | None:
+        """Variance of an arc of every length 0 .. n, wherever it lies; None if that matters."""
+        return self._prefixes if self.ends is Ends.PERIODIC else None
+
+    def spread(self, block: Array) -> Array:
+        """V⁺ times columns, shape (n, k)."""
+        by = self.scales[:, None]
+        x = self._filter(block / by, self._inverse_spectrum**2) / by
+        if self._multiplier > 1:
+            x = x - np.outer(self._lost, self._lost @ block) / self._lost.sum()
+        return np.asarray(x * self._unit, dtype=np.float64)
+
+    @property
+    def _unit(self) -> float:
+        """Δ² over the square of what rows were multiplied with."""
+        return float(self.squared_norm) / self._multiplier**2
+
+    @cached_property
+    def _cells(self) -> Array:
+        """Diagonal of V⁺, shape (n,)."""
+        found = self._diagonal(irfft(self._inverse_spectrum**2, self._period)) / self.scales**2
+        if self._multiplier > 1:
+            found = found - self._lost**2 / self._lost.sum()
+        return np.maximum(found * self._unit, 0.0)
+
+    @cached_property
+    def _prefixes(self) -> Array:
+        """Variance of the sum of the first 0 .. n cells, shape (n + 1,)."""
+        n = self.size
+        if self.ends is Ends.PERIODIC:
+            length, c = np.arange(n + 1), irfft(self._inverse_spectrum**2, n)
+            before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
+            moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
+            found = length * c[0] + 2 * (length * before - moment)
+        else:
+            m, sigma, c = _REFLECTION[self.ends]
+            tau = irfft(self._inverse_spectrum, self._period)
+            both = np.concatenate([tau[n - 1 : 0 : -1], tau[:n]])
+            sums = _sums(both, tau[: 2 * n + c], m, sigma, c, self._reciprocal)
+            found = np.concatenate([[0.0], sums])
+            if self._multiplier > 1:
+                found[1:] -= np.cumsum(self._lost) ** 2 / self._lost.sum()
+        return np.maximum(found * self._unit, 0.0)
+
+    def _arcs(self, queries: Queries) -> Iterator[Array]:
+        """Variances of ranges or arcs, some starts at a time."""
+        return (block for _, block in arc_blocks(self, queries, 0, self.size))
+
+    @cached_property
+    def _reciprocal(self) -> Array:
+        return 1.0 / self.scales
+
+    @cached_property
+    def _lost(self) -> Array:
+        """W1, shape (n,), of rows that are balanced by subtracting their means."""
+        ones = self._reciprocal[:, None]
+        return (self._filter(ones, self._inverse_spectrum**2) * ones)[:, 0]
+
+    @property
+    def _multiplier(self) -> int:
+        """What rows are multiplied with to be balanced in integers."""
+        return self.size if self.balanced and self.ends is not Ends.PERIODIC else 1
+
+    # Convolutions.
+
+    @property
+    def _period(self) -> int:
+        return frequencies(self.ends, self.size)[1]
+
+    @cached_property
+    def _full(self) -> Numbers:
+        """The kernel over its whole period, shape (P, 1)."""
+        return _whole(self.kernel, self._period)[:, None]
+
+    @cached_property
+    def spectrum(self) -> Array:
+        """Eigenvalues of K, in the order of :func:`frequencies`."""
+        return np.asarray(self._transform[frequencies(self.ends, self.size)[0]], dtype=np.float64)
+
+    @cached_property
+    def _transform(self) -> Array:
+        return np.asarray(rfft(self._full[:, 0].astype(np.float64)).real, dtype=np.float64)
+
+    @cached_property
+    def _inverse_spectrum(self) -> Array:
+        """1/κ at the frequencies that are measured, 0 at others, shape (P // 2 + 1,)."""
+        inverse = np.zeros(self._period // 2 + 1)
+        where = frequencies(self.ends, self.size)[0]
+        inverse[where] = 1 / self._transform[where]
+        if self.ends is Ends.PERIODIC and not self.balanced:
+            inverse[0] = 1 / self._transform[0]
+        return inverse
+
+    def _smooth(self, block: Numbers) -> Numbers:
+        """K times columns, shape (n, k) or (n,): exact for integers."""
+        columns = block.reshape(self.size, -1)
+        if not self.is_integral:
+            return self._filter(columns, self._transform).reshape(block.shape)
+        return self._convolved(self._extended(columns))[: self.size].reshape(block.shape)
+
+    def _convolved(self, extended: Numbers) -> Numbers:
+        """The kernel convolved with columns of one period."""
+        if self.is_integral:
+            return _convolve_exactly(self._full, extended)
+        return irfft(self._transform[:, None] * rfft(extended, axis=0), self._period, axis=0)
+
+    def _filter(self, columns: Array, response: Array) -> Array:
+        """Columns times a matrix with the eigenvectors of K and other eigenvalues."""
+        waves = rfft(self._extended(np.asarray(columns, dtype=np.float64)), axis=0)
+        waves *= response[:, None]
+        return np.asarray(irfft(waves, self._period, axis=0)[: self.size], dtype=np.float64)
+
+    def _extended(self, x: Numbers) -> Numbers:
+        """One period of columns, as the reflection continues them."""
+        zero = np.zeros((1, x.shape[1]), dtype=x.dtype)
+        match self.ends:
+            case Ends.PERIODIC:
+                return x
+            case Ends.NEUMANN:
+                return np.concatenate([x, x[::-1]])
+            case Ends.MIXED:
+                return np.concatenate([x, zero, -x[::-1], -x, zero, x[::-1]])
+            case Ends.DIRICHLET:
+                return np.concatenate([x, zero, -x[::-1], zero])
+
+    def _diagonal(self, kernel: Numbers) -> Numbers:
+        """Diagonal of the matrix of such a kernel, given over its period, shape (n,)."""
+        m, sigma, c = _REFLECTION[self.ends]
+        return m * (kernel[0] + sigma * kernel[2 * np.arange(self.size) + c if sigma else 0])
+
+    # As matrices, for what has no other way: a few thousand cells at most.
+
+    @property
+    def matrix(self) -> Array:
+        """M/Δ, shape (n, n)."""
+        rows = self.answers(np.eye(self.size, dtype=self.kernel.dtype))
+        return rows / math.sqrt(self.squared_norm)
+
+    @property
+    def inverse(self) -> Array:
+        """(M/Δ)⁺, shape (n, n)."""
+        return self.estimate(np.eye(self.size)) * math.sqrt(self.squared_norm)
+
+    @property
+    def covariance(self) -> Array:
+        """V⁺, shape (n, n)."""
+        return self.spread(np.eye(self.size))
+
+
+def arc_blocks(
+    factor: WaveFactor, queries: Queries, first: int, stop: int
+) -> Iterator[tuple[range, Array]]:
+    """Variances of the ranges or arcs that begin at cells ``first`` up to ``stop``, in order.
+
+    Yields some starts at a time, and the variances of theirs.
+    """
+    n, v = factor.size, factor._prefixes
+    circle = isinstance(queries, Circular)
+    if factor.ends is Ends.PERIODIC:
+        for a in range(first, stop):
+            yield range(a, a + 1), v[1 : n + 1 if circle else n - a + 1]
+        return
+    whole = np.zeros(n + 1)
+    whole[1:] = np.cumsum(factor.spread(np.ones((n, 1)))[:, 0])
+    step = max(1, BLOCK // (4 * n))
+    for begin in range(first, stop, step):
+        starts = range(begin, min(begin + step, stop))
+        before = np.arange(n)[:, None] < np.arange(starts.start, starts.stop)
+        common = np.zeros((n + 1, len(starts)))
+        np.cumsum(factor.spread(before.astype(np.float64)), axis=0, out=common[1:])
+        found = []
+        for k, a in enumerate(starts):
+            apart = np.maximum(v + v[a] - 2 * common[:, k], 0.0)
+            found.append(apart[a + 1 :])
+            if circle:  # all, less what lies between the end and the start
+                rest = v[n] + apart[1 : a + 1] + 2 * (whole[1 : a + 1] - whole[a])
+                found.append(np.maximum(rest, 0.0))
+        yield starts, np.concatenate(found)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+def _sums(near, far, m, sigma, c, weights):  # type: ignore[no-untyped-def]
+    """Squared norms of the running sums of the rows of diag(weights) K⁻¹, by runs of columns."""
+    n = weights.size
+    norms = np.zeros(n)
+    run = np.empty(1024)
+    for first in range(0, n, 1024):
+        width = min(1024, n - first)
+        run[:] = 0.0
+        for b in range(n):
+            w = weights[b] * m
+            one = near[first - b + n - 1 : first - b + n - 1 + width]
+            other = far[first + b + c : first + b + c + width]
+            square = 0.0
+            for i in range(width):
+                run[i] += w * (one[i] + sigma * other[i])
+                square += run[i] * run[i]
+            norms[b] += square
+    return norms
+
+
+def _whole(half: Numbers, period: int) -> Numbers:
+    """An even sequence over its period from its first half."""
+    return np.concatenate([half, half[1 : (period + 1) // 2][::-1]])
+
+
+def _convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
+    """Circular convolution of integers along the first axis, exact where the result fits 64 bits.
+
+    Parts of so few bits are convolved in floating point that the error stays below 1/8, and then
+    rounded; their sums wrap around modulo 2⁶⁴, so only the result has to fit.
+    """
+    period = len(columns)
+    # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
+    bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
+    waves = [[rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
+    result = np.zeros(columns.shape, dtype=np.int64)
+    for i, one in enumerate(waves[0]):
+        for j, other in enumerate(waves[1]):
+            part = np.rint(irfft(one * other, period, axis=0)).astype(np.int64)
+            if bits * (i + j) < 64:
+                result += part << np.int64(bits * (i + j))
+    return result
+
+
+def _limbs(x: Numbers, bits: int) -> list[Array]:
+    """Σ 2^(bits k) limb_k, each at most half of 2^bits large."""
+    limbs, rest, half = [], x.astype(np.int64), 1 << (bits - 1)
+    while True:
+        low = ((rest + half) & ((1 << bits) - 1)) - half
+        limbs.append(low.astype(np.float64))
+        rest = (rest - low) >> bits
+        if not rest.any():
+            return limbs
+
+
+# How such strategies are made.
+
+
+def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) -> WaveFactor:
+    """K with these eigenvalues, and S that levels the diagonal of V.
+
+    Args:
+        ends: of the kernel.
+        size: cells.
+        spectrum: positive, in the order of :func:`frequencies`.
+        balanced: for a residual space; a periodic kernel is meant for no other.
+    """
+    where, period = frequencies(ends, size)
+    response = np.zeros(period // 2 + 1)
+    response[where] = spectrum
+    kernel = np.asarray(irfft(response, period)[: period // 2 + 1], dtype=np.float64)
+    factor = WaveFactor(ends, kernel, np.ones(size), balanced)
+    if ends is Ends.PERIODIC:
+        return factor
+    diagonal = factor._diagonal(factor._convolved(factor._full)[:, 0])
+    scales = diagonal**-0.5
+    for _ in range(LEVELLED if balanced else 0):
+        twice = factor._smooth(factor._smooth(scales))
+        line = scales * twice
+        norms = scales**2 * diagonal - 2 * line / size + line.sum() / size**2
+        scales = scales / np.sqrt(norms)
+    return WaveFactor(ends, kernel, scales, balanced)
+
+
+def integer_wave(factor: WaveFactor, bits: int) -> WaveFactor:
+    """The factor with integer kernel and weights whose coefficients have at most so many bits.
+
+    Raises:
+        ResourceExceeded: too few bits are left for its many cells.
+    """
+    kernel_bits, scale_bits = _divided(factor, bits)
+    kernel = np.rint(factor.kernel / np.abs(factor.kernel).max() * 2.0**kernel_bits)
+    if factor.ends is Ends.MIXED:  # t(2n + 1 − d) = −t(d)
+        kernel[factor.size + 1 :] = -kernel[factor.size :: -1]
+    if factor.ends is Ends.PERIODIC and factor.balanced:
+        kernel[0] -= _whole(kernel, factor.size).sum()
+    scales = np.rint(factor.scales / factor.scales.max() * 2.0**scale_bits)
+    found = WaveFactor(
+        factor.ends, kernel.astype(np.int64), scales.astype(np.int64), factor.balanced
+    )
+    spectrum = np.abs(found.spectrum)
+    if not spectrum.min() > LEAST_SPECTRUM * spectrum.max():
+        _refuse(factor.size)
+    return found
+
+
+def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
+    """Bits of the kernel and of the weights, whose rounding costs about as much in all as can be.
+
+    Rounded weights leave the diagonal uneven by about 2^-bits. A rounded kernel adds noise of
+    variance P/6 to its eigenvalues, of which the smallest are about 0.6 of its largest value: three
+    standard deviations have to be less than that.
+    """
+
+    def loss(of: tuple[int, int]) -> float:
+        noise = 0.46 * factor._period * 4.0 ** -of[0]
+        return 2.0 ** -of[1] + (noise / (1 - 9 * noise) if noise < 0.1 else 100 * noise)
+
+    m, sigma, _ = _REFLECTION[factor.ends]
+    kernel = np.abs(factor.kernel)
+    left = bits - math.log2(m * (1 + abs(sigma) * kernel[1:].max() / kernel.max()))
+    if factor._multiplier > 1:
+        left -= math.log2(factor.size + 1) + 0.5
+    most = min(KERNEL_BITS, _most_kernel_bits(factor))
+    if factor.ends is Ends.PERIODIC:
+        choices = [(math.floor(left), 0)]
+    else:
+        choices = [(math.floor(left) - s, s) for s in range(LEAST_SCALE_BITS, SCALE_BITS + 1)]
+    choices = [(min(k, most), s) for k, s in choices if k >= LEAST_KERNEL_BITS]
+    if not choices:
+        _refuse(factor.size)
+    return min(choices, key=loss)
+
+
+def _most_kernel_bits(factor: WaveFactor) -> int:
+    """So that all sums on the way to the sensitivity fit 64 bits: ‖t‖₁² · max S bounds them."""
+    if factor._multiplier == 1:
+        return KERNEL_BITS
+    total = float(np.abs(factor._full).sum() / np.abs(factor.kernel).max()) + factor._period * 2e-3
+    return math.floor((61 - SCALE_BITS) / 2 - math.log2(total))
+
+
+def _refuse(size: int) -> None:
+    raise ResourceExceeded(
+        f"a measurement over {size:,} ordered values is too large for exact integers: ask for "
+        "fewer ways or declare coarser bins"
+    )

@@ -1,0 +1,207 @@
+"""Which marginals tables look at where a workload asks for too many: a rule without data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, CliqueIndex, Domain
+from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
+
+Array = NDArray[np.float64]
+
+# What may be measured are the marginals that a workload asks for and those inside them. Sizes,
+# weights and ceilings decide which of them are left out, no row:
+#
+# 1. every single column stays;
+# 2. a marginal with more cells than memory has room for is left out;
+# 3. the others are ranked: by weight per cell, where a marginal has the weights of all those asked
+#    for that contain it; then the fewest cells, the fewest columns, the order of the schema. The
+#    first pair of every column comes before all else;
+# 4. they stay in this order as long as their number and their cells together are within the
+#    ceilings.
+#
+# A marginal has no less weight and fewer cells than any that contains it, so all that is inside one
+# that stays, stays. What is left out hands its weight in equal parts to the marginals of one column
+# less in it, and these on, until they reach such as stay: columns keep the weight that they had.
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the marginals that may be measured are kept within.
+
+    Attributes:
+        candidates: most of them, not counting single columns.
+        cells: most cells of all of them together, single columns counted.
+        largest: most cells of one.
+        candidates_by: the option behind ``candidates``.
+    """
+
+    candidates: int
+    cells: int
+    largest: float = np.inf
+    candidates_by: str = "max-candidates"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What was left out, and by which ceilings.
+
+    Attributes:
+        asked: marginals that the workload asks for.
+        kept: those of them that stay.
+        candidates: marginals that may be measured, single columns counted.
+        ceilings: what they were kept within.
+        bound: which ceilings left something out: "candidates", "cells", "largest".
+    """
+
+    asked: int
+    kept: int
+    candidates: int
+    ceilings: Ceilings
+    bound: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One line: how much, by which ceiling, in which order."""
+        most = {
+            "candidates": f"{self.ceilings.candidates:,} of several columns "
+            f"(--{self.ceilings.candidates_by})",
+            "cells": f"{self.ceilings.cells:,} cells in all (--max-cells)",
+            "largest": f"{self.ceilings.largest:,.0f} cells in one (--max-memory)",
+        }
+        options = ", ".join(most[name] for name in self.bound)
+        return (
+            f"{self.asked - self.kept:,} of {self.asked:,} marginals asked for are left out; what "
+            f"may be measured are {self.candidates:,}, with those inside them and single columns: "
+            f"at most {options}, chosen by weight per cell"
+        )
+
+
+def cells_of(domain: Domain, cliques: NDArray[np.integer]) -> Array:
+    """Cells of the marginals over cliques of equally many attributes; exact below 2**53."""
+    return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
+
+
+def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, LeftOut | None]:
+    """The workload, or what of it stays within the ceilings; it does not look at attributes of one
+    value, about which nothing is measured."""
+    several = _of_several_values(workload)
+    if not several:
+        return workload, None
+    closure = Workload(workload.domain, several).closure
+    index = CliqueIndex(len(workload.domain), closure)
+    groups = [np.array(list(group)) for k, group in groupby(closure, key=len) if k]
+    cells = np.concatenate([[1.0], *(cells_of(workload.domain, group) for group in groups)])
+    weight = _weight_in(index, groups, several, len(closure))
+    kept, bound = _kept(groups, cells, weight, ceilings)
+    if workload.unlisted:
+        bound = tuple(dict.fromkeys(("candidates", *bound)))
+    elif kept.all():
+        return workload, None
+    own = _handed_down(index, groups, several, kept)
+    weights = {
+        clique: float(np.clip(w, LEAST_WEIGHT, MOST_WEIGHT))
+        for clique, stays, w in zip(closure, kept.tolist(), own.tolist())
+        if stays and w > 0
+    }
+    asked = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
+    stayed = int(kept[_places(index, asked)].sum())
+    left = LeftOut(
+        len(asked) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings, bound
+    )
+    return Workload(workload.domain, weights), left
+
+
+def _of_several_values(workload: Workload) -> dict[Clique, float]:
+    """What is asked for, without attributes of one value."""
+    sizes = workload.domain.sizes
+    weights: dict[Clique, float] = {}
+    for clique, weight in workload.weights.items():
+        several = tuple(i for i in clique if sizes[i] > 1)
+        if several:
+            weights[several] = weights.get(several, 0.0) + weight
+    return weights
+
+
+def _places(index: CliqueIndex, cliques: Collection[Clique]) -> NDArray[np.int64]:
+    """The position of each clique in the closure."""
+    places = np.empty(len(cliques), dtype=np.int64)
+    degrees = np.array([len(clique) for clique in cliques])
+    listed = list(cliques)
+    for degree in np.unique(degrees).tolist():
+        rows = np.flatnonzero(degrees == degree)
+        places[rows] = index.positions(np.array([listed[row] for row in rows]))
+    return places
+
+
+def _weight_in(
+    index: CliqueIndex, groups: list[NDArray[np.int64]], weights: Mapping[Clique, float], size: int
+) -> Array:
+    """For each clique of the closure the weights of all asked for that contain it."""
+    total = np.zeros(size)
+    for group in groups:
+        asked = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
+        some = asked > 0
+        if some.any():
+            inside = index.of_subsets(group[some])
+            spread = np.repeat(asked[some], inside.shape[1])
+            total += np.bincount(inside.ravel(), spread, minlength=size)
+    return total
+
+
+def _kept(
+    groups: list[NDArray[np.int64]], cells: Array, weight: Array, ceilings: Ceilings
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Which cliques of the closure stay, the empty one among them, and what left others out."""
+    singles = len(groups[0])
+    several = np.arange(1 + singles, cells.size)
+    fitting = several[cells[several] <= ceilings.largest]
+    order = fitting[np.lexsort((fitting, cells[fitting], -(weight / cells)[fitting]))]
+    if len(groups) > 1:
+        order = _first_pairs_first(order, groups[1], 1 + singles)
+    within = cells[1 : 1 + singles].sum() + np.cumsum(cells[order]) <= ceilings.cells
+    number = min(int(within.sum()), ceilings.candidates)
+    kept = np.zeros(cells.size, dtype=np.bool_)
+    kept[: 1 + singles] = True
+    kept[order[:number]] = True
+    bound = []
+    if order.size > ceilings.candidates:
+        bound.append("candidates")
+    if not within.all():
+        bound.append("cells")
+    if fitting.size < several.size:
+        bound.append("largest")
+    return kept, tuple(bound)
+
+
+def _first_pairs_first(
+    order: NDArray[np.int64], pairs: NDArray[np.int64], begin: int
+) -> NDArray[np.int64]:
+    """Ranked cliques with the first pair of every column at the front; pairs are at ``begin``."""
+    ranked = order[order < begin + len(pairs)]
+    _, first = np.unique(pairs[ranked - begin], return_index=True)
+    covering = ranked[np.unique(first // 2)]
+    return np.concatenate([covering, order[~np.isin(order, covering)]])
+
+
+def _handed_down(
+    index: CliqueIndex,
+    groups: list[NDArray[np.int64]],
+    weights: Mapping[Clique, float],
+    kept: NDArray[np.bool_],
+) -> Array:
+    """Weights of the cliques of the closure after those that are left out handed theirs down."""
+    own = np.zeros(kept.size)
+    own[_places(index, weights)] = list(weights.values())
+    for group in reversed(groups[1:]):
+        places = index.positions(group)
+        gone = ~kept[places] & (own[places] > 0)
+        part = own[places[gone]] / (group.shape[1] - 1)
+        for axis in range(group.shape[1]):
+            below = index.positions(np.delete(group[gone], axis, axis=1))
+            np.add.at(own, below, part)
+    return own
