@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -35,7 +36,10 @@ def _files_in_memory() -> None:
         and not os.statvfs(memory).f_flag & os.ST_NOEXEC
         and shutil.disk_usage(memory).free > enough_bytes
     ):
-        folder = tempfile.mkdtemp(prefix="adaptive-qs-tests-", dir=memory)
+        for left in Path(memory).glob("adaptive-qs-tests-*-*"):  # by runs that were killed
+            if not Path("/proc", left.name.split("-")[3]).exists():
+                shutil.rmtree(left, ignore_errors=True)
+        folder = tempfile.mkdtemp(prefix=f"adaptive-qs-tests-{os.getpid()}-", dir=memory)
         os.chmod(folder, 0o711)  # some tests do without the rights of root
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -68,6 +68,7 @@ class Outcome:
             "release": None if self.bundle is None else str(self.bundle),
             "ledger": io.closed_json(self.closed),
             "unconnected": list(self.unconnected),
+            "left_out": manifest.settings.get("left_out"),
         }
 
     @property

@@ -226,7 +226,7 @@ def _initial_precisions(
     return precisions, share
 
 
-CLIQUE_BYTES = 3072
+CLIQUE_BYTES = 4096
 """Bookkeeping of one clique of the workload's closure, at the most."""
 SCORED_CELL_BYTES = 40
 """Counts, estimate and intermediate arrays of one cell of a marginal while it is scored."""
@@ -330,6 +330,7 @@ def keep_what_fits(
     except ResourceExceeded:
         each = CLIQUE_BYTES + len(domain)
         spare = max_memory_bytes - _table_bytes(domain, num_rows) - (1 + len(domain)) * each
+        spare -= KEPT_CELLS * KEPT_CELL_BYTES
         fitting = min(ceilings.candidates, spare // 2 // each)
         cell_bytes = MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES
         largest = (spare - fitting * each) // cell_bytes
@@ -366,7 +367,7 @@ class MemoryPlan:
 def _table_bytes(domain: Domain, num_rows: int) -> int:
     """What every run needs for the process and the rows."""
     rows = num_rows * len(domain) * CODE_BYTES
-    return PROCESS_BYTES + rows + KEPT_CELLS * KEPT_CELL_BYTES + fit_bytes(len(domain))
+    return PROCESS_BYTES + rows + fit_bytes(len(domain))
 
 
 def plan_memory(
@@ -389,25 +390,27 @@ def plan_memory(
     largest = max(candidates, key=domain.size, default=())
     cells = domain.size(largest)
     defaults = SynthesisSettings()
+    every = sum(map(domain.size, candidates))
+    kept = min(every, KEPT_CELLS)
     fixed = (
         _table_bytes(domain, num_rows)
+        + kept * KEPT_CELL_BYTES
         + len(workload.closure) * (CLIQUE_BYTES + len(domain))
         + workers * cells * SCORED_CELL_BYTES
     )
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
         raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))
     spare = max_memory_bytes - fixed
-    every = sum(map(domain.size, candidates))
-    more = min(every, MOST_KEPT_CELLS, KEPT_CELLS + spare // 4 // KEPT_CELL_BYTES) - KEPT_CELLS
-    kept = KEPT_CELLS + max(0, more)
-    fixed += (kept - KEPT_CELLS) * KEPT_CELL_BYTES
+    room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
+    more = min(every, MOST_KEPT_CELLS, kept + room) - kept
+    fixed += more * KEPT_CELL_BYTES
     spare = max_memory_bytes - fixed
     watched = min(defaults.watched_cells, spare // 4 // WATCHED_CELL_BYTES)
     measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
     # More cells than every candidate measured once are never needed.
     measured = min(measured, every)
     total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
-    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched, kept)
+    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched, kept + more)
 
 
 def _refusal(

@@ -179,7 +179,9 @@ def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
-        workload = replace(job.work.workload, domain=schema.domain())
+        workload = job.work.workload  # the same sets, of as many codes as were learnt
+        if (domain := schema.domain()) != workload.domain:
+            workload = replace(workload, domain=domain)
         mechanisms = begin()
         release = measure(counter, schema, workload, job.target, job.work, mechanisms, clock)
     job.session.publish(release.digests())

@@ -19,7 +19,7 @@ from distributed import Client
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.machine import COMMITTED
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.table.engines import dask
 
@@ -115,7 +115,7 @@ def on_commit(monkeypatch, happens):
     waiting = [happens]
 
     def handler(fault):
-        if fault == COMMITTED and waiting:
+        if fault == Fault.COMMITTED and waiting:
             waiting.pop()()
 
     monkeypatch.setattr("adaptive_qs.machine._handlers", [handler])

@@ -349,6 +349,8 @@ def small_process() -> Iterator[None]:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))
         stack.enter_context(mock.patch("adaptive_qs.answering.plan.TABLE_BYTES", 0))
         stack.enter_context(mock.patch("adaptive_qs.loop.forecast.SynthesisSettings", few))
+        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.PAGE_CODES", 1))
+        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.KEPT_CELLS", 1))
         yield
 
 

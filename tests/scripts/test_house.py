@@ -7,11 +7,11 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 123,
-    "lines": 35_800,
+    "modules": 128,
+    "lines": 38_400,
     "most lines": 640,
-    "files executed by synthesize": 64,
-    "files executed by answer": 72,
+    "files executed by synthesize": 67,
+    "files executed by answer": 75,
     "call depth of answer until rows are counted": 10,
     "frames of the package among them": 10,
     "files that name a type of column, at least": 4,
