@@ -15,7 +15,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 import warnings
@@ -42,6 +41,7 @@ from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, read_table
 from adaptive_qs.table.engines import CountingEngine, EngineOptions
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
+from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
@@ -539,23 +539,24 @@ def _local_workers(address: str, options: EngineOptions) -> Iterator[None]:
     memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
     settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
     paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, **settings, "PYTHONPATH": paths}
+    none = subprocess.DEVNULL
     command = [
         *(sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
         *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
-        f"--local-directory={options.temp_folder or tempfile.gettempdir()}",
     ]
     started: list[subprocess.Popen[bytes]] = []
-    try:
-        for _ in range(options.workers):
-            environment = {**os.environ, **settings, "PYTHONPATH": paths}
-            none = subprocess.DEVNULL
-            process = subprocess.Popen(
-                command, env=environment, stdin=none, stdout=none, stderr=none
-            )
-            started.append(process)
-        yield
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait()
+    with private_folder(options.temp_folder) as folder:
+        command.append(f"--local-directory={folder}")
+        try:
+            for _ in range(options.workers):
+                process = subprocess.Popen(
+                    command, env=environment, stdin=none, stdout=none, stderr=none
+                )
+                started.append(process)
+            yield
+        finally:
+            for process in started:
+                process.kill()
+            for process in started:
+                process.wait()
