@@ -70,12 +70,11 @@ class Chains:
 
     def advance(self, times: int = 1) -> Rows:
         """So many next states, one below the other, in an array of their own."""
-        states = []
-        for _ in range(times):
-            self.rows = self.rows.copy()
+        states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
+        for state in states:
             self.move()
-            states.append(self.rows)
-        return states[0] if times == 1 else np.concatenate(states)
+            state[:] = self.rows
+        return states.reshape(-1, self.rows.shape[1])
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -420,10 +419,8 @@ def draw_pages(
         taken = ends[number + 1] - ends[number]
         chosen = chains.rng.permutation(size)[:taken]
         rng = np.random.default_rng(int(chains.rng.integers(2**63)))
-        state, *later = states
-        proposals = [proposed[chosen] for proposed in later]
-        page = Page(state[chosen], proposals, taken / len(chains.rows), excess, rng)
-        states.popleft()
+        rows, proposals = states.popleft()[chosen], [state[chosen] for state in states]
+        page = Page(rows, proposals, taken / len(chains.rows), excess, rng)
         tasks: list[Callable[[], None]] = [partial(watch.refine, page)]
         if number < pages - 1:
             tasks.append(lambda: states.append(chains.advance(stacked)))

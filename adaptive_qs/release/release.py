@@ -187,9 +187,14 @@ class Release(Bundle):
         seed = chosen_seed(seed)
         parts = self._parts(count, seed, workers, progress)
         stamp = {STAMP_KEY: self.manifest.stamp}
-        for page, rows in enumerate(parts):
+        slices = (
+            rows[first : first + DECODED_ROWS]
+            for rows in parts
+            for first in range(0, len(rows), DECODED_ROWS)
+        )
+        for number, rows in enumerate(slices):
             codes = CodedTable.from_parts(self.workload.domain, [rows], len(rows))
-            table = decode(codes, self.schema, np.random.default_rng((seed, 1, page)))
+            table = decode(codes, self.schema, np.random.default_rng((seed, 1, number)))
             yield table.replace_schema_metadata(stamp)
 
     def _parts(
@@ -210,6 +215,10 @@ class Release(Bundle):
             threads,
             progress,
         )
+
+
+DECODED_ROWS = 2**16
+"""Rows whose values are in memory at a time while a table is written."""
 
 
 def check_rows(num_rows: int) -> int:

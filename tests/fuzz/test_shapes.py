@@ -53,12 +53,17 @@ def test_nothing_but_one_value(run):
     assert set(read_by_every_command(run)[1:]) == {"only"}
 
 
-def test_more_than_memory_holds_is_refused_before_any_row_is_read(run):
+def test_more_than_memory_holds_is_said_before_any_row_is_read(run):
+    """Answers are refused; of a table the single columns are left, and what is not is said."""
     given([MANY, MANY], "v1,v2")
     Path("t.csv").unlink()
-    for verb in ("synthesize", "answer"):
-        outcome = run(verb, "t.csv", "--max-memory", "1GB", "--ways=2")
-        assert outcome.code == 4, outcome
-        assert outcome.err.startswith("error: ")
-        assert outcome.err.count("\n") == 1
-        assert "--max-memory" in outcome.err or "fewer" in outcome.err
+    refused = run("answer", "t.csv", "--max-memory", "1GB", "--ways=2")
+    assert refused.code == 4, refused
+    assert refused.err.startswith("error: ")
+    assert refused.err.count("\n") == 1
+    assert "--max-memory" in refused.err or "fewer" in refused.err
+    tabled = run("synthesize", "t.csv", "--max-memory", "1GB", "--ways=2")
+    warning, missing = tabled.err.splitlines()
+    assert warning.startswith("warning: 1 of 1 marginals asked for are left out")
+    assert "--max-memory" in warning
+    assert (tabled.code, missing.startswith("error: t.csv: no such file")) == (2, True)
