@@ -142,7 +142,7 @@ def measured(name: str, case: Case, folder: Path) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found, wall, memory = run_program(
         "synthesize", data, "--schema", schema, "--ways", WAYS, "--rows", case.rows_out,
-        "--epsilon", EPSILON, "--delta", DELTA, "--out", out,
+        "--epsilon", EPSILON, "--delta", DELTA, "--out", out, "--force",
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
