@@ -69,6 +69,26 @@ def write_results(
     return path
 
 
+def with_earlier(
+    name: str, fresh: Sequence[Mapping[str, Any]], order: Sequence[str], folder: Path = RESULTS
+) -> list[dict[str, Any]]:
+    """Rows of some cases, and those that a file has of the others, each with its own commit.
+
+    Args:
+        name: of the file, without its ending; there need not be one.
+        fresh: rows measured now, with a "case".
+        order: the cases, in the order of the rows.
+        folder: where the file is.
+    """
+    path = folder / f"{name}.json"
+    earlier = json.loads(path.read_text())["numbers"] if path.exists() else []
+    now = {"commit": STARTED_FROM["hash"][:7] if STARTED_FROM else ""}
+    rows = {row["case"]: row for row in earlier}
+    rows |= {row["case"]: {**row, **now} for row in fresh}
+    columns = [*next(iter(fresh)), "commit"]
+    return [{key: rows[case].get(key) for key in columns} for case in order if case in rows]
+
+
 def apart(task: Callable[..., Any], *arguments: Any, start: str = "spawn") -> Any:
     """The task's result from a process of its own, which has the memory of nothing else."""
     with ProcessPoolExecutor(1, multiprocessing.get_context(start)) as pool:

@@ -28,7 +28,7 @@ import typer
 from adaptive_qs.table.engines import EngineOptions, open_engine
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
-from scripts.results import apart, run_program, write_results
+from scripts.results import apart, run_program, with_earlier, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-9, 20_261
 BLOCK = 2**20
@@ -174,7 +174,7 @@ def main(
     only: Annotated[str | None, typer.Option(help="Names of cases, with commas.")] = None,
     out: Annotated[str, typer.Option(help="Name of the files in results/.")] = "benchmark_scale",
 ) -> None:
-    """Write results/benchmark_scale.{json,csv}."""
+    """Write results/benchmark_scale.{json,csv}; rows of other cases stay."""
     names = list(CASES) if only is None else only.split(",")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -182,6 +182,7 @@ def main(
             rows.append(measured(name, CASES[name], Path(folder)))
             typer.echo(json.dumps(rows[-1]))
     config = {"epsilon": EPSILON, "delta": DELTA, "cases": names}
+    rows = with_earlier(out, rows, list(CASES))
     write_results(out, rows, config, [SEED], rows)
 
 

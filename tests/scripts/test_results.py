@@ -6,7 +6,7 @@ import socket
 import numpy as np
 import pytest
 
-from scripts.results import write_atomically, write_results
+from scripts.results import with_earlier, write_atomically, write_results
 
 
 def test_a_result_says_how_it_was_made_and_names_neither_machine_nor_folders(tmp_path):
@@ -51,3 +51,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_atomically(path, "new")
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
     assert path.read_text() == "old"
+
+
+def test_cases_that_were_not_run_keep_their_rows(tmp_path):
+    rows = with_earlier("r", [{"case": "b", "s": 1}, {"case": "a", "s": 2}], "abc", tmp_path)
+    assert [(row["case"], row["s"]) for row in rows] == [("a", 2), ("b", 1)]
+    write_results("r", rows, {}, None, rows, tmp_path)
+    later = with_earlier("r", [{"case": "c", "s": 3}, {"case": "a", "s": 4}], "abc", tmp_path)
+    assert [(row["case"], row["s"]) for row in later] == [("a", 4), ("b", 1), ("c", 3)]
+    assert all(set(row) == {"case", "s", "commit"} for row in later)
