@@ -348,7 +348,7 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
         for table in filter(None, inputs):
             folder, pattern = os.path.isdir(table), is_pattern(table)
             inside = folder and os.path.realpath(path.parent) == os.path.realpath(table)
-            if inside or (pattern and fnmatch(os.path.abspath(path), os.path.abspath(table))):
+            if inside or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
                 raise InputError(f"{path}: would be one of the files of {table}: give another path")
         if os.path.realpath(path) in seen:
             raise InputError(f"{path}: is also an input or another output: give another path")

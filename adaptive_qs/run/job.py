@@ -223,29 +223,31 @@ class Job(Generic[W]):
         limits, schema, begin = self.work.limits, self.schema, self._begin
         name, how = self.options.engine, self._engine_options
         source = prepared(source, how)
-        with ExitStack() as opened, unchanged(source):
-            self.session.recognise(table_bytes(source))
-            if schema.private_columns:
-                from adaptive_qs.learn.schema import gather_private, learn_schema
+        with ExitStack() as opened:
+            with unchanged(source):
+                self.session.recognise(table_bytes(source))
+                if schema.private_columns:
+                    from adaptive_qs.learn.schema import gather_private, learn_schema
 
-                steps, most, rows = clock.steps("learn"), limits.rows_bytes, 0
+                    steps, most, rows = clock.steps("learn"), limits.rows_bytes, 0
 
-                def check_rows(number: int) -> None:
-                    nonlocal rows
-                    rows = number
-                    limits.check_countable(number)
+                    def check_rows(number: int) -> None:
+                        nonlocal rows
+                        rows = number
+                        limits.check_countable(number)
 
-                gathered = gather_private(
-                    source, schema, self.learning,
-                    most_bytes=most, progress=steps, check_rows=check_rows,
-                )  # fmt: skip
-                check_room(name, rows, schema.widest_domain(), how)
-                mechanisms = self._begin()
-                schema = learn_schema(schema, gathered, mechanisms, self.learning)
-                begin = _begun(mechanisms)
-            steps = clock.steps("read")
-            engine = opened.enter_context(open_engine(name, source, schema, how, steps))
-            counter = MarginalCounter(engine)
+                    with unchanged(source):  # before any of it is spent
+                        gathered = gather_private(
+                            source, schema, self.learning,
+                            most_bytes=most, progress=steps, check_rows=check_rows,
+                        )  # fmt: skip
+                    check_room(name, rows, schema.widest_domain(), how)
+                    mechanisms = self._begin()
+                    schema = learn_schema(schema, gathered, mechanisms, self.learning)
+                    begin = _begun(mechanisms)
+                steps = clock.steps("read")
+                engine = opened.enter_context(open_engine(name, source, schema, how, steps))
+                counter = MarginalCounter(engine)
             closing = opened.pop_all()
         counter.owns(closing.close)
         return schema, counter, begin

@@ -149,8 +149,8 @@ class WaveFactor:
     @cached_property
     def largest(self) -> int:
         """A bound on the coefficients of M."""
-        m, sigma, _ = _REFLECTION[self.ends]
-        others = np.abs(self.kernel[1:]).max(initial=0) if sigma else 0
+        m, _, _ = _REFLECTION[self.ends]
+        others = np.abs(self.kernel[1:]).max(initial=0)
         entry = m * (abs(self.kernel[0]) + others) * int(self.scales.max())
         if self._multiplier == 1:
             return int(entry)

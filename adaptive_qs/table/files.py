@@ -228,8 +228,9 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
             with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
-                handle, _ = create_partial(folder / "codes")
-                break
+                handle, lock = create_partial(folder / "codes")
+                if lock.exists():
+                    break
     except OSError as error:
         raise InputError(
             f"temp-folder {parent}: cannot be written ({reason(error)}): name another one"
@@ -242,14 +243,23 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
 
 
 def _remove_dead(parent: Path) -> None:
-    """Remove folders whose locks nobody holds."""
+    """Remove what :func:`private_folder` made and whose lock nobody holds; nothing else."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-                continue
-            remove_unlocked(folder, ".codes.", ".part")
-            if not any(folder.glob(".codes.*.part")):
-                shutil.rmtree(folder, ignore_errors=True)
+            if _is_private(folder) and any(folder.glob(_LOCKS)):
+                remove_unlocked(folder, ".codes.", ".part")
+                if not any(folder.glob(_LOCKS)):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+_LOCKS = ".codes.*.part"
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a folder, no link, of this user and for this user only."""
+    found = os.lstat(folder)
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
 # Whether a file holds a table, told without reading it.

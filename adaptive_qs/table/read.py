@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import glob
 import io
@@ -222,7 +223,19 @@ def table_files(path: str | Path) -> list[Path]:
     files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
     if not files:
         raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
+    _check_once(path, sorted(files))
     return sorted(files)
+
+
+def _check_once(path: Path, files: Sequence[Path]) -> None:
+    """Refuse a file that is there under two names: each of its rows would count twice."""
+    names: dict[tuple[int, int], Path] = {}
+    for file in files:
+        with contextlib.suppress(OSError):  # whoever reads it explains them
+            found = file.stat()
+            other = names.setdefault((found.st_dev, found.st_ino), file)
+            if other is not file:
+                raise DataError(f"{path}: {other.name} and {file.name} are one file: leave one out")
 
 
 @contextmanager

@@ -21,11 +21,11 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.read import Chunk, Source
@@ -134,16 +134,17 @@ def said(call: Callable[[], T], what: str) -> T:
     try:
         return call()
     except (library.Error, pa.ArrowException, OSError, RuntimeError) as error:
-        _explain(library, error, what)
+        refusal = _refusal(library, error, what)
+    raise refusal  # once DuckDB's error is gone, which may quote a cell
 
 
-def _explain(library: Any, error: Exception, what: str) -> NoReturn:
+def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
     text = str(error)
     if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in text:
-        raise ResourceExceeded(
+        return ResourceExceeded(
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
-        ) from None
+        )
     causes = {
         "ParserException": "is not valid SQL: correct it",
         "BinderException": "names a column or a function that there is not, or mixes types: "
@@ -157,8 +158,8 @@ def _explain(library: Any, error: Exception, what: str) -> NoReturn:
     }
     for kind, cause in causes.items():
         if isinstance(error, getattr(library, kind, ())):
-            raise InputError(f"{what} {cause}") from None
-    raise InputError(f"{what} failed: try it in DuckDB, whose message may quote values") from None
+            return InputError(f"{what} {cause}")
+    return InputError(f"{what} failed: try it in DuckDB, whose message may quote values")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-PROGRAM = [sys.executable, "-m", "dask"]
+PROGRAM = [sys.executable, "-P", "-m", "dask"]
 
 
 def main():

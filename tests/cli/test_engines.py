@@ -18,6 +18,7 @@ import pytest
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.io import Stopped, request
 from adaptive_qs.errors import InputError
+from adaptive_qs.run import job
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
 from adaptive_qs.table.schema import Schema
 
@@ -100,6 +101,62 @@ def test_no_files_and_outputs_among_the_files_are_refused(run, parts, unspent):
     for table in ("d", "d/*.csv"):
         said = refused(run("synthesize", table, *FIT, "--out", "d/o.csv"))
         assert "d/o.csv: would be one of the files" in said
+
+
+def test_one_file_under_two_names_is_refused(run, parts, unspent):
+    Path("d/latest.csv").symlink_to("a.csv")
+    said = refused(run("synthesize", "d", *FIT, "--out", "o.csv"))
+    assert "a.csv and latest.csv are one file" in said
+    Path("linked").symlink_to("d")
+    said = refused(run("synthesize", "d/*.csv", *FIT, "--out", "linked/o.csv"))
+    assert "would be one of the files" in said
+
+
+def test_folders_of_others_are_left_as_they_are(run, parts):
+    """Only what a dead run of this user left behind goes, whatever else is called so."""
+    bystanders = [parts / "adaptive-qs-main", parts / "adaptive-qs-abcdefgh"]
+    for folder, mode in zip(bystanders, (0o755, 0o700)):
+        (folder / "src").mkdir(parents=True)
+        (folder / "src" / "thesis.txt").write_text("x")
+        folder.chmod(mode)
+    open_to_all = parts / "adaptive-qs-open"
+    open_to_all.mkdir(mode=0o755)
+    (open_to_all / ".codes.x.part").write_text("")
+    link = parts / "adaptive-qs-link"
+    link.symlink_to(bystanders[1])
+    dead = parts / "adaptive-qs-dead"
+    dead.mkdir(mode=0o700)
+    (dead / ".codes.x.part").write_text("")
+    (dead / "codes.db").write_text("")
+    made(run, "d", "--engine", "duckdb", "--temp-folder", parts)
+    assert all((folder / "src" / "thesis.txt").exists() for folder in (*bystanders, link))
+    assert (open_to_all / ".codes.x.part").exists()
+    assert not dead.exists()
+
+
+def test_no_error_leads_back_to_what_duckdb_says(parts):
+    with duckdb.connect("t.db") as connection:
+        cast = connection.sql("SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names")
+        with pytest.raises(InputError) as caught:
+            Synthesizer(rho=1, insecure_seed=5).fit(cast, schema=parts / "s.json")
+    error = caught.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__context__
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "stream"])
+def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, engine, monkeypatch):
+    def rewritten(name, source, *rest):
+        Path("t.csv").write_text(Path("t.csv").read_text() + "\n")
+        return open_engine(name, source, *rest)
+
+    monkeypatch.setattr(job, "open_engine", rewritten)
+    (parts / "codes").mkdir()
+    fresh = Synthesizer(rho=1, engine=engine, temp_folder=parts / "codes")
+    with pytest.raises(InputError, match="changed while it was read"):
+        fresh.fit(parts / "t.csv", schema=parts / "s.json")
+    assert not list((parts / "codes").iterdir())
 
 
 FAILING = {
@@ -194,7 +251,8 @@ def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
         assert engine.count_rows() == 300
         assert not os.listdir(temporary)
     dead = temporary / "adaptive-qs-dead"
-    dead.mkdir()
+    dead.mkdir(mode=0o700)
+    (dead / ".codes.x.part").write_text("")
     (dead / "codes.db").write_text("codes")
     with open_engine("duckdb", "t.csv", schema, options):
         (alive,) = temporary.iterdir()

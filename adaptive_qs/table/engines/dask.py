@@ -542,7 +542,7 @@ def _local_workers(address: str, options: EngineOptions) -> Iterator[None]:
     environment = {**os.environ, **settings, "PYTHONPATH": paths}
     none = subprocess.DEVNULL
     command = [
-        *(sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
+        *(sys.executable, "-P", "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
         *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
     ]
     started: list[subprocess.Popen[bytes]] = []
