@@ -243,6 +243,17 @@ def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monke
     assert ("raise --max-memory" if engine == "memory" else "no room for the codes") in said
 
 
+def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.table.engines.dask.CONNECT_SECONDS", 1)
+    content = json.loads(Path("s.json").read_text())
+    content["columns"][1] = {"name": "age", "type": "integer", "private_bins": 3}
+    Path("s.json").write_text(json.dumps(content))
+    nobody = ("--scheduler", "tcp://127.0.0.1:9")
+    said = refused(run("synthesize", "t.csv", *FIT, *nobody, "--out", "o.csv"))
+    assert "tcp://127.0.0.1:9" in said
+    assert "spent" not in said
+
+
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
     schema, temporary = Schema.load("s.json"), parts / "temporary"
     temporary.mkdir()

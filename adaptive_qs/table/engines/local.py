@@ -15,7 +15,7 @@ import numpy as np
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import CheckRows, StepProgress
-from adaptive_qs.table.coded import code_dtype
+from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import coded_chunks
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, blocks, open_engine
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
@@ -23,13 +23,14 @@ from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.sql import Query, Relation
 
+_ONE_ROW = CodedTable.from_codes(Domain.from_sizes({"a": 1}), [np.zeros(1, dtype=np.uint8)])
 SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
 
 
 def check_room(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
-    """Refuse rows that an engine will have no room for, before anything is spent on learning how
-    they are to be coded.
+    """Refuse rows that an engine will have no room for, and an engine that cannot be opened, before
+    anything is spent on learning how they are to be coded.
 
     Args:
         name: of the engine.
@@ -38,9 +39,11 @@ def check_room(name: str, rows: int, domain: Domain, options: EngineOptions) -> 
         options: of the engine.
 
     Raises:
-        InputError: there is no folder for temporary files.
+        InputError: there is no folder for temporary files, or the engine cannot be opened.
         ResourceExceeded: there is no room.
     """
+    with open_engine(name, _ONE_ROW, Schema.parse({"a": 1}), options, None):
+        pass
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
     if name == "memory" and options.check_held is not None:
         options.check_held(rows)
