@@ -1,14 +1,14 @@
-"""Many cliques at once, as arrays of attributes: their closure, and where each of them lies."""
+"""Many cliques at once: their closure, where each of them lies, and runs of them that fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, subsets
+from adaptive_qs.domain import Clique, Domain, subsets
 
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
@@ -36,6 +36,22 @@ def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.unique(cliques, axis=0)
     powers = base ** np.arange(cliques.shape[1])[::-1]
     return cliques[np.unique(cliques @ powers, return_index=True)[1]]
+
+
+def batches(
+    domain: Domain, cliques: Sequence[Clique], most_cells: int, most: int | None = None
+) -> Iterator[slice]:
+    """Cliques in runs of at most so many cells, unless one alone has more, and of at most so many
+    cliques."""
+    first = cells = 0
+    for end, clique in enumerate(cliques):
+        size = domain.size(clique)
+        if end > first and (cells + size > most_cells or end - first == most):
+            yield slice(first, end)
+            first, cells = end, 0
+        cells += size
+    if first < len(cliques):
+        yield slice(first, len(cliques))
 
 
 class CliqueIndex:

@@ -129,6 +129,15 @@ def run_program(*arguments: object) -> tuple[dict[str, Any], float, float]:
     return printed, time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
+def timed_program(*arguments: object) -> tuple[dict[str, Any], float, float, float]:
+    """What a command printed, its processor and wall seconds, and its peak memory in MB."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found, wall, memory = run_program(*arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return found, cpu, wall, memory
+
+
 def environment() -> dict[str, Any]:
     """Code, versions and processor; nothing that names the machine or its user."""
     return {

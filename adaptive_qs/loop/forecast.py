@@ -247,7 +247,7 @@ MOST_KEPT_CELLS = 2**26
 
 # A scoring pass looks at every candidate once: it counts the rows and compares each cell with its
 # estimate. Processor seconds, measured on two cores of a server of 2024 (the script
-# ``scripts/speed/benchmark_scale.py``); other machines differ by a factor, not by their order.
+# ``scripts/speed/benchmark_columns.py``); other machines differ by a factor, not by their order.
 
 CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 1.2e-9, 1e-9
 """Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
@@ -280,9 +280,9 @@ class ScoringForecast:
     def of(cls, workload: Workload, workers: int, rows: int | None) -> ScoringForecast:
         """The forecast for the candidates of a workload, scored by so many threads."""
         candidates = measurable_cliques(workload)
-        number, cells = len(candidates), sum(map(workload.domain.size, candidates))
+        sizes = list(map(workload.domain.size, candidates))
+        number, cells, largest = len(sizes), sum(sizes), max(sizes, default=1)
         seconds = number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS) + cells * CELL_SECONDS
-        largest = max(map(workload.domain.size, candidates), default=1)
         memory = (
             PROCESS_BYTES
             + number * (CLIQUE_BYTES + len(workload.domain))

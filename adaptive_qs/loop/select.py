@@ -10,13 +10,14 @@ Proof: docs/proofs.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import over_items
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
@@ -93,30 +94,15 @@ class Selector:
     def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
         """Rescore the candidates whose estimate depends on a changed residual."""
         rows = np.flatnonzero(self._members.containing([()] if changed is None else changed))
+        cliques = [self.candidates[row] for row in rows]
+        self._counter.prepare(cliques)
 
-        self._counter.prepare(self.candidates[row] for row in rows)
+        def rescore(run: slice) -> None:
+            self._errors[rows[run]] = grid_l1(self._counter, model, cliques[run])
 
-        def rescore(batch: Sequence[int]) -> None:
-            cliques = [self.candidates[row] for row in batch]
-            self._errors[batch] = grid_l1(self._counter, model, cliques)
-
-        batches = list(self._batches(rows.tolist()))
-        over_items(min(self._workers, max(len(batches), 1)), rescore, batches)
+        runs = list(batches(self._counter.domain, cliques, BATCH_CELLS, BATCH_CLIQUES))
+        over_items(min(self._workers, max(len(runs), 1)), rescore, runs)
         return rows.size
-
-    def _batches(self, rows: Sequence[int]) -> Iterator[list[int]]:
-        """The rows in groups that one call scores."""
-        batch: list[int] = []
-        cells = 0
-        for row in rows:
-            size = self._counter.domain.size(self.candidates[row])
-            if batch and (cells + size > BATCH_CELLS or len(batch) == BATCH_CLIQUES):
-                yield batch
-                batch, cells = [], 0
-            batch.append(row)
-            cells += size
-        if batch:
-            yield batch
 
     def select(
         self,

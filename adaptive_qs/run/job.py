@@ -220,28 +220,16 @@ class Job(Generic[W]):
             LedgerError: the ledger cannot be written, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
-        limits, schema, begin = self.work.limits, self.schema, self._begin
+        schema, begin = self.schema, self._begin
         name, how = self.options.engine, self._engine_options
         source = prepared(source, how)
         with ExitStack() as opened:
             with unchanged(source):
                 self.session.recognise(table_bytes(source))
                 if schema.private_columns:
-                    from adaptive_qs.learn.schema import gather_private, learn_schema
+                    from adaptive_qs.learn.schema import learn_schema
 
-                    steps, most, rows = clock.steps("learn"), limits.rows_bytes, 0
-
-                    def check_rows(number: int) -> None:
-                        nonlocal rows
-                        rows = number
-                        limits.check_countable(number)
-
-                    with unchanged(source):  # before any of it is spent
-                        gathered = gather_private(
-                            source, schema, self.learning,
-                            most_bytes=most, progress=steps, check_rows=check_rows,
-                        )  # fmt: skip
-                    check_room(name, rows, schema.widest_domain(), how)
+                    gathered = self._gathered(source, how, clock)
                     mechanisms = self._begin()
                     schema = learn_schema(schema, gathered, mechanisms, self.learning)
                     begin = _begun(mechanisms)
@@ -251,6 +239,25 @@ class Job(Generic[W]):
             closing = opened.pop_all()
         counter.owns(closing.close)
         return schema, counter, begin
+
+    def _gathered(self, source: Any, how: EngineOptions, clock: PhaseClock) -> Any:
+        """What is to be learnt from; what would stop the run later is refused before it spends."""
+        from adaptive_qs.learn.schema import gather_private
+
+        limits, schema, steps, rows = self.work.limits, self.schema, clock.steps("learn"), 0
+
+        def check_rows(number: int) -> None:
+            nonlocal rows
+            rows = number
+            limits.check_countable(number)
+
+        with unchanged(source):
+            gathered = gather_private(
+                source, schema, self.learning,
+                most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
+            )  # fmt: skip
+        check_room(self.options.engine, rows, schema.widest_domain(), how)
+        return gathered
 
     @property
     def _engine_options(self) -> EngineOptions:

@@ -197,7 +197,7 @@ def _unwritable(target: Path, error: OSError) -> InputError:
 # Folders for what does not stay in memory: removed at the end, or by the next run if the process
 # was killed.
 
-_PREFIX = "adaptive-qs-"
+_PREFIX, _LOCK = "adaptive-qs-", "codes"
 
 
 def temporary_folder(folder: str | Path | None) -> Path:
@@ -228,9 +228,8 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
             with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
-                handle, lock = create_partial(folder / "codes")
-                if lock.exists():
-                    break
+                handle, _ = create_partial(folder / _LOCK)
+                break
     except OSError as error:
         raise InputError(
             f"temp-folder {parent}: cannot be written ({reason(error)}): name another one"
@@ -246,13 +245,11 @@ def _remove_dead(parent: Path) -> None:
     """Remove what :func:`private_folder` made and whose lock nobody holds; nothing else."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            if _is_private(folder) and any(folder.glob(_LOCKS)):
-                remove_unlocked(folder, ".codes.", ".part")
-                if not any(folder.glob(_LOCKS)):
+            locks = f"{_prefix(folder / _LOCK)}*{SUFFIX}"
+            if _is_private(folder) and any(folder.glob(locks)):
+                remove_stale(folder / _LOCK)
+                if not any(folder.glob(locks)):
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-_LOCKS = ".codes.*.part"
 
 
 def _is_private(folder: Path) -> bool:

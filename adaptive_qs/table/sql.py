@@ -28,11 +28,10 @@ import pyarrow as pa
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
-from adaptive_qs.table.read import Chunk, Source
+from adaptive_qs.table.read import BATCH_ROWS, Chunk, Source
 
 T = TypeVar("T")
 
-BATCH_ROWS = 1 << 16
 _QUERY = "the query (--sql)"
 LEAST_BYTES = 2**27
 """DuckDB's memory at least: it refuses to start with much less."""

@@ -11,7 +11,6 @@ a peak of its own.
 from __future__ import annotations
 
 import json
-import resource
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from scripts.results import apart, run_program, with_earlier, write_results
+from scripts.results import apart, timed_program, with_earlier, write_results
 
 DELTA, SEED = 1e-9, 20_261
 NEAR = 8
@@ -89,15 +88,6 @@ def write_loans(path: Path, schema: Path, folder: Path) -> None:
     schema.write_text((folder / "domain.json").read_text())
 
 
-def timed(*arguments: object) -> tuple[dict[str, Any], float, float, float]:
-    """What a command printed, its processor and wall seconds, and its peak memory in MB."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found, wall, memory = run_program(*arguments)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return found, cpu, wall, memory
-
-
 def measured(name: str, case: Case, folder: Path, loans: Path | None) -> dict[str, Any]:
     """One row of the result."""
     data, schema = folder / "true.parquet", folder / "schema.json"
@@ -108,11 +98,11 @@ def measured(name: str, case: Case, folder: Path, loans: Path | None) -> dict[st
     else:
         apart(write_loans, data, schema, loans)
     release, out = folder / "r.zip", folder / "made.parquet"
-    loop, loop_cpu, loop_wall, loop_mb = timed(
+    loop, loop_cpu, loop_wall, loop_mb = timed_program(
         "synthesize", data, "--schema", schema, "--ways", case.ways, "--epsilon", case.epsilon,
         "--delta", DELTA, "--release", release, "--force",
     )  # fmt: skip
-    _, table_cpu, table_wall, table_mb = timed(
+    _, table_cpu, table_wall, table_mb = timed_program(
         "sample", release, "--out", out, "--rows", case.rows, "--force"
     )
     row = {

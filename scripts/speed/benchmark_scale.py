@@ -12,7 +12,6 @@ L1 error of all 2-way marginals.
 from __future__ import annotations
 
 import json
-import resource
 import tempfile
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,7 +27,7 @@ import typer
 from adaptive_qs.table.engines import EngineOptions, open_engine
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
-from scripts.results import apart, run_program, with_earlier, write_results
+from scripts.results import apart, timed_program, with_earlier, write_results
 
 EPSILON, DELTA, SEED = 1.0, 1e-9, 20_261
 BLOCK = 2**20
@@ -139,13 +138,10 @@ def measured(name: str, case: Case, folder: Path) -> dict[str, Any]:
             apart(write_tens, data, case.rows)
     else:
         apart(write_adult, data, case.rows)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found, wall, memory = run_program(
+    found, cpu, wall, memory = timed_program(
         "synthesize", data, "--schema", schema, "--ways", WAYS, "--rows", case.rows_out,
         "--epsilon", EPSILON, "--delta", DELTA, "--out", out, "--force",
     )  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     row = {
         "case": name,
         "rows": case.rows,

@@ -252,6 +252,9 @@ def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, m
     said = refused(run("synthesize", "t.csv", *FIT, *nobody, "--out", "o.csv"))
     assert "tcp://127.0.0.1:9" in said
     assert "spent" not in said
+    frame = pd.read_csv("t.csv")
+    with pytest.raises(InputError, match="does not answer"):
+        Synthesizer(rho=1, engine="dask", scheduler=nobody[1]).fit(frame, schema=content)
 
 
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):

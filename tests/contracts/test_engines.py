@@ -20,6 +20,8 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.engines import ENGINES, EngineOptions, blocks, open_engine
 from adaptive_qs.table.schema import Schema
 
+from ..small import SCHEMA as DECLARED
+
 SIZES = {"a": 3, "one": 1, "b": 256, "c": 257, "d": 70_000, "e": 2}
 ROWS = 2_345
 SCHEMA = Schema.parse(SIZES)
@@ -101,14 +103,6 @@ def test_counts_are_those_of_a_row_by_row_count(
 FRAME = pd.DataFrame(
     {"a": np.arange(900) % 4, "b": np.array(["x", "y", "y"] * 300), "c": np.arange(900) % 5 < 2}
 )
-DECLARED = {
-    "version": 1,
-    "columns": [
-        {"name": "a", "type": "integer", "min": 0, "max": 3},
-        {"name": "b", "type": "categorical", "values": ["x", "y"]},
-        {"name": "c", "type": "boolean"},
-    ],
-}
 LEARNING = {
     **DECLARED,
     "columns": [{**DECLARED["columns"][0], "private_bins": 3}, *DECLARED["columns"][1:]],

@@ -12,14 +12,8 @@ from adaptive_qs import Synthesizer, answer
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import ENGINES
 
-SCHEMA = {
-    "version": 1,
-    "columns": [
-        {"name": "a", "type": "integer", "min": 0, "max": 3},
-        {"name": "b", "type": "categorical", "values": ["x", "y"]},
-        {"name": "c", "type": "boolean"},
-    ],
-}
+from ..small import SCHEMA
+
 FRAME = pd.DataFrame(
     {"a": np.arange(120) % 4, "b": np.array(["x", "y", "y"] * 40), "c": np.arange(120) % 5 < 2}
 )

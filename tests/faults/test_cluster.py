@@ -23,16 +23,9 @@ from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.table.engines import dask
 
+from ..small import SCHEMA
 from .children import ROOT
 
-SCHEMA = {
-    "version": 1,
-    "columns": [
-        {"name": "a", "type": "integer", "min": 0, "max": 3},
-        {"name": "b", "type": "categorical", "values": ["x", "y"]},
-        {"name": "c", "type": "boolean"},
-    ],
-}
 FILES = 6
 WORKERS = 2
 SECONDS_TO_CONNECT = "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"

@@ -23,7 +23,6 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,9 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
+from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress
+from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, read_table
@@ -222,7 +222,7 @@ _PACKAGES = ("adaptive_qs", "numpy", "pyarrow")
 def own_versions() -> dict[str, str]:
     """Versions of Python and of what reads cells, as this process has them."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, **{name: version(name) for name in _PACKAGES}}
+    return {"python": python, **{name: version_of(name) for name in _PACKAGES}}
 
 
 def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
@@ -352,23 +352,19 @@ class Cluster:
         """Failures of the cluster as errors of one line, without what Dask says of them."""
         try:
             yield
+            return
         except AdaptiveQsError:
             raise
         except KilledWorker:
-            raise AdaptiveQsError(
-                f"{self._name}: several workers ended over the same part of the table: give "
-                "workers more memory, and repeat the command"
-            ) from None
+            said = (
+                "several workers ended over the same part of the table: give workers more memory, "
+                "and repeat the command"
+            )
         except (CancelledError, asyncio.CancelledError, OSError):
-            raise AdaptiveQsError(
-                f"{self._name}: the scheduler does not answer any more: start it again, and "
-                "repeat the command"
-            ) from None
+            said = "the scheduler does not answer any more: start it again, and repeat the command"
         except Exception as error:  # noqa: BLE001  (whatever a cluster runs into)
-            raise AdaptiveQsError(
-                f"{self._name}: failed ({type(error).__name__}): look at its logs, and repeat the "
-                "command"
-            ) from None
+            said = f"failed ({type(error).__name__}): look at its logs, and repeat the command"
+        raise AdaptiveQsError(f"{self._name}: {said}")
 
 
 class DaskEngine:
@@ -395,22 +391,10 @@ class DaskEngine:
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
-        return [counts for batch in self._batches(cliques) for counts in self._counted(batch)]
+        runs = batches(self.domain, cliques, BATCH_CELLS)
+        return [counts for run in runs for counts in self._counted(cliques[run])]
 
-    def _batches(self, cliques: Sequence[Clique]) -> Iterator[list[Clique]]:
-        batch: list[Clique] = []
-        cells = 0
-        for clique in cliques:
-            size = self.domain.size(clique)
-            if batch and cells + size > BATCH_CELLS:
-                yield batch
-                batch, cells = [], 0
-            batch.append(clique)
-            cells += size
-        if batch:
-            yield batch
-
-    def _counted(self, cliques: list[Clique]) -> Iterator[NDArray[np.int64]]:
+    def _counted(self, cliques: Sequence[Clique]) -> Iterator[NDArray[np.int64]]:
         start, asked = self._cluster.submit_all, Asked(cliques)
         counts = start(_count, self._parts, [asked] * len(self._parts))
         while len(counts) > 1:

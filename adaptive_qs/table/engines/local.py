@@ -23,7 +23,6 @@ from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.sql import Query, Relation
 
-_ONE_ROW = CodedTable.from_codes(Domain.from_sizes({"a": 1}), [np.zeros(1, dtype=np.uint8)])
 SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
 
@@ -42,7 +41,9 @@ def check_room(name: str, rows: int, domain: Domain, options: EngineOptions) -> 
         InputError: there is no folder for temporary files, or the engine cannot be opened.
         ResourceExceeded: there is no room.
     """
-    with open_engine(name, _ONE_ROW, Schema.parse({"a": 1}), options, None):
+    one = Schema.parse({"a": 1})
+    row = CodedTable.from_codes(one.domain(), [np.zeros(1, dtype=np.uint8)])
+    with open_engine(name, row, one, options):
         pass
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
     if name == "memory" and options.check_held is not None:
