@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -195,6 +195,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
         rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
         generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.
+        target: name of the column that models trained on the tables are to predict: the
+            workload asks for every set of columns also together with it
+            (:meth:`~adaptive_qs.workload.workload.Workload.serving`).
         max_candidates, max_cells: most marginals of several columns that may be measured, by
             default 250,000, and most cells of all of them together, by default 2**39; what the
             workload asks for beyond them, or beyond the memory, is left out by the rule of
@@ -224,7 +227,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             budget before it is spent. The true number is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
             :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
-        progress: called with a phase, steps done and steps in all.
+        progress: called with a phase, steps done and steps in all; a
+            :class:`~adaptive_qs.pages.notebook.ProgressBar` shows them.
 
     Attributes:
         release_: everything released, a :class:`Release`.
@@ -251,6 +255,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rule: str = DEFAULT_RULE,
         generator: str = DEFAULT_GENERATOR,
         learning_share: float = DEFAULT_SHARE,
+        target: str | None = None,
         max_candidates: int | None = None,
         max_cells: int | None = None,
         max_memory: int | str | None = None,
@@ -275,6 +280,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.generator = generator
         self.learning_share = learning_share
+        self.target = target
         self.max_candidates = max_candidates
         self.max_cells = max_cells
         self.max_memory = max_memory
@@ -380,6 +386,12 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         if self._session is not None:
             self._session.finish()
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """In a notebook: the release once there is one, the parameters before."""
+        if not hasattr(self, "release_"):
+            return super()._repr_mimebundle_(**kwargs)
+        return {"text/plain": repr(self), "text/html": self.release_._repr_html_()}
+
     def __getstate__(self) -> dict[str, Any]:
         """Without the ledger's connection: a copy does not own the run."""
         return {**super().__getstate__(), "_session": None}
@@ -400,10 +412,12 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         release = Release.load(path, max_memory)
         manifest = release.manifest
         settings = manifest.settings
+        target = settings.get("target")
         loaded = cls(
             rho=manifest.rho,
             delta=manifest.delta,
-            workload=release.workload,
+            workload=replace(release.workload, target=target),
+            target=target,
             reference=str(settings.get("reference", "product")),
             rule=str(settings.get("rule", DEFAULT_RULE)),
             generator=str(settings.get("generator", DEFAULT_GENERATOR)),

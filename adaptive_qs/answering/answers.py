@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -24,6 +23,8 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
+from adaptive_qs.pages.notebook import card
+from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
@@ -321,6 +322,8 @@ class AnswersManifest(Statement):
     def _check_charges(self) -> Self:
         if sum((some.cost for some in self.charges), Cost()) != total_cost(self.facts):
             raise ValueError("the charges do not add up to the facts")
+        if self.mu is not None and self.delta_spent:
+            raise ValueError("mu is not that of the charges")
         return self
 
 
@@ -356,7 +359,7 @@ def statement_of_answers(
         epsilon=target.epsilon,
         delta=target.delta,
         accountant="Gaussian DP" if gaussian else "zCDP",
-        mu=math.nextafter(math.sqrt(target.cost), math.inf) if gaussian else None,
+        mu=mu_of(target.rho) if gaussian else None,
         settings={"confidence": confidence},
         ledger=ledger,
         mechanism=plan.choice.name,
@@ -491,6 +494,12 @@ class Answers:
             f"epsilon {self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
             f"{self.plan.rmse:.4g} rows{stamp}: {read}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook; nothing is read for it."""
+        read = "reading them spends the budget, once" if self._counter is not None else "read"
+        rows = [*self.plan.summary, ("answers", read)]
+        return card("Answers", rows, self.stamp if self.insecure else "")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches with intervals of 95 % confidence."""

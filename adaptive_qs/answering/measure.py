@@ -29,7 +29,7 @@ from adaptive_qs.strategy.integer import (
     table_estimate,
 )
 from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
-from adaptive_qs.strategy.waves import WaveFactor
+from adaptive_qs.strategy.solution import LongFactor
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
 
@@ -152,7 +152,7 @@ def _definition(measurement: Measurement) -> str:
     if isinstance(measurement, QueryMeasurement):
         return ""
     factors = measurement.strategy.factors
-    parts = [f.digest if isinstance(f, GridFactor | WaveFactor) else repr(f) for f in factors]
+    parts = [f.digest if isinstance(f, GridFactor | LongFactor) else repr(f) for f in factors]
     return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
+from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
@@ -27,9 +28,9 @@ from adaptive_qs.strategy.solution import (
     DenseFactor,
     Factor,
     IdentityFactor,
+    LongFactor,
     SolverSettings,
 )
-from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
@@ -125,7 +126,7 @@ def _held_at_once(mechanism: Mechanism, part: int, index: int, count: int) -> in
 
 def _entries(factor: Factor) -> int:
     """Entries of the largest matrix that a factor needs when it is measured."""
-    if isinstance(factor, CenteringFactor | IdentityFactor | WaveFactor):
+    if isinstance(factor, CenteringFactor | IdentityFactor | LongFactor):
         return 0
     cells = math.prod(factor.shape)
     if isinstance(factor, GridFactor):
@@ -163,6 +164,20 @@ class BatchPlan:
             f"{self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
             f"{self.rmse:.4g} rows>"
         )
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        return card("Plan", [*self.summary, ("planned in", f"{self.seconds:.1f} seconds")])
+
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """What is answered, how and at which cost, by name."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("mechanism", self.choice.name),
+            ("privacy", f"epsilon {self.target.epsilon:.6g}, delta {self.target.delta:g}"),
+            ("expected RMSE", f"{self.rmse:.4g} rows"),
+        ]
 
     @property
     def mechanism(self) -> Mechanism:

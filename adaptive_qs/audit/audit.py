@@ -23,7 +23,7 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import answers_limits, check_learnable
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import DEFAULT_SHARE, one_of
 from adaptive_qs.audit.tables import (
     FORMS,
     KINDS,
@@ -107,7 +107,12 @@ class Synthesis:
             InputError: the queries do not fit the schema, or the budget what is to be learnt.
             ResourceExceeded: the workload does not fit the memory.
         """
-        target = PrivacyTarget.of(rho=rho, discovery_share=discovery_share(schema))
+        learnt = len(schema.private_columns)
+        target = PrivacyTarget.of(
+            rho=rho,
+            discovery_share=discovery_share(schema),
+            column_share=DEFAULT_SHARE / learnt if learnt else 0.0,
+        )
         preprocessing_cost(schema, target.budget)
         domain = schema.widest_domain()
         marginals = resolve_queries(queries, domain).marginals()
@@ -592,6 +597,6 @@ def _replay_on(
     for make in tables:  # one after the other: their files have the same name
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
         cost, entropy = publisher.target.budget, InsecureSeed(seed)
-        budget = Budget(cost.rho, cost.delta)
+        budget = Budget(cost.rho, cost.delta, publisher.target.filtered)
         runs.append(record(job, budget, entropy, *runs))
     compare(runs[0], runs[1], where, report)

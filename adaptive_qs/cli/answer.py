@@ -17,7 +17,7 @@ from adaptive_qs.cli.options import (
     naming_queries,
     workload_spec,
 )
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import check_formulas
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.workload.limit import LeftOut
+    from adaptive_qs.workload.workload import Workload
 
 
 # What `plan` and `answer` say about a planned mechanism, for people and for scripts.
@@ -38,6 +41,8 @@ MANY_ANSWERS = 10_000_000
 """Answers from which a plan says how large their file is."""
 CLOSED_FORM_GAP = 0.02
 """Most that strategies of long attributes lack, which nothing but fewer values would change."""
+SERVED = "for a synthetic table every set of attributes is also asked for together with it"
+"""What a target means."""
 MOST_MEASURED = 2**31
 """Cells of the largest table that can be counted and measured."""
 
@@ -290,8 +295,31 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     return ("cells", text)
 
 
-def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any]:
-    """What `synthesize` would make of the same sets of attributes with the same budget.
+def looked_at_of(
+    schema: Schema, spec: Any, plan: BatchPlan | ResourceExceeded, asked: RunOptions
+) -> tuple[Workload, LeftOut | None]:
+    """What `synthesize` would look at for the same workload, and what it would leave out.
+
+    Of queries other than marginals, which it does not take, the marginals over their sets of
+    attributes.
+
+    Raises:
+        ResourceExceeded: these queries have no ``plan``.
+    """
+    from adaptive_qs.errors import WorkloadError
+    from adaptive_qs.run.tables import looked_at
+
+    domain = schema.widest_domain()
+    try:
+        return looked_at(spec, domain, asked)
+    except WorkloadError:
+        if isinstance(plan, ResourceExceeded):
+            raise plan from None
+        return looked_at(plan.workload.marginals(), domain, asked)
+
+
+def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str, Any]:
+    """What `synthesize` would make of a workload with the same budget.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
@@ -302,14 +330,11 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
     from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
-    from adaptive_qs.run.tables import looked_at
-    from adaptive_qs.table.schema import Schema
 
-    described, rows = Schema.load(schema), asked.public_rows
+    rows = asked.public_rows
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
-    target, learning = budget_of(described, asked, budget)
-    workload, _ = looked_at(plan.workload.marginals(), plan.workload.domain, asked)
+    target, learning = budget_of(schema, asked, budget)
     forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
     combined = any(len(clique) > 1 for clique in workload.cliques)
     return {
@@ -319,33 +344,34 @@ def tables_of(schema: Path, plan: BatchPlan, asked: RunOptions) -> dict[str, Any
     }
 
 
-def scoring_of(plan: BatchPlan, asked: RunOptions) -> tuple[dict[str, Any], str]:
-    """What a scoring pass of `synthesize` looks at for the same sets of attributes.
+def scoring_of(
+    workload: Workload, left_out: LeftOut | None, asked: RunOptions
+) -> tuple[dict[str, Any], io.Row]:
+    """What a scoring pass of `synthesize` looks at.
 
     Returns:
         Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
         all of them; ``seconds`` of a processor, without what rows take where their number is not
         given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
-        None. And the same in one line.
+        None; ``target``, the column that a table would serve, or None. And the candidates in one
+        line.
     """
     from adaptive_qs.loop.forecast import ScoringForecast
-    from adaptive_qs.machine import plan_workers
-    from adaptive_qs.run.tables import looked_at
 
-    workload = plan.workload.marginals()
-    kept, left_out = looked_at(workload, workload.domain, asked)
-    found = ScoringForecast.of(kept, plan_workers(asked.workers), asked.public_rows)
+    found = ScoringForecast.of(workload, asked.public_rows)
+    left = None if left_out is None else str(left_out)
     return {
         "candidates": found.candidates,
         "cells": found.cells,
         "seconds": found.seconds,
         "memory_mb": round(found.memory_bytes / 2**20, 1),
-        "left_out": None if left_out is None else str(left_out),
-    }, str(found)
+        "left_out": left,
+        "target": workload.target,
+    }, ("scoring", "; ".join(filter(None, (str(found), left))))
 
 
-def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
-    """The same for people."""
+def tables_line(columns: int, found: Mapping[str, Any]) -> io.Row:
+    """What would be known of the columns, of which there are so many, for people."""
     from adaptive_qs.loop.forecast import MEND
 
     known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
@@ -356,7 +382,9 @@ def tables_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
         return ("tables", f"{text} (--rows N tells which columns it would leave independent)")
     if not unconnected:
         return ("tables", f"{text}, and likely no column independent of all others")
-    some = f"{len(unconnected):,} of {counted(len(plan.workload.domain), 'column')}"
+    if found["least_rows"].keys() == set(unconnected):
+        return ("tables", f"{text}, and likely nothing but single columns: {MEND}")
+    some = f"{len(unconnected):,} of {counted(columns, 'column')}"
     named = f"likely independent of all others: {first_of(unconnected, 6)}: {MEND}"
     return ("tables", f"{text}, and {some} {named}")
 
@@ -502,31 +530,51 @@ def plan(
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
     from adaptive_qs.privacy.budget import checked_public_rows
+    from adaptive_qs.table.schema import Schema
 
     rows = checked_public_rows(rows, "--rows")
     wanted = DEFAULT_GAP if gap is None else gap
     run = replace(run, public_rows=rows)
-    with naming_queries(queries), io.progress_bars() as bars:
-        asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
-        planned, doubts = plan_answers(schema, asked, run)
+    described = Schema.load(schema, run.max_memory)
+    planned: BatchPlan | ResourceExceeded
+    with naming_queries(queries):
+        try:
+            with io.progress_bars() as bars:
+                asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
+                planned, doubts = plan_answers(described, asked, run)
+        except ResourceExceeded as error:
+            if mechanism != "auto":  # which only answers have
+                raise
+            planned, doubts = error, ()
+        looked, left_out = looked_at_of(described, spec, planned, run)
+    tables = tables_of(described, looked, run) if run.budgeted else None
+    scoring, scored = scoring_of(looked, left_out, run)
+    lines = [scored]
+    if scoring["target"] is not None:
+        lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
+    if tables is not None:
+        lines.insert(0, tables_line(len(looked.domain), tables))
     for doubt in doubts:
         io.warn(doubt)
+    if isinstance(planned, ResourceExceeded):
+        io.warn(f"only for synthesize: answer refuses this workload: {planned}")
+        if as_json:
+            io.emit_json({"refused": str(planned), "tables": tables, "scoring": scoring})
+        else:
+            io.emit_rows("Synthetic tables for this workload", lines)
+        return
     tell_limits(planned, mechanism, wanted)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
-    tables = tables_of(schema, planned, run) if run.budgeted else None
-    scoring, scored = scoring_of(planned, run)
     if as_json:
-        io.emit_json({**plan_json(planned), **cells, "tables": tables, "scoring": scoring})
+        told = {**plan_json(planned), **cells, "tables": tables, "scoring": scoring}
+        io.emit_json({**told, "refused": None})
         return
     about = counted(planned.workload.num_sets, "set")
-    lines = plan_lines(planned, cells_line(planned, cells))
-    if tables is not None:
-        lines.append(tables_line(planned, tables))
-    lines.append(("scoring", "; ".join(filter(None, (scored, scoring["left_out"])))))
     io.emit_rows(
-        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes", lines
+        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes",
+        [*plan_lines(planned, cells_line(planned, cells)), *lines],
     )
     io.emit_columns(
         ["epsilon", "privacy cost", rmse_words(planned)],

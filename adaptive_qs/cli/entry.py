@@ -31,6 +31,7 @@ from adaptive_qs.errors import (
 COMMANDS = {
     "synthesize": "synthesize",
     "sample": "synthesize",
+    "marginals": "synthesize",
     "plan": "answer",
     "answer": "answer",
     "evaluate": "evaluate",

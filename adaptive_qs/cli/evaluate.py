@@ -21,11 +21,13 @@ from adaptive_qs.cli.io import (
     emit_figures,
     emit_json,
     emit_rows,
+    file_of,
     peak_memory_mb,
     percent,
     progress_bars,
     readable,
     shown,
+    table_of,
     warn,
     with_sidecar,
 )
@@ -35,8 +37,10 @@ from adaptive_qs.pages.words import counted
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
+    from adaptive_qs.evaluation.groups import GroupErrors
     from adaptive_qs.evaluation.results import Membership, Spread, Utility
     from adaptive_qs.evaluation.verdict import Findings, Verdict
+    from adaptive_qs.table.sql import Query
 
 
 # What `evaluate` prints for people: the worst first in every part.
@@ -57,10 +61,13 @@ def show(
     """
     evaluation = found.evaluation
     emit_rows(f"Verdict: {judged.overall.word}", _listed(judged.brief))
+    _rows(evaluation)
+    _values(evaluation)
+    if evaluation.by is not None:
+        _groups(evaluation.by)
     _marginals(evaluation)
     _associations(found)
     _ordered(evaluation)
-    _rows(evaluation)
     if evaluation.utility is not None:
         _utility(evaluation.utility)
     if evaluation.membership is not None:
@@ -202,11 +209,49 @@ def _rows(evaluation: Evaluation) -> None:
         )
     if evaluation.rules:
         worst = sorted(evaluation.rules, key=lambda rule: -rule.broken_synthetic)
-        shares = [(r.broken_true, r.broken_synthetic, r.expected_if_independent) for r in worst]
+        shares = [
+            (r.broken_true, r.broken_synthetic, r.expected_if_independent, r.judged_synthetic)
+            for r in worst
+        ]
         emit_figures(
-            ["rules", "", "broken: true", "synthetic", "if independent"],
+            ["rules", "", "broken: true", "synthetic", "if independent", "rows judged"],
             [(r.rule, r.source, *map(percent, parts)) for r, parts in zip(worst, shares)],
         )
+
+
+def _values(evaluation: Evaluation) -> None:
+    """Print means and quantiles in the units of the columns, and means by groups."""
+    figures = []
+    for found in evaluation.values[:WORST_SHOWN]:
+        words = found.column.amount_text
+        for name, table in (("true", found.true), ("synthetic", found.synthetic)):
+            quantiles = [words(value, whole=True) for value in table.quantiles]
+            label = found.column.name if name == "true" else ""
+            figures.append((label, name, words(table.mean), *quantiles))
+    if figures:
+        heads = ["values", "", "mean", "5 %", "25 %", "median", "75 %", "95 %"]
+        emit_figures(heads, figures)
+    for means in evaluation.group_means:
+        words = means.column.amount_text
+        emit_figures(
+            [f"mean {means.column.name} by {means.by}", "true rows", "true", "synthetic"],
+            [
+                (g.label, f"{g.rows[0]:,}", *("n/a" if m is None else words(m) for m in g.means))
+                for g in means.groups[:WORST_SHOWN]
+            ],
+        )
+
+
+def _groups(found: GroupErrors) -> None:
+    """Print the errors within groups, each beside its chance level."""
+    emit_figures(
+        [f"groups of {found.by}", "true rows", "synthetic rows", "error", "fresh sample"],
+        [
+            (g.label, *(f"{n:,}" for n in g.rows),
+             *("n/a" if e is None else f"{e:.4f}" for e in (g.error, g.fresh)))
+            for g in (*found.groups, found.all)
+        ],
+    )  # fmt: skip
 
 
 def _utility(utility: Utility) -> None:
@@ -283,6 +328,16 @@ Rules = Annotated[
         None,
     ),
 ]
+By = Annotated[
+    str | None,
+    option(
+        "--by",
+        "COLUMN",
+        "Also give the error within each group of this column, beside that of a sample of the "
+        "group's size: are small groups served worse?",
+        None,
+    ),
+]
 Report = Annotated[
     Path | None,
     option(
@@ -335,14 +390,22 @@ Release = Annotated[
 
 
 def evaluate(
-    true: Annotated[Path, typer.Argument(metavar="TRUE", help=f"The private table: {TABLE_HELP}")],
+    true: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TRUE]", help=f"The private table: {TABLE_HELP}"),
+    ] = None,
     synthetic: Annotated[
-        Path, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}")
-    ],
+        Path | None,
+        typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}"),
+    ] = None,
+    *,
+    sql: str | None = None,
+    database: Path | None = None,
     schema: Path | None = None,
     workload: WorkloadFile = None,
     ways: str | None = None,
     rule: Rules = None,
+    by: By = None,
     target: Target = None,
     no_models: NoModels = False,
     repeats: Repeats = 5,
@@ -363,38 +426,41 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
+    private, synthetic = _tables(true, synthetic, sql, database)
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     spec = workload_spec(workload, ways)
-    check_read_once([true, synthetic, control])
+    check_read_once([private, synthetic, control])
     if report is not None:
-        inputs = [true, *with_sidecar(synthetic), schema, workload, control, release]
+        inputs = [file_of(private), *with_sidecar(synthetic), schema, workload, control, release]
         check_distinct([report], inputs)
         check_file(report, force)
-    _check_control(control, true, synthetic)
+    _check_control(control, private, synthetic)
     if no_models and target is not None:
         raise InputError("both --no-models and --target were given: give one of them")
 
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.evaluation.evaluation import evaluation_json
+    from adaptive_qs.evaluation.sentences import SERVES
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.evaluation.verdict import findings, verdict
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.table.schema import Schema
 
     threads = plan_workers(workers)
-    released = _released(true, synthetic, release)
+    released = _released(private, synthetic, release)
     described = Schema.load(schema, max_memory)
     with progress_bars() as bars, ExitStack() as opened:
         clock = PhaseClock(bars)
         clock.start("read")
-        first, second = (opened.enter_context(readable(path)) for path in (true, synthetic))
+        first, second = (opened.enter_context(readable(each)) for each in (private, synthetic))
         result = compare(
             first,
             second,
             described,
             spec,
             rules=rule or (),
+            by=by,
             target=target,
             models=report is not None and not no_models,
             repeats=repeats,
@@ -415,7 +481,7 @@ def evaluate(
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
-            names = shown(Path(true.name)), shown(Path(synthetic.name))
+            names = shown(Path(file_of(private).name)), shown(Path(synthetic.name))
             page = report_page(found, described, names, promised.release)
             with atomic_writer(report) as file:
                 file.write(page.encode())
@@ -425,6 +491,7 @@ def evaluate(
         emit_json(
             {
                 **evaluation_json(result, judged.brief),
+                "uses": {what: SERVES[grade] for what, grade in judged.uses},
                 "report": None if report is None else str(report),
                 "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
                 "peak_memory_mb": peak_memory_mb(),
@@ -437,17 +504,30 @@ def evaluate(
     show(found, judged, seconds, report)
 
 
-def _check_control(control: Path | None, true: Path, synthetic: Path) -> None:
+def _tables(
+    true: Path | None, synthetic: Path | None, sql: str | None, database: Path | None
+) -> tuple[Path | Query, Path]:
+    """The private table and the synthetic one, which is the only argument beside a query."""
+    if sql is not None and synthetic is None:
+        true, synthetic = None, true
+    private = table_of(true, sql, database, "TRUE")
+    if private is None or synthetic is None:
+        missing = "SYNTHETIC" if sql is not None or private is not None else "TRUE"
+        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
+    return private, synthetic
+
+
+def _check_control(control: Path | None, true: Path | Query, synthetic: Path) -> None:
     """Refuse a control table that is one of the others, before anything is read."""
     for name, other in (("TRUE", true), ("SYNTHETIC", synthetic)):
         with suppress(OSError):  # a file that is missing is named where it is read
-            if control is not None and control.samefile(other):
+            if control is not None and isinstance(other, Path) and control.samefile(other):
                 raise InputError(
                     f"{control}: is also {name}: give rows that were held out as --control"
                 )
 
 
-def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
+def _released(true: Path | Query, synthetic: Path, release: Path | None) -> str | None:
     """That a privacy statement lies beside the true table, which is for released ones.
 
     Raises:
@@ -455,8 +535,7 @@ def _released(true: Path, synthetic: Path, release: Path | None) -> str | None:
     """
     from adaptive_qs.release.bundle import manifest_path
 
-    statement = manifest_path(true)
-    if not exists(statement):
+    if not isinstance(true, Path) or not exists(statement := manifest_path(true)):
         return None
     if release is None and not exists(manifest_path(synthetic)):
         raise InputError(

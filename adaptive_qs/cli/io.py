@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.notebook import PHASES
 from adaptive_qs.pages.words import share as part_in_words
-from adaptive_qs.table.files import is_pattern, stamp_path
+from adaptive_qs.table.files import inside, is_pattern, stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
@@ -73,22 +74,6 @@ Row = tuple[str, str]
 PLAIN_WIDTH = 160
 """Columns of text where stdout is no terminal."""
 
-_PHASES = {
-    "plan": "planning",
-    "learn": "learning bins and values",
-    "read": "reading the table",
-    "answer": "measuring and answering",
-    "loop": "measuring, part of the budget",
-    "fit": "fitting the table",
-    "draw": "drawing the table",
-    "evaluate": "comparing marginals",
-    "queries": "comparing queries",
-    "pairs": "comparing pairs of columns",
-    "models": "training models",
-    "attack": "attacking",
-    "verdict": "grading the differences",
-}
-
 
 def figure(number: float) -> str:
     """A number to four digits, such as "6.965" or "12,340"."""
@@ -123,6 +108,26 @@ def emit(text: str) -> None:
         raise AdaptiveQsError(
             f"stdout cannot be written ({error.strerror}): output files are complete"
         ) from None
+
+
+class Stdout:
+    """Stdout as a stream of bytes, with the errors of :func:`emit`."""
+
+    def write(self, block: bytes) -> int:
+        """All of the block."""
+        try:
+            if hasattr(sys.stdout, "buffer"):
+                sys.stdout.buffer.write(block)
+            else:  # a caller's stream of text; blocks are whole lines
+                sys.stdout.write(block.decode())
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise PipeClosed from None
+        except OSError as error:
+            raise AdaptiveQsError(
+                f"stdout cannot be written ({error.strerror}): give --out a file"
+            ) from None
+        return len(block)
 
 
 def emit_json(content: Mapping[str, Any]) -> None:
@@ -264,7 +269,7 @@ def progress_bars() -> Iterator[PhaseProgress]:
             if phase not in tasks:
                 for earlier in tasks.values():
                     bars.update(earlier, visible=False)
-                tasks[phase] = bars.add_task(_PHASES.get(phase, phase), total=total)
+                tasks[phase] = bars.add_task(PHASES.get(phase, phase), total=total)
             bars.update(tasks[phase], completed=done, total=total)
 
         yield report
@@ -308,14 +313,18 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
-    """A table, its stamp and its sidecar."""
+    """A table, its stamp and its sidecar; none on standard output."""
     from adaptive_qs.release.bundle import manifest_path
 
-    return [] if table is None else [table, stamp_path(table), manifest_path(table)]
+    if table is None or table == STANDARD:
+        return []
+    return [table, stamp_path(table), manifest_path(table)]
 
 
 def check_table(path: Path, force: bool) -> None:
     """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
+    if path == STANDARD:
+        return
     from adaptive_qs.table.write import check_table_path
 
     check_table_path(path)
@@ -343,12 +352,13 @@ def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> l
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
     """Refuse an output that is also an input or another output, or would be one of the files of a
     table."""
+    inputs = [None if path is None else inside(path)[0] for path in inputs]
     seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
         for table in filter(None, inputs):
             folder, pattern = os.path.isdir(table), is_pattern(table)
-            inside = folder and os.path.realpath(path.parent) == os.path.realpath(table)
-            if inside or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
+            within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
+            if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
                 raise InputError(f"{path}: would be one of the files of {table}: give another path")
         if os.path.realpath(path) in seen:
             raise InputError(f"{path}: is also an input or another output: give another path")
@@ -363,28 +373,33 @@ def private_inputs(
     database: Path | None = None,
 ) -> tuple[Path | Query, Path]:
     """The private table and its schema, as given or as shipped."""
-    if (sql is None) != (database is None):
-        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
-        raise InputError(f"--sql and --database belong together: give {missing} as well")
     if demo:
-        if data is not None or schema is not None or sql is not None:
+        if data is not None or schema is not None or sql is not None or database is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
         return demo_files()
-    if data is not None and sql is not None:
-        raise InputError("both DATA and --sql were given: give one of them")
-    if data is None and (sql is None or database is None):
+    if (table := table_of(data, sql, database)) is None:
         raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
     if schema is None:
         raise InputError(
             "no --schema was given: write one, or start from adaptive-qs schema init DATA"
         )
+    return table, schema
+
+
+def table_of(
+    data: Path | None, sql: str | None, database: Path | None, name: str = "DATA"
+) -> Path | Query | None:
+    """A table that is a file, an argument of this name, or the rows of a query, if it is either."""
+    if (sql is None) != (database is None):
+        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
+        raise InputError(f"--sql and --database belong together: give {missing} as well")
+    if sql is None or database is None:
+        return data
     if data is not None:
-        return data, schema
+        raise InputError(f"both {name} and --sql were given: give one of them")
     from adaptive_qs.table.sql import Query
 
-    assert database is not None
-    assert sql is not None
-    return Query(database, sql), schema
+    return Query(database, sql)
 
 
 def file_of(table: Path | Query) -> Path:
@@ -416,9 +431,11 @@ def warn_of(job: Job[Any], schema: Path) -> None:
         warn(f"{schema}: {UNREVIEWED}")
 
 
-# Tables that come through standard input, where a command is given "-" in the place of a file.
+# Tables that come through standard input or go to standard output, where a command is given "-" in
+# the place of a file.
 
-STANDARD_INPUT = Path("-")
+STANDARD = Path("-")
+"""Standard input or output, in the place of a file."""
 NAME = "standard input"
 _PATIENCE = 0.2
 """Seconds after which a request to stop is looked for."""
@@ -427,12 +444,25 @@ _BLOCK = 1 << 20
 
 def shown(table: Path) -> str:
     """What a table is called in results."""
-    return NAME if table == STANDARD_INPUT else str(table)
+    return NAME if table == STANDARD else str(table)
 
 
-def check_read_once(tables: Sequence[Path | None]) -> None:
+def shown_output(table: Path) -> str:
+    """What a table that was written is called in results."""
+    return "standard output" if table == STANDARD else str(table)
+
+
+def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> None:
+    """Refuse a table on standard output beside JSON, or one that needs its stamp beside it."""
+    if out == STANDARD and as_json:
+        raise InputError("--out - and --json both write to standard output: name a file for one")
+    if out == STANDARD and insecure:
+        raise InputError("the table is not private and needs its stamp beside it: name a file")
+
+
+def check_read_once(tables: Sequence[Path | Query | None]) -> None:
     """Refuse several tables from standard input."""
-    if sum(table == STANDARD_INPUT for table in tables) > 1:
+    if sum(table == STANDARD for table in tables) > 1:
         raise InputError("- is given twice, but standard input holds one table: name files")
 
 
@@ -444,7 +474,7 @@ def readable(table: Path | Query) -> Iterator[Path | Query]:
     system gives open files a path of their own, it has no name meanwhile, so that nothing is left
     even if the process is killed. Errors raised in the block say "standard input" instead.
     """
-    if not isinstance(table, Path) or table != STANDARD_INPUT:
+    if not isinstance(table, Path) or table != STANDARD:
         yield table
         return
     if sys.stdin is not None and sys.stdin.isatty():

@@ -22,7 +22,10 @@ from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.workload import FAMILIES
 
-TABLE_HELP = "CSV, CSV.gz or Parquet; - for standard input."
+TABLE_HELP = (
+    "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (of several tables in a file, FILE::NAME); "
+    "- for standard input."
+)
 PrivateTable = Annotated[
     Path | None,
     typer.Argument(
@@ -59,6 +62,12 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "QUERY",
             "One SELECT whose rows are the private table, in the place of DATA; with --database.",
         ),
+        _Entry(
+            "sql",
+            "QUERY",
+            "One SELECT whose rows are the private table, in the place of TRUE; with --database.",
+            of=("evaluate",),
+        ),
         _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
         _Entry("workload", "FILE", "Workload file: the queries to answer."),
         _Entry("workload", "FILE", "Workload file: the marginals that matter.", of=("synthesize",)),
@@ -68,6 +77,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "K",
             "All K-way marginals; several as 1,2. (Default: 2.)",
             of=("synthesize", "evaluate"),
+        ),
+        _Entry(
+            "target",
+            "COLUMN",
+            "Column that models trained on the table are to predict: every set of columns asked "
+            "for is also asked for together with it.",
+            of=("run",),
         ),
         _Entry(
             "queries",
@@ -110,6 +126,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "About how many rows the table will have, as far as is public: adds the rows in a "
             "cell next to the error, and which columns a synthetic table would leave independent.",
             of=("plan",),
+        ),
+        _Entry("columns", "A,B", "Columns of the marginal, by name; needed."),
+        _Entry(
+            "fitted",
+            "",
+            "Counts of the model that tables follow, instead of those measured: closer on average, "
+            "without standard errors.",
         ),
         _Entry("ledger", "FILE", "The data set's ledger; needed."),
         _Entry(
@@ -204,8 +227,9 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         ),
     ),
     "Output": (
-        _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}."),
+        _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}; - for CSV on stdout."),
         _Entry("out", "FILE", f"Answers: {FORMATS.listed()}.", of=("answer",)),
+        _Entry("out", "FILE", f"Counts: {FORMATS.listed()}.", of=("marginals",)),
         _Entry("release", "FILE", "Release bundle (.zip): sample more tables from it at no cost."),
         _Entry(
             "confidence",
@@ -221,6 +245,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "Seed of the sampling: the same release and seed give the same table on the "
             "same kind of machine with the same versions. (Default: from the operating system.)",
         ),
+        _Entry("seed", "N", "Seed of the model's chains. (Default: 0.)", of=("marginals",)),
         _Entry(
             "formulas",
             "KIND",
@@ -293,11 +318,11 @@ OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
 OF_ANSWERS = tuple(
     "jobs" if name == "workers" else name
     for name in get_type_hints(RunOptions)
-    if name not in ("max_candidates", "max_cells")
+    if name not in ("target", "max_candidates", "max_cells")
 )
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
 OF_PLAN = (
-    "epsilon", "delta", "rho", "cost", "learning_share", "max_candidates", "max_cells",
+    "epsilon", "delta", "rho", "cost", "learning_share", "target", "max_candidates", "max_cells",
     "max_memory", "jobs",
 )  # fmt: skip
 _KINDS = {

@@ -21,7 +21,10 @@ HELP = "Describe a table in public: propose, check and convert schemas."
 
 
 def init(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help=TABLE_HELP)],
+    data: Annotated[Path | None, typer.Argument(metavar="[DATA]", help=TABLE_HELP)] = None,
+    *,
+    sql: str | None = None,
+    database: Path | None = None,
     out: Path | None = None,
     force: bool = False,
 ) -> None:
@@ -31,8 +34,11 @@ def init(
     """
     from adaptive_qs.table.propose import propose
 
-    _check_out(out, force, data)
-    with io.readable(data) as table:
+    source = io.table_of(data, sql, database)
+    if source is None:
+        raise InputError("no DATA was given: name a CSV or Parquet file")
+    _check_out(out, force, io.file_of(source))
+    with io.readable(source) as table:
         proposal = propose(table)
     for reason in proposal.reasons:
         io.warn(f"left out: {reason}")
@@ -49,6 +55,9 @@ def check(
     data: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
     ] = None,
+    *,
+    sql: str | None = None,
+    database: Path | None = None,
 ) -> None:
     """Check a schema, and whether a table fits it.
 
@@ -57,6 +66,7 @@ def check(
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.schema import Schema, check_schema, left_as_proposed
 
+    source = io.table_of(data, sql, database)
     if is_table_file(schema):
         if is_written_only(schema):
             raise InputError(
@@ -74,12 +84,17 @@ def check(
     io.emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
     if left := left_as_proposed(loaded):
         emit_checklist(left, str(schema))
-    if data is not None:
+    if source is not None:
+        from adaptive_qs.learn.gather import gather
+        from adaptive_qs.learn.schema import MOST_BYTES
         from adaptive_qs.table.encode import read_table
 
-        with io.readable(data) as table:
-            read_table(table, loaded)
-        io.emit(f"{io.shown(data)}: fits the schema")
+        with io.readable(source) as table:
+            if loaded.private_columns:
+                gather(table, loaded, MOST_BYTES)
+            else:
+                read_table(table, loaded)
+        io.emit(f"{io.shown(io.file_of(source))}: fits the schema")
 
 
 def import_(

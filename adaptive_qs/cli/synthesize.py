@@ -1,17 +1,17 @@
-"""`synthesize DATA`, what it says when it is done, and `sample RELEASE`."""
+"""`synthesize DATA`, what it says when it is done, `sample RELEASE` and `marginals RELEASE`."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import OF_TABLES, PrivateTable, workload_spec
+from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR
 from adaptive_qs.loop import DEFAULT_RULE
@@ -20,12 +20,26 @@ from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
 
 if TYPE_CHECKING:
+    from adaptive_qs.domain import Clique
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.release.release import Release
+    from adaptive_qs.release.release import Marginal, Release
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
+
+
+class Served(NamedTuple):
+    """The column that models are to predict, and of how many combinations with it, as far as they
+    are looked at, the release knows everything."""
+
+    column: str
+    measured: int
+    combinations: int
+
+    def __str__(self) -> str:
+        some = counted(self.combinations, "combination")
+        return f"{self.column}: {self.measured:,} of {some} with it measured"
 
 
 @dataclass(frozen=True)
@@ -69,12 +83,23 @@ class Outcome:
             "ledger": io.closed_json(self.closed),
             "unconnected": list(self.unconnected),
             "left_out": manifest.settings.get("left_out"),
+            "target": None if (served := self.served) is None else served._asdict(),
         }
 
     @property
     def unconnected(self) -> tuple[str, ...]:
         """Columns whose combinations were asked for and none was measured."""
         return self.release.manifest.unconnected
+
+    @property
+    def served(self) -> Served | None:
+        """How much of what models need was measured; None where no target was named."""
+        target, workload = self.release.manifest.settings.get("target"), self.release.workload
+        if target is None:
+            return None
+        (attribute,) = workload.domain.clique([target])
+        asked = [c for c in workload.cliques if attribute in c and len(c) > 1]
+        return Served(target, len(self._measured_of(asked)), len(asked))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -96,9 +121,9 @@ class Outcome:
         if self.out is not None:
             width = len(self.release.schema.columns)
             size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
-            rows.append(("table", f"{self.out} ({size})"))
-        share = manifest.rho_spent / manifest.rho
-        spent = "all" if share > 1 - 1e-6 else f"{share:.2%}"
+            rows.append(("table", f"{io.shown_output(self.out)} ({size})"))
+        share = manifest.taken(self.release.events)
+        spent = "all" if share > 1 - 1e-5 else f"{share:.2%}"
         rows += [
             ("release", str(self.bundle or "not kept (--release FILE would)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
@@ -107,6 +132,8 @@ class Outcome:
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", self._measured()),
         ]
+        if (served := self.served) is not None:
+            rows.append(("target", str(served)))
         if self.unconnected:
             shown = f"{first_of(self.unconnected, 6)}: no combination measured"
             rows.append(("unconnected", f"{self._share_of_columns()}: {shown}"))
@@ -118,12 +145,17 @@ class Outcome:
 
     def _measured(self) -> str:
         """How much of the workload was measured as a whole, by the rule of the release's page."""
+        asked = self.release.workload.cliques
+        inside = len(self._measured_of(asked))
+        whole = counted(len(asked), "marginal")
+        return f"{inside:,} of {whole}, in {counted(len(self.release.rounds), 'round')}"
+
+    def _measured_of(self, cliques: Sequence[Clique]) -> list[Clique]:
+        """Those that were measured as a whole."""
         from adaptive_qs.residual import is_measured
 
-        release, asked = self.release, self.release.workload
-        inside = sum(is_measured(release.estimates, c, asked.domain) for c in asked.cliques)
-        whole = counted(len(asked), "marginal")
-        return f"{inside:,} of {whole}, in {counted(len(release.rounds), 'round')}"
+        release, domain = self.release, self.release.workload.domain
+        return [c for c in cliques if is_measured(release.estimates, c, domain)]
 
     def _share_of_columns(self) -> str:
         """Such as "2 of 15 columns"."""
@@ -133,15 +165,30 @@ class Outcome:
         """The next command to try; none where nothing written can be read."""
         from adaptive_qs.table.files import is_written_only
 
-        if self.out is None or is_written_only(self.out) or not isinstance(self.data, Path):
+        readable = self.out not in (None, io.STANDARD) and not is_written_only(self.out)
+        if not readable:
             return [] if self.bundle is None else ["sample", str(self.bundle), "--out", "table.csv"]
         learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
         schema = self.bundle if learnt and self.bundle is not None else self.schema
-        return ["evaluate", str(self.data), str(self.out), "--schema", str(schema)]
+        tables = [str(self.data), str(self.out)]
+        if not isinstance(self.data, Path):
+            tables = [str(self.out), "--sql", self.data.sql, "--database", str(self.data.database)]
+        return ["evaluate", *tables, "--schema", str(schema)]
 
 
 # `synthesize DATA`: the main job.
 
+About = Annotated[
+    Path | None,
+    option(
+        "--about",
+        "FILE",
+        "JSON or Markdown with title, publisher, contact, date, licence and description of the "
+        "data: what the page of the release opens with. All of it is public.",
+        "Output",
+        "what the schema says",
+    ),
+]
 DEMO_OUT = Path("adult_synthetic.csv")
 LONG_PASS = 1.0
 """Processor seconds of a scoring pass from which on it is forecast before the run."""
@@ -162,6 +209,7 @@ def synthesize(
     run: Annotated[RunOptions, OF_TABLES],
     out: Path | None = None,
     release: Path | None = None,
+    about: About = None,
     rows: int | None = None,
     seed: int | None = None,
     formulas: str = "escape-learnt",
@@ -183,9 +231,10 @@ def synthesize(
         raise InputError("nothing would be written: give --out, --release or both")
     spec = workload_spec(workload, ways)
     kind = check_formulas(formulas)
+    io.check_standard_output(out, run.insecure_seed is not None, as_json)
     io.check_distinct(
         [*io.with_sidecar(out), release],
-        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
+        [io.file_of(source), schema, workload, about, *io.companions(run.ledger, run.anchor)],
     )
     from adaptive_qs.release.bundle import of_interrupted_run
 
@@ -201,10 +250,13 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.schema import Schema, read_about
 
+    described = Schema.load(schema, run.max_memory)
+    if about is not None:
+        described = described.with_about(read_about(about), str(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(Schema.load(schema, run.max_memory), spec, reference, rule, generator, run)
+    job = tables_job(described, spec, reference, rule, generator, run)
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)
@@ -235,7 +287,8 @@ def synthesize(
                     made = made if rows is None else rows
                     pages = released.sample_pages(made, sampling_seed, limits.workers, clock)
                     write_stamped(_timed(pages, clock), made, out, released, sampling_seed, kind)
-                    written["table"] = out
+                    if out != io.STANDARD:
+                        written["table"] = out
                 job.session.finish()
     outcome = Outcome(
         source, schema, out, release, released, made, clock.stop(), job.session.closed
@@ -245,7 +298,16 @@ def synthesize(
     if as_json:
         io.emit_json(outcome.json())
     else:
-        io.emit_rows("Done.", outcome.lines())
+        _emit_done(outcome.lines(), out)
+
+
+def _emit_done(rows: Sequence[io.Row], out: Path | None) -> None:
+    """What was done, on stdout; on stderr where the table is there."""
+    if out != io.STANDARD:
+        io.emit_rows("Done.", rows)
+        return
+    for name, value in rows:
+        io.note(f"{name}: {value}")
 
 
 def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
@@ -260,7 +322,8 @@ def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
 def write_stamped(
     pages: Iterator[Any], rows: int, path: Path, release: Release, seed: int, formulas: Formulas
 ) -> None:
-    """Write a table sampled from a release page by page, with its stamp and its sidecar.
+    """Write a table sampled from a release page by page, with its stamp and its sidecar; to
+    standard output as CSV, without these.
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
     CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
@@ -268,8 +331,11 @@ def write_stamped(
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.bundle import with_manifest, write_manifest
     from adaptive_qs.table.files import stamped
-    from adaptive_qs.table.write import table_format, write_table
+    from adaptive_qs.table.write import CSV, table_format, write_pages, write_table
 
+    if path == io.STANDARD:
+        write_pages(pages, CSV, io.Stdout(), release.schema, formulas)  # type: ignore[arg-type]
+        return
     charges = Transcript(events=release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
     if table_format(path).is_text:
@@ -308,21 +374,16 @@ def sample(
     io.check_table(out, force)
 
     from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.release.release import Release, check_rows, chosen_seed
+    from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import check_sample_rows
-    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
     if rows is not None:
         check_rows(rows)
     seed = chosen_seed(seed)
     threads = plan_workers(workers)
-    loaded = Release.load(release, max_memory)
+    loaded = _loaded(release, max_memory, out, as_json)
     count = loaded.num_rows if rows is None else rows
     check_sample_rows(count, len(loaded.schema.columns), max_memory, held=False)
-    if loaded.insecure:
-        io.warn(f"{release}: {loaded.manifest.stamp}")
-    if is_unreviewed(loaded.schema):
-        io.warn(f"{release}: {UNREVIEWED}")
     if rows is None and not loaded.counted:
         for doubt in loaded.doubts:
             io.warn(doubt)
@@ -335,8 +396,110 @@ def sample(
         io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
         return
     lines = [
-        ("table", f"{out} ({count:,} rows, {len(loaded.schema.columns)} columns)"),
+        ("table", f"{io.shown_output(out)} ({count:,} rows, {len(loaded.schema.columns)} columns)"),
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
+    _emit_done(lines, out)
+
+
+def _loaded(path: Path, max_memory: str | None, out: Path, as_json: bool) -> Release:
+    """A release, with a warning of what its promise leaves out; none where ``out`` is refused."""
+    from adaptive_qs.release.release import Release
+    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
+
+    loaded = Release.load(path, max_memory)
+    io.check_standard_output(out, loaded.insecure, as_json)
+    if loaded.insecure:
+        io.warn(f"{path}: {loaded.manifest.stamp}")
+    if is_unreviewed(loaded.schema):
+        io.warn(f"{path}: {UNREVIEWED}")
+    return loaded
+
+
+# `marginals RELEASE`: the counts in a release, measured or fitted.
+
+FITTED = "the model's: closer on average than what was measured, by an amount that nobody knows"
+MEASURED = "as measured: unbiased, with Gaussian noise"
+PARTLY = "partly measured: what was not is filled by the reference, so there is no standard error"
+
+
+def marginals(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
+    columns: str,
+    out: Path,
+    fitted: bool = False,
+    seed: int = 0,
+    formulas: str = "escape-learnt",
+    force: bool = False,
+    as_json: bool = False,
+    max_memory: str | None = None,
+    workers: int | None = None,
+) -> None:
+    """Write the counts of a marginal from a release, at no cost.
+
+    As they were measured, with their standard error; or those of the fitted model, which are closer
+    on average and have none.
+    """
+    kind = check_formulas(formulas)
+    io.check_distinct(io.with_sidecar(out), [release])
+    io.check_table(out, force)
+
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.release.release import chosen_seed
+
+    seed, threads = chosen_seed(seed), plan_workers(workers)
+    loaded = _loaded(release, max_memory, out, as_json)
+    named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        if fitted:
+            (found,) = loaded.fitted_marginals([named], seed, threads, clock)
+        else:
+            (found,) = loaded.marginals([named])
+        sampling = {"seed": seed} if fitted else {}
+        _write_counts(found, out, loaded, kind, sampling)
+    seconds = clock.stop()
+    if as_json:
+        content = {
+            "columns": list(found.columns),
+            "cells": found.counts.size,
+            "basis": found.basis,
+            "standard_error": found.standard_error,
+            "out": str(out),
+            **io.taken_json(seconds),
+            "seed_insecure": loaded.insecure,
+        }
+        io.emit_json(content)
+        return
+    words = {"model": FITTED, "measured": MEASURED, "partly measured": PARTLY}[found.basis]
+    lines = [
+        ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
+        ("basis", words),
+        ("privacy", "no budget spent: everything comes from the release"),
+        ("seconds", f"{seconds['total']:.1f}"),
+    ]
+    if (error := found.standard_error) is not None:
+        lines.insert(2, ("error", f"standard error {io.figure(error)} rows in each cell"))
     io.emit_rows("Done.", lines)
+
+
+def _write_counts(
+    found: Marginal, path: Path, release: Release, formulas: Formulas, sampling: Mapping[str, Any]
+) -> None:
+    """Write a marginal with the stamp and the statement of its release."""
+    from adaptive_qs.release.bundle import with_manifest, write_manifest
+    from adaptive_qs.table.files import STAMP_KEY, stamped
+    from adaptive_qs.table.write import table_format, write_batches
+
+    stamp = release.manifest.stamp
+    kind = formulas if table_format(path).is_text else "keep"
+    table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
+    marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
+    with with_manifest(path), stamped(path, stamp) as put_stamp:
+
+        def state(sha256: str) -> None:
+            write_manifest(release.manifest, path, marginal=marginal, sha256=sha256)
+            put_stamp()
+
+        write_batches(table.to_batches(), table.schema, path, found.columns, state)

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.groups import GroupErrors, check_by, group_errors
 from adaptive_qs.evaluation.marginals import (
     Association,
     Matrix,
@@ -41,11 +42,13 @@ from adaptive_qs.evaluation.queries import (
 )
 from adaptive_qs.evaluation.results import Membership, Promise, Utility, UtilitySettings
 from adaptive_qs.evaluation.rules import (
+    ImpossibleRows,
     RowChecks,
     Rule,
     RuleCheck,
     check_rules,
     found_rules,
+    impossible_rows,
     parse_rule,
     row_checks,
 )
@@ -56,7 +59,10 @@ from adaptive_qs.evaluation.tables import (
     check_control,
     read_compared,
 )
+from adaptive_qs.evaluation.values import ColumnValues, GroupMeans, column_values, group_means
 from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
+from adaptive_qs.pages.notebook import card
+from adaptive_qs.pages.words import counted
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.encode import resolve_schema
@@ -179,6 +185,10 @@ class Evaluation:
         queries: error of the workload's queries; None where they are the cells of its marginals,
             whose error the workload has.
         promised: what is known of the release behind the synthetic table.
+        values: means and quantiles of the columns whose values are known, in their units.
+        group_means: means of such columns by the groups of others, where these matter most.
+        impossible: rows that break a rule which true rows keep; None where no rule was.
+        by: errors within the groups of a column; None where they were not asked for.
     """
 
     pair: TablePair
@@ -194,12 +204,28 @@ class Evaluation:
     unseen: UnseenPairs | None = None
     queries: QueryError | None = None
     promised: Promised = Promised()
+    values: tuple[ColumnValues, ...] = ()
+    group_means: tuple[GroupMeans, ...] = ()
+    impossible: ImpossibleRows | None = None
+    by: GroupErrors | None = None
 
     def __repr__(self) -> str:
         return (
             f"<Evaluation, owner only: mean L1 error {self.workload.mean_l1:.4g} and largest "
             f"{self.workload.max_l1:.4g} over {len(self.workload.per_clique):,} marginals>"
         )
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook, with what was left out."""
+        marginals = counted(len(self.workload.per_clique), "marginal")
+        errors = f"mean {self.workload.mean_l1:.4g}, largest {self.workload.max_l1:.4g}"
+        rows = [("L1 error", f"{errors}, over {marginals}")]
+        rows += [
+            (f"{each.ways}-way total variation", f"mean {each.mean:.4g}, largest {each.max:.4g}")
+            for each in self.total_variation
+        ]
+        rows += [("left out", said) for said in self.limitations]
+        return card("Evaluation", rows, "computed from the true table: for its owner only")
 
 
 def evaluate(
@@ -209,6 +235,7 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
+    by: str | None = None,
     target: str | None = None,
     models: bool = False,
     repeats: int = 5,
@@ -234,6 +261,7 @@ def evaluate(
             content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
             marginals.
         rules: that the owner knows to hold, such as "start <= end".
+        by: a column within whose groups errors are given, each beside its chance level.
         target: the column that models learn to predict.
         models: train models although there is no ``target``: the program proposes one.
         repeats: splits that models are trained and tested on.
@@ -244,12 +272,12 @@ def evaluate(
         seed: of splits, models and attacks; it protects nothing.
         workers: threads, by default one for every core; results do not depend on it.
         max_memory: ceiling of the process's memory while a release is read.
-        progress: called with a phase ("read", "evaluate", "queries", "pairs", "models",
-            "attack"), steps done and steps in all.
+        progress: called with a phase ("read", "evaluate", "queries", "pairs", "groups",
+            "models", "attack"), steps done and steps in all.
 
     Raises:
-        InputError: a parameter, the schema, the workload, a rule, a table or the target is wrong,
-            or the release was made with another schema.
+        InputError: a parameter, the schema, the workload, a rule, a table, the target or the
+            column of the groups is wrong, or the release was made with another schema.
         DataError: the control rows were not held out, or are too few.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
@@ -265,6 +293,8 @@ def evaluate(
         check_queries(queries)
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     declared = [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
+    if by is not None:
+        check_by(by, described)
     file = synthetic if isinstance(synthetic, str | Path) else None
     promised = find_promise(release, file, described, max_memory)
 
@@ -283,8 +313,9 @@ def evaluate(
     found = marginal_distances(joint, wanted, threads, steps("evaluate"))
     asked = None if queries is None else query_error(joint, queries, threads, steps("queries"))
     counts = count_pairs(joint, threads, steps("pairs"))
-    checks = check_rules(joint, declared, "declared")
-    checks += found_rules(counts, described, [check.rule for check in checks])
+    checked = list(zip(declared, check_rules(joint, declared, "declared")))
+    checked += found_rules(counts, described, [rule.text for rule in declared])
+    association = association_of(counts)
     variation = tuple(total_variation(pair.domain, cliques, found) for cliques in sets.values())
     rows = row_checks(joint)
     said = list(limitations_of(counts, variation, rows))
@@ -310,16 +341,22 @@ def evaluate(
         pair,
         workload_distance(marginals, found),
         variation,
-        association_of(counts),
+        association,
         ordered_errors(pair, {column.name: column.num_values for column in described.columns}),
         rows,
-        checks,
+        tuple(check for _, check in checked),
         utility,
         membership,
         tuple(said),
         unseen_pairs(counts),
         asked,
         promised,
+        column_values(pair, described),
+        group_means(pair, described, association),
+        impossible_rows(joint, checked),
+        None
+        if by is None
+        else group_errors(pair, described, by, marginals, threads, steps("groups")),
     )
 
 
@@ -403,6 +440,10 @@ def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str,
             name: getattr(evaluation, name)
             for name in ("ordered", "rows", "rules", "unseen", "utility", "membership")
         },
+        "values": [column.as_json() for column in evaluation.values],
+        "group_means": [means.as_json() for means in evaluation.group_means],
+        "impossible": evaluation.impossible,
+        "by": None if evaluation.by is None else evaluation.by.as_json(),
         "limitations": evaluation.limitations,
     }
     plain: dict[str, Any] = _plain(content)

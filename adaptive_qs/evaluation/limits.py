@@ -34,6 +34,13 @@ LOST_COLUMN = 0.05
 """Total variation of a single column beyond that of a fresh sample."""
 LARGE_SHIFT = 0.5
 """Standard deviations by which a mean moves: a medium effect after Cohen 1988."""
+MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
+"""Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
+1988), beyond which it has moved; the smaller counts."""
+FAR_MEAN, FAR_SHIFT = 0.25, 0.5
+"""The same for one that is far off."""
+HEAPED = 0.2
+"""Share of the rows on the most frequent values from which these matter."""
 CLEAR_V, KEPT_V, LOST_PART = 0.2, 0.1, 0.5
 """Cramér's V of a clear association, difference of V that keeps it, part of V below which it is
 lost."""
@@ -46,10 +53,15 @@ MOST_LOST, WEAK_LOST = 0.25, 0.1
 """Parts of the clear, and of the weak associations, that may be lost."""
 UNSEEN = 0.05
 """Synthetic rows with two values that no true row has together, beyond those of new true rows."""
+IMPOSSIBLE = 0.25
+"""Synthetic rows, beyond the true ones, that break a rule or have such a pair of values, from which
+a table serves for no use of single rows."""
 COPY_FACTOR, COPIED = 2, 0.05
 """A fresh row equals a true row that occurs once with probability 2 f₂/N (Good and Turing; f₂ rows
 occur twice), and rows that occur just twice bring one half of the true table to f₂/N matches in the
 other: hence the factor."""
+UNEQUAL = 2
+"""Times the excess error of all rows from which that of a group is worse."""
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance."""
 TELLTALE = 0.75
@@ -123,11 +135,47 @@ RULES: dict[str, tuple[Rule, ...]] = {
              f"{WEAK_LOST:.0%} of all of the true table"),
         Rule("kept", "good", _otherwise),
     ),
+    "values": (
+        Rule("far off", "poor", lambda found: found.far,
+             "a mean or median of numbers or dates, as the cells have them, is off by more than "
+             f"{FAR_MEAN:.0%} of itself where no value is negative, or {FAR_SHIFT} standard "
+             f"deviations, whichever is less, and by more than {DOUBTFUL} of what chance moves it"),
+        Rule("moved", "fair", lambda found: found.moved,
+             f"one is off by {MOVED_MEAN:.0%} or {MOVED_SHIFT} in the same way"),
+        Rule("frequent values lost", "fair", lambda found: found.lost,
+             f"a column in bins has {HEAPED:.0%} of its rows on its ten most frequent values, and "
+             f"the synthetic one less than {LOST_PART:.0%} of that"),
+        Rule("kept", "good", _otherwise),
+    ),
+    "group means": (
+        Rule("far", "poor", lambda found: found.off > USABLE,
+             "the error of the means of columns by the groups of others is on average more than "
+             f"{USABLE:.0%} of the way from that of a fresh sample to that of equal means"),
+        Rule("usable", "fair", lambda found: found.largest > CLOSE or found.far,
+             f"one is more than {CLOSE:.0%} of that way, or the mean of some group is off by "
+             f"{FAR_MEAN:.0%} of itself or {FAR_SHIFT} standard deviations, and beyond chance"),
+        Rule("close", "good", _otherwise),
+    ),
     "rows": (
+        Rule("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE,
+             f"at least {IMPOSSIBLE:.0%} more of the synthetic rows than of the true ones break a "
+             "rule that true rows keep, of all rows or of those that one rule can judge"),
+        Rule("unseen pairs", "poor",
+             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation),
+             "those with two values that no true row has together are more than among new true "
+             f"rows by {IMPOSSIBLE:.0%} of the rows and by {DEVIATIONS} standard deviations"),
+        Rule("broken rules", "fair", lambda rows: rows.broken >= BROKEN,
+             f"at least {BROKEN:.0%} more of them break such a rule"),
         Rule("unseen pairs", "fair",
              lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-             "those with two values that no true row has together are more than among new true "
-             f"rows by {UNSEEN:.0%} of the rows and by {DEVIATIONS} standard deviations"),
+             f"such pairs are more by {UNSEEN:.0%} of the rows"),
+    ),
+    "groups": (
+        Rule("some served worse", "fair", lambda found: found.worse,
+             "the marginals within some group are off beyond what chance explains, by "
+             f"{CLOSE_SINGLE} more than a fresh sample of the group's size at least, and by "
+             f"{UNEQUAL} times as much as those of all rows; or the group has no synthetic row"),
+        Rule("served alike", "good", _otherwise),
     ),
     "models": (
         Rule("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
@@ -166,9 +214,10 @@ def _definition(about: str) -> str:
 
 
 DEFINITIONS = (
-    "Overall: the first word is never better than the worst of the findings on marginals, queries, "
-    "columns, associations and rows, nor than an attack that gains more than the promise allows; "
-    "where these would be close and the marginals have no scale, there is no grade.",
+    "Overall: the first word is never better than the worst of the findings on rows, values, "
+    "group means, queries, marginals, columns, associations and groups, nor than an attack that "
+    "gains more than the promise allows; where these would be close and the marginals have no "
+    "scale, there is no grade.",
     *map(_definition, RULES),
     f"For marginals of single columns, and where independent columns hardly differ from a "
     f"fresh sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
@@ -191,6 +240,7 @@ DEFINITIONS = (
     f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the smaller "
     f"number of values less one) at least {LEAST_EFFECT}, and V so large that its loss could be "
     "distinguished from chance.",
-    f"Rules are named where at least {BROKEN:.0%} more of the synthetic rows break them.",
+    f"Rules are named where at least {BROKEN:.0%} more of the synthetic rows that they can judge "
+    "break them. Rows that lack a value are neither kept nor broken.",
 )
 """The table for readers of the report, and the terms in it."""

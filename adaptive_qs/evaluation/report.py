@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation.groups import GroupError, GroupErrors
 from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Utility, kept_part
-from adaptive_qs.evaluation.tables import OWNER_ONLY
+from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
 from adaptive_qs.evaluation.verdict import (
     ColumnPair,
     Findings,
@@ -36,6 +37,7 @@ from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.page import Group, budget_parts
 from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.release.statement import Statement, versions
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
 
@@ -93,8 +95,7 @@ def _heat(
         tuple(Cell("") if i == j else cell_of(float(matrix[i, j]), top) for j in chosen)
         for i in chosen
     ]
-    numbers, shown = tuple(i + 1 for i in chosen), tuple(names[i] for i in chosen)
-    return HeatMap(caption, numbers, shown, tuple(rows))
+    return HeatMap(caption, tuple(names[i] for i in chosen), tuple(rows))
 
 
 # Models and the attack as marks on a line.
@@ -143,6 +144,61 @@ def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
             label += f", bound {significant(bound)}"
         lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
     return lines
+
+
+def group_lines(found: GroupErrors | None) -> list[tuple[GroupError, Line | None]]:
+    """Each group's error and that of a fresh sample of its size on one axis, all rows last."""
+    if found is None:
+        return []
+    groups = (*found.groups, found.all)
+    top = max(v for g in groups for v in (g.error, g.fresh, 0.0) if v is not None) or 1.0
+
+    def line(group: GroupError) -> Line | None:
+        if group.error is None or group.fresh is None:
+            return None
+        label = f"error {significant(group.error)}, fresh sample {significant(group.fresh)}"
+        return Line(0.0, top, (Mark("chance", group.fresh), Mark("b", group.error)), label)
+
+    return [(group, line(group)) for group in groups]
+
+
+# Some rows of both tables, as people would see them.
+
+ROWS_SAMPLED, COLUMNS_SAMPLED = 8, 12
+
+
+class Samples(NamedTuple):
+    """Names of columns, and some rows of each table as texts, under a title; and how many columns
+    are left out."""
+
+    names: tuple[str, ...]
+    tables: tuple[tuple[str, list[list[str]]], ...]
+    left_out: int
+
+
+def sampled_rows(pair: TablePair, schema: Schema) -> Samples:
+    """Rows drawn evenly, in their order; values where the cells are known, else labels of codes."""
+    columns = schema.columns[:COLUMNS_SAMPLED]
+    tables = []
+    for table, (name, coded) in enumerate((("True", pair.true), ("Synthetic", pair.synthetic))):
+        rng = np.random.default_rng(0)
+        number = min(ROWS_SAMPLED, coded.num_rows)
+        rows = np.sort(rng.choice(coded.num_rows, number, replace=False))
+        texts = [_texts(pair, table, place, column, rows) for place, column in enumerate(columns)]
+        tables.append((f"{name} rows", [list(row) for row in zip(*texts)]))
+    return Samples(schema.names[: len(columns)], tuple(tables), len(schema.columns) - len(columns))
+
+
+def _texts(
+    pair: TablePair, table: int, place: int, column: ColumnBase, rows: NDArray[np.int64]
+) -> list[str]:
+    coded = (pair.true, pair.synthetic)[table]
+    labels = column.labels_of_codes()
+    texts = [labels[code] for code in coded.columns[place][rows]]
+    if (amounts := pair.amounts[table].get(column.name)) is None:
+        return texts
+    known = amounts[rows]
+    return [t if np.isnan(v) else column.amount_text(v, whole=True) for t, v in zip(texts, known)]
 
 
 # The page.
@@ -226,6 +282,8 @@ def report_page(
         attacks=attack_lines(evaluation.membership) if evaluation.membership else [],
         definitions=DEFINITIONS,
         versions=versions(),
+        samples=sampled_rows(evaluation.pair, schema),
+        by_lines=group_lines(evaluation.by),
         most_cliques=CLIQUES_SHOWN,
         most_importances=IMPORTANCES_SHOWN,
         long_table=LONG_TABLE,

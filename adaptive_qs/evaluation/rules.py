@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.limits import BROKEN
 from adaptive_qs.evaluation.marginals import PairCounts
-from adaptive_qs.evaluation.tables import JointCodes
+from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
@@ -100,6 +102,24 @@ def _halves(repeats: NDArray[np.int64]) -> float:
     return float(((1 - chance) * times * rows_of).sum() / rows)
 
 
+# What a rule says of the rows.
+
+
+class Checked(NamedTuple):
+    """What a rule says of the rows of both tables, the true ones first.
+
+    Attributes:
+        broken: which rows break it.
+        judged: which rows tell whether they do; the others are no evidence for or against it.
+        independent: share of the rows that it could judge which would break it if the columns of
+            the true table were independent.
+    """
+
+    broken: NDArray[np.bool_]
+    judged: NDArray[np.bool_]
+    independent: float
+
+
 # Rules by which columns determine another, such as "city determines country".
 
 
@@ -111,8 +131,8 @@ class Determination:
     (the first code of several as frequent); where the rule holds, it has no other. A row breaks
     the rule where it has a combination that occurs in the true table and another value than that.
     So the share of broken true rows is the error g3 of Kivinen and Mannila (1995), the rows that
-    would have to go. Combinations that no true row has cannot be judged, and break nothing.
-    Missing and unknown are values like any other here.
+    would have to go. Rows with a combination that no true row has cannot be judged. Missing and
+    unknown are values like any other here.
 
     Attributes:
         lefts: positions of the determining columns.
@@ -130,9 +150,8 @@ class Determination:
         verb = "determines" if len(self.lefts) == 1 else "determine"
         return f"{', '.join(self.names[:-1])} {verb} {self.names[-1]}"
 
-    def shares(self, joint: JointCodes) -> tuple[float, float, float]:
-        """Rows that break it: of the true table, of the synthetic, and of the true table were the
-        determined column independent of the others."""
+    def check(self, joint: JointCodes) -> Checked:
+        """Which rows break it."""
         combinations, _ = joint.ranks(self.lefts)
         values, bound = joint.ranks((self.right,))
         true = slice(None, joint.true_rows)
@@ -142,19 +161,14 @@ class Determination:
         seen, first = np.unique(of_cell[order], return_index=True)
         expected = np.full(int(combinations.max()) + 1, -1, dtype=np.int64)
         expected[seen] = value[order][first]
-        broken = (expected[combinations] >= 0) & (expected[combinations] != values)
+        judged = expected[combinations] >= 0
         share = np.bincount(values[true], minlength=bound) / joint.true_rows
         independent = 1 - float(share[expected[combinations[true]]].mean())
-        return (
-            float(broken[true].mean()),
-            float(broken[joint.true_rows :].mean()),
-            max(0.0, independent),
-        )
+        return Checked(judged & (expected[combinations] != values), judged, max(0.0, independent))
 
 
 # Rules that compare two columns, such as "start <= end".
 
-DAY = 86_400
 OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
 _SWAPPED = {">": "<", ">=": "<="}
 
@@ -187,9 +201,9 @@ def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool) -> V
 class Comparison:
     """A comparison of two columns of the same kind.
 
-    The codes of the tables tell the bin of a value, not the value. So a row breaks the rule where
-    no two values of its two bins keep it, and rows within one bin that might keep it count as
-    keeping it. Rows with a missing or unknown value break no comparison.
+    Values are compared as the cells have them. Where only the bin of a value is known, a row breaks
+    the rule if no two values of its two bins keep it, so that rows within one bin that might keep
+    it count as keeping it. Rows with a missing or unknown value cannot be judged.
 
     Attributes:
         left, right: positions of the columns.
@@ -207,24 +221,51 @@ class Comparison:
         """Such as "start <= end"."""
         return f"{self.columns[0].name} {self.operator} {self.columns[1].name}"
 
-    def shares(self, joint: JointCodes) -> tuple[float, float, float]:
-        """Rows that break it: of the true table, of the synthetic, and of independent columns."""
-        pair, sides = joint.pair, list(zip((self.left, self.right), self.columns))
+    def check(self, joint: JointCodes) -> Checked:
+        """Which rows break it."""
+        sides = list(zip((self.left, self.right), self.columns))
         operator = _SWAPPED.get(self.operator, self.operator)
         if operator != self.operator:
             sides.reverse()
         days = all(column.by_day for column in self.columns)
-        found = []
-        for table in (pair.true, pair.synthetic):
-            rows = [values_of(column, table.columns[i], days) for i, column in sides]
-            found.append(float(np.mean(_broken(operator, rows, _exceeding))))
-        alone = []
-        for i, column in sides:
-            codes, counts = np.unique(pair.true.columns[i], return_counts=True)
-            values = values_of(column, codes, days)
-            weight = values.weight * (counts / pair.true.num_rows)
-            alone.append(values._replace(weight=weight))
-        return found[0], found[1], _broken(operator, alone, _chance)
+        tables = [
+            [row_values(joint.pair, table, i, column, days) for i, column in sides]
+            for table in (0, 1)
+        ]
+        broken = [_broken(operator, rows, _exceeding) > 0 for rows in tables]
+        judged = [rows[0].weight * rows[1].weight > 0 for rows in tables]
+        alone = [_distribution(values) for values in tables[0]]
+        known = math.prod(float(values.weight.sum()) for values in alone)
+        independent = _broken(operator, alone, _chance) / known if known else 0.0
+        return Checked(np.concatenate(broken), np.concatenate(judged), independent)
+
+
+def row_values(pair: TablePair, table: int, place: int, column: ColumnBase, by_day: bool) -> Values:
+    """The values of the rows of one table, as the cells have them where that is known.
+
+    Args:
+        table: 0 for the true one, 1 for the synthetic.
+        place: of the column.
+        by_day: whether moments are days.
+    """
+    amounts = pair.amounts[table].get(column.name)
+    if amounts is None:
+        codes = (pair.true, pair.synthetic)[table].columns[place]
+        return values_of(column, codes, by_day)
+    known = ~np.isnan(amounts)
+    low = np.where(known, amounts, 0.0)
+    if by_day:
+        low //= DAY
+    whole_day = column.by_day and not by_day  # beside times, a day is a span
+    return Values(low, low + (DAY - 1) if whole_day else low, known.astype(np.float64))
+
+
+def _distribution(values: Values) -> Values:
+    """The distinct values of some rows, their weights the shares of the rows; bins do not overlap,
+    so that the smallest value tells the largest."""
+    low, first, place = np.unique(values.low, return_index=True, return_inverse=True)
+    weight = np.bincount(place, values.weight, len(low)) / len(values.weight)
+    return Values(low, values.high[first], weight)
 
 
 def _broken(operator: str, values: Sequence[Values], exceeds: Callable[..., Any]) -> Any:
@@ -269,14 +310,16 @@ FORM = 'write "start <= end" (or <, ==, !=, >=, >) or "city determines country"'
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """How often a rule is broken; owner only.
+    """How often a rule is broken, in shares of the rows that it can judge; owner only.
 
     Attributes:
         rule: as text, such as "start <= end" or "city determines country".
         source: whether the owner declared it or it was found to hold in the true table.
-        broken_true: rows of the true table that break it, as a share.
-        broken_synthetic: rows of the synthetic table that break it, as a share.
+        broken_true: rows of the true table that break it; 0 where it can judge none.
+        broken_synthetic: rows of the synthetic table that break it, likewise.
         expected_if_independent: rows that would break it if the columns were independent.
+        judged_true, judged_synthetic: share of all rows that it can judge; the others lack a value,
+            or have one that no true row has.
     """
 
     rule: str
@@ -284,13 +327,53 @@ class RuleCheck:
     broken_true: float
     broken_synthetic: float
     expected_if_independent: float
+    judged_true: float = 1.0
+    judged_synthetic: float = 1.0
 
 
 def check_rules(
     joint: JointCodes, rules: Iterable[Rule], source: Literal["declared", "found"]
 ) -> tuple[RuleCheck, ...]:
     """How often both tables break each rule; see the rules for what that means."""
-    return tuple(RuleCheck(rule.text, source, *rule.shares(joint)) for rule in rules)
+    return tuple(_shares(joint, rule, source) for rule in rules)
+
+
+def _shares(joint: JointCodes, rule: Rule, source: Literal["declared", "found"]) -> RuleCheck:
+    found = rule.check(joint)
+    tables = (slice(None, joint.true_rows), slice(joint.true_rows, None))
+    judged = [float(found.judged[rows].mean()) for rows in tables]
+    true, made = (
+        float(found.broken[rows].sum() / max(1, found.judged[rows].sum())) for rows in tables
+    )
+    return RuleCheck(rule.text, source, true, made, found.independent, judged[0], judged[1])
+
+
+@dataclass(frozen=True)
+class ImpossibleRows:
+    """Rows that break some rule which (nearly) all true rows keep; owner only.
+
+    Attributes:
+        rules: number of these rules.
+        true, synthetic: shares of all rows of the tables.
+    """
+
+    rules: int
+    true: float
+    synthetic: float
+
+
+def impossible_rows(
+    joint: JointCodes, rules: Sequence[tuple[Rule, RuleCheck]]
+) -> ImpossibleRows | None:
+    """Rows that break at least one of these rules; None where the true table keeps none."""
+    kept = [rule for rule, check in rules if check.judged_true and check.broken_true < BROKEN]
+    if not kept:
+        return None
+    broken = np.zeros(joint.rows, dtype=np.bool_)
+    for rule in kept:
+        broken |= rule.check(joint).broken
+    shares = broken[: joint.true_rows].mean(), broken[joint.true_rows :].mean()
+    return ImpossibleRows(len(kept), float(shares[0]), float(shares[1]))
 
 
 def parse_rule(text: str, schema: Schema) -> Rule:
@@ -362,7 +445,7 @@ GLANCE = 2_000
 
 def found_rules(
     counts: PairCounts, schema: Schema, declared: Collection[str] = ()
-) -> tuple[RuleCheck, ...]:
+) -> tuple[tuple[Rule, RuleCheck], ...]:
     """Dependencies between two columns, and comparisons of two columns on the same scale.
 
     Args:
@@ -372,9 +455,10 @@ def found_rules(
     """
     joint = counts.joint
     rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
-    checks = check_rules(joint, (r for r in rules if r.text not in declared), "found")
-    telling = [check for check in checks if check.expected_if_independent >= LEAST_BROKEN]
-    return tuple(sorted(telling, key=lambda c: -c.expected_if_independent)[:MOST_FOUND])
+    rules = [rule for rule in rules if rule.text not in declared]
+    found = zip(rules, check_rules(joint, rules, "found"))
+    telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
+    return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
 
 
 def _dependencies(counts: PairCounts) -> list[Determination]:
@@ -429,7 +513,9 @@ def _strictest(
     operators = [strict, loose] if not equal else [loose] if above or below else ["=="]
     for operator in operators:
         rule = Comparison(i, j, operator, columns)
-        broken, _, expected = rule.shares(joint)
-        if not broken and expected >= max(LEAST_BROKEN, LEAST_CHANCES / joint.true_rows):
+        found = _shares(joint, rule, "found")
+        chances = found.expected_if_independent * found.judged_true * joint.true_rows
+        expected = found.expected_if_independent
+        if not found.broken_true and expected >= LEAST_BROKEN and chances >= LEAST_CHANCES:
             return expected, rule
     return None

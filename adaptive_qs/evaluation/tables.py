@@ -19,7 +19,8 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
 from adaptive_qs.table.schema import Schema
 
 Margins = tuple[NDArray[np.int64], ...]
@@ -34,6 +35,7 @@ class TablePair:
     Attributes:
         true: the private rows.
         synthetic: the rows that stand for them.
+        amounts: of the true and of the synthetic rows, in columns whose codes do not say them.
 
     Raises:
         DataError: the domains differ, or a table has no rows.
@@ -41,6 +43,7 @@ class TablePair:
 
     true: CodedTable
     synthetic: CodedTable
+    amounts: tuple[Amounts, Amounts] = ({}, {})
 
     def __post_init__(self) -> None:
         if self.true.domain != self.synthetic.domain:
@@ -58,15 +61,38 @@ class TablePair:
         Raises:
             DataError: one of them is missing, has no rows, or does not fit the schema.
         """
-        return cls(
-            read_compared(true, schema, "true", progress),
-            read_compared(synthetic, schema, "synthetic", progress),
-        )
+        wanted = [c.name for c in schema.columns if c.measured and not exactly_coded(c)]
+        tables = [
+            _read(table, schema, role, progress, wanted)
+            for table, role in ((true, "true"), (synthetic, "synthetic"))
+        ]
+        return cls(tables[0][0], tables[1][0], (tables[0][1], tables[1][1]))
 
     @property
     def domain(self) -> Domain:
         """The attributes of both."""
         return self.true.domain
+
+    def amounts_of(self, column: ColumnBase, table: int) -> NDArray[np.float64] | None:
+        """The amount of every row in a measured column, NaN where it has none; shape (rows,).
+
+        None where codes stand for several values and the cells are not known.
+
+        Args:
+            column: one of the schema.
+            table: 0 for the true one, 1 for the synthetic.
+        """
+        if not column.measured:
+            return None
+        if column.name in self.amounts[table]:
+            return self.amounts[table][column.name]
+        if not exactly_coded(column):
+            return None
+        coded = (self.true, self.synthetic)[table]
+        codes = coded.columns[self.domain.names.index(column.name)]
+        known = codes < column.num_values
+        values = column.ends(np.where(known, codes, 0).astype(np.int64))[0]
+        return np.where(known, values.astype(np.float64), np.nan)
 
     @cached_property
     def margins(self) -> tuple[Margins, Margins]:
@@ -92,9 +118,17 @@ def read_compared(
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
             may come from another tool: the message then says how to bring it to the schema.
     """
+    return _read(table, schema, role, progress, ())[0]
+
+
+def _read(
+    table: Any, schema: Schema, role: str, progress: PhaseProgress | None, wanted: Sequence[str]
+) -> tuple[CodedTable, Amounts]:
     steps = None if progress is None else partial(progress, "read")
     try:
-        return read_table(table, schema, steps)
+        if not wanted:
+            return read_table(table, schema, steps), {}
+        return read_with_amounts(table, schema, wanted, steps)
     except DataError as error:
         said = str(error)
         if not isinstance(table, str | Path):
@@ -105,6 +139,22 @@ def read_compared(
                 "and clip them to the declared range"
             )
         raise DataError(said) from None
+
+
+MOST_ENDS = 2**20
+"""Codes whose values are looked at to see whether they are single ones."""
+DAY = 86_400
+
+
+def exactly_coded(column: ColumnBase) -> bool:
+    """Whether every code of a column stands for a single value, which a cell has if it is coded so.
+
+    Days count as values. Not so where values beyond the range have the codes of its ends.
+    """
+    if getattr(column, "outside", "") == "clip" or column.num_values > MOST_ENDS:
+        return False
+    low, high = column.ends(np.arange(column.num_values))
+    return bool((low // DAY == high // DAY).all() if column.by_day else (low == high).all())
 
 
 _OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import limits as limit
+from adaptive_qs.evaluation.chance import chance_l1, fresh_sample_l1, sparse_share
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.limits import Grade, word_for
 from adaptive_qs.evaluation.marginals import OrderedError
@@ -22,12 +22,23 @@ from adaptive_qs.evaluation.scale import (
     Place,
     WorkloadScale,
     association_changes,
-    chance_l1,
-    fresh_sample_l1,
     gone_parts,
     place_of_queries,
-    sparse_share,
     workload_scale,
+)
+from adaptive_qs.evaluation.sentences import (
+    FEW_NAMED,
+    Sentence,
+    are,
+    broken_rules,
+    by_sentence,
+    group_means_sentence,
+    leading,
+    named,
+    rows_sentence,
+    uses_sentence,
+    values_sentence,
+    worst_grade,
 )
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.machine import StepProgress
@@ -35,7 +46,6 @@ from adaptive_qs.pages.words import (
     combination,
     counted,
     decimals,
-    listed,
     quoted,
     share,
     short,
@@ -109,70 +119,6 @@ def findings(
     return Findings(evaluation, scale, columns, association_changes(evaluation))
 
 
-# One finding of the verdict. Phrases that lead to a part of the report are marked with characters
-# that no printed name has.
-
-NAMED, FEW_NAMED = 3, 2
-"""Most names in a list, and in one of several of a sentence; the rest are counted, and listed
-further down."""
-_MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One finding.
-
-    Attributes:
-        grade: for its colour.
-        word: the grade in a word.
-        said: the finding, with marked phrases.
-        brief: the same in a line; "" where it is short enough.
-    """
-
-    grade: Grade
-    word: str
-    said: str
-    brief: str = ""
-
-    @property
-    def text(self) -> str:
-        """The finding without marks."""
-        return _MARKED.sub(r"\1", self.said)
-
-    @property
-    def plain(self) -> str:
-        """The finding in a line, for a terminal: no marks, and spaces like any other."""
-        return _MARKED.sub(r"\1", self.brief or self.said).replace("\u00a0", " ")
-
-    @property
-    def pieces(self) -> list[tuple[str, str]]:
-        """The text in parts, each with the id that it leads to; "" where it leads nowhere."""
-        parts = [*_MARKED.split(self.said), "", ""]  # what is plain, a phrase, where it leads
-        threes = zip(parts[::3], parts[1::3], parts[2::3])
-        return [
-            piece
-            for before, phrase, anchor in threes
-            for piece in ((before, ""), (phrase, anchor))
-            if piece[0]
-        ]
-
-
-def leading(phrase: str, anchor: str) -> str:
-    """A phrase that leads to an id in the report."""
-    return f"\ue000{phrase}\ue001{anchor}\ue002"
-
-
-def named(names: Sequence[str], anchor: str, most: int = NAMED) -> str:
-    """The first names and how many more, which leads to the list of all."""
-    if len(names) <= most:
-        return listed(names, most)
-    return f"{', '.join(names[:most])} and {leading(f'{len(names) - most:,} more', anchor)}"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
 # How close marginals and queries are.
 
 
@@ -212,7 +158,7 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         rest += _placed(scale.place)
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
-        rest += f" {counted(len(names), 'marginal')} {_are(len(names))} as far off as independent "
+        rest += f" {counted(len(names), 'marginal')} {are(len(names))} as far off as independent "
         rest += f"columns: {named(names, 'errors', FEW_NAMED)}."
     return Sentence(*grade, measured + rest, f"{start}.{rest}")
 
@@ -228,7 +174,7 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     rows = evaluation.pair.true.num_rows
     number = leading(counted(asked.queries, "query", "queries"), "queries")
     text = (
-        f"The workload's {number} {_are(asked.queries)} off by "
+        f"The workload's {number} {are(asked.queries)} off by "
         f"{share(asked.rmse)} of the rows ({significant(asked.rmse * rows)} of {rows:,}; root mean "
         f"square{', weighted' if asked.weighted else ''}), a fresh sample by about "
         f"{share(asked.fresh)}"
@@ -268,11 +214,14 @@ def _placed(place: Place) -> str:
 
 
 def moved_means(evaluation: Evaluation) -> list[OrderedError]:
-    """Ordered columns whose mean moved far, the furthest first."""
+    """Ordered columns without known values whose mean code moved far, the furthest first."""
     rows = evaluation.pair.true.num_rows, evaluation.pair.synthetic.num_rows
     chance = math.sqrt(sum(1 / max(n, 1) for n in rows))
     least = max(limit.LARGE_SHIFT, limit.DOUBTFUL * chance)
-    moved = [o for o in evaluation.ordered if abs(o.mean_shift) >= least]
+    known = {c.column.name for c in evaluation.values}
+    moved = [
+        o for o in evaluation.ordered if abs(o.mean_shift) >= least and o.attribute not in known
+    ]
     return sorted(moved, key=lambda o: -abs(o.mean_shift))
 
 
@@ -328,29 +277,6 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
     return Sentence(grade, word, text)
 
 
-def unseen_sentence(evaluation: Evaluation) -> Sentence | None:
-    """Rows with unseen pairs, where they are many more than new true rows would have; else None.
-
-    Chance moves the difference of two shares of n and m rows by √(p(1 − p)(1/n + 1/m)).
-    """
-    found = evaluation.unseen
-    if found is None:
-        return None
-    rows = evaluation.pair.true.num_rows, evaluation.pair.synthetic.num_rows
-    p = (found.share + found.expected_if_redrawn) / 2
-    deviation = math.sqrt(p * (1 - p) * sum(1 / n for n in rows))
-    beyond = found.share - found.expected_if_redrawn
-    grade, word = word_for("rows", SimpleNamespace(beyond=beyond, deviation=deviation))
-    if not word:
-        return None
-    names = named([combination(pair.attributes) for pair in found.worst], "unseen")
-    text = (
-        f"{share(found.share)} of the synthetic rows have two values that no true row has "
-        f"together, about {share(found.expected_if_redrawn)} of new true rows would: {names}."
-    )
-    return Sentence(grade, word, text)
-
-
 def dependence_sentence(found: AssociationChanges) -> Sentence:
     """What became of the associations: clear ones, columns that lost all of theirs, weak ones."""
     text = "No two columns of the true table depend clearly on each other."
@@ -362,14 +288,14 @@ def dependence_sentence(found: AssociationChanges) -> Sentence:
         )
         lost = named([combination(change.names) for change in found.lost], "lost")
         number = len(found.lost)
-        text += f"{number:,} {_are(number)} lost: {lost}." if lost else "none is lost."
+        text += f"{number:,} {are(number)} lost: {lost}." if lost else "none is lost."
     if found.unconnected:
         names = named([quoted(name) for name in found.unconnected], "cut-off")
         verb = "comes" if len(found.unconnected) == 1 else "come"
         text += f" {names} {verb} out independent of all other columns."
     if number := len(found.weak_lost):
         names = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
-        text += f" Of {counted(found.weak, 'weak association')}, {number:,} {_are(number)} lost: "
+        text += f" Of {counted(found.weak, 'weak association')}, {number:,} {are(number)} lost: "
         text += f"{names}."
     names = named([combination(change.names) for change in found.made_up], "made-up")
     new, reason = [names] if names else [], ""
@@ -510,35 +436,46 @@ class Verdict:
     Attributes:
         overall: the worst of the findings in a word, or that rows look like copies.
         copied: whether they do.
+        rows: None where hardly any row is impossible or has values that nobody has together.
+        uses: what the table serves for and what not: each kind of use, and a grade.
+        values: None where no column of numbers or dates has known values.
+        group_means: None where no group means differ.
         queries: None where the workload asks for marginals.
-        unseen: None where few rows have pairs of values that the true table never has.
+        groups: None where none were asked for.
     """
 
     overall: Sentence
     copied: bool
+    rows: Sentence | None
+    uses: tuple[tuple[str, Grade], ...]
+    values: Sentence | None
+    group_means: Sentence | None
     marginals: Sentence
     queries: Sentence | None
     columns: Sentence
     associations: Sentence
-    unseen: Sentence | None
+    groups: Sentence | None
     models: Sentence
     attack: Sentence
 
     @property
     def sentences(self) -> list[Sentence]:
-        """All of them."""
-        found = [self.overall, self.marginals, self.queries, self.columns, self.associations]
-        return [s for s in (*found, self.unseen, self.models, self.attack) if s is not None]
+        """All of them: what cannot be comes first, then what the table serves for."""
+        found = [self.overall, self.rows, uses_sentence(self.uses), self.values, self.group_means]
+        found += [self.queries, self.marginals, self.columns, self.associations, self.groups]
+        return [s for s in (*found, self.models, self.attack) if s is not None]
 
     @property
     def brief(self) -> list[str]:
-        """One to three sentences as plain text: the overall finding, how far off what the workload
-        asks for is, and the worst of the rest where something is bad."""
+        """A few sentences as plain text: the overall finding, impossible rows, what the table
+        serves for, how far off what the workload asks for is, values and groups that were asked
+        for or are off, and the worst of the rest where something is bad."""
         asked = self.queries or self.marginals
         others = [self.attack, self.columns, self.associations, self.models, self.marginals]
-        others += [] if self.unseen is None else [self.unseen]
         bad = [s for g in ("poor", "fair") for s in others if s.grade == g and s is not asked]
-        return [s.plain for s in (self.overall, asked, *bad[:1])]
+        units = [s for s in (self.values, self.group_means) if s and s.grade != "good"]
+        found = [self.overall, self.rows, uses_sentence(self.uses), asked, *units, self.groups]
+        return [s.plain for s in (*found, *bad[:1]) if s is not None]
 
 
 def verdict(found: Findings, statement: Statement | None) -> Verdict:
@@ -549,25 +486,39 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
         statement: of the release behind the table, if known.
     """
     evaluation = found.evaluation
-    marginals = marginals_sentence(evaluation, found.scale)
-    queries = queries_sentence(evaluation)
+    rows, values = rows_sentence(evaluation), values_sentence(evaluation)
+    means, by = group_means_sentence(evaluation), by_sentence(evaluation.by)
+    queries, marginals = queries_sentence(evaluation), marginals_sentence(evaluation, found.scale)
     columns = columns_sentence(evaluation, found.columns)
     associations = dependence_sentence(found.associations)
-    unseen, copies = unseen_sentence(evaluation), copies_sentence(evaluation)
+    models = models_sentence(evaluation)
     attack = attack_sentence(evaluation.membership, statement)
     graded = queries if queries is not None and queries.grade != "plain" else None
-    parts = (graded, marginals, columns, associations, unseen)
-    about = zip(("queries", "marginals", "columns", "associations", "rows"), parts)
-    closeness = [(what, sentence) for what, sentence in about if sentence is not None]
+    about = ("rows", "values", "group means", "queries", "marginals", "columns", "associations")
+    parts = (rows, values, means, graded, marginals, columns, associations, by)
+    closeness = [(k, s) for k, s in zip((*about, "groups"), parts) if s is not None]
+    copies = copies_sentence(evaluation)
+    uses: tuple[tuple[str, Grade], ...] = (
+        ("single columns", worst_grade([columns, values])),
+        ("pairs of columns", associations.grade),
+        ("group means", worst_grade([means])),
+        ("the workload", worst_grade([queries, marginals])),
+        ("models", models.grade),
+        ("single rows", "good" if rows is None else rows.grade),
+    )
     return Verdict(
         copies or overall_sentence(closeness, attack),
         copies is not None,
+        rows,
+        uses,
+        values,
+        means,
         marginals,
         queries,
         columns,
         associations,
-        unseen,
-        models_sentence(evaluation),
+        by,
+        models,
         attack,
     )
 
@@ -609,7 +560,7 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
     elif lost:
         advice = "matters, give coarser codes, or a workload of little else"
         steps.append(f"where {combination(lost[0])} {advice}")
-    if broken := broken_rules(evaluation):
+    if broken := [rule.rule for rule in broken_rules(evaluation)]:
         steps.append(f"mend or warn of rows that break {names_of(broken, 'rules')}")
     if evaluation.utility is None and why_no_models(evaluation) is None:
         steps.append("name a target to learn what models lose")
@@ -624,9 +575,3 @@ def next_sentence(found: Findings, judged: Verdict, unmeasured: Sequence[str]) -
         )
     text = "; ".join(steps[:MOST_STEPS])
     return Sentence("plain", "next", text[0].upper() + text[1:] + ".")
-
-
-def broken_rules(evaluation: Evaluation) -> list[str]:
-    """Rules that synthetic rows break clearly more often than true ones, the most broken first."""
-    broken = [r for r in evaluation.rules if r.broken_synthetic - r.broken_true >= limit.BROKEN]
-    return [r.rule for r in sorted(broken, key=lambda r: -r.broken_synthetic)]

@@ -10,7 +10,7 @@ wanted; what one page leaves is wanted of the next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Rows,
@@ -31,6 +32,7 @@ from adaptive_qs.generate.loglinear import (
     maximal_cliques,
     over_items,
 )
+from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
@@ -177,6 +179,7 @@ class SynthesisSettings:
         watched_cells: how many cells the marginals that refinement watches may have together.
         watched_counts: how many increments (one for each row and marginal) a sweep may spend on
             watching them.
+        exact_cells: how many cells a domain may have to be fitted cell by cell, without chains.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
@@ -186,6 +189,7 @@ class SynthesisSettings:
     refine_passes: int = 3
     watched_cells: int = 2**26
     watched_counts: int = 100_000_000
+    exact_cells: int = 2**18
 
 
 def synthesize_rows(
@@ -203,6 +207,62 @@ def synthesize_rows(
     Every generator has these arguments and this result; none sees a private row.
 
     Args:
+        residuals, measured, workload, num_rows, seed, settings, workers: as for :func:`fit_model`.
+        progress: called with each phase, its steps done and its steps in all.
+
+    Yields:
+        Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
+    """
+    settings = settings or SynthesisSettings()
+    fitting = progress and partial(progress, "fit")
+    drawing = progress and partial(progress, "draw")
+    fitted = fit_model(
+        residuals, measured, workload, num_rows, seed, settings, workers, fitting
+    )  # fmt: skip
+    watch = Watch(residuals.domain, fitted.watched, [fitted.means[c] for c in fitted.watched])
+    passes = settings.refine_passes
+    yield from draw_pages(fitted.chains, watch, num_rows, passes, workers, drawing)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that was fitted to what was released.
+
+    Attributes:
+        chains: rows that follow it, and later states of them.
+        means: its marginals (rows, of as many as the chains have), by clique.
+        watched: the cliques among them that a table is brought to.
+    """
+
+    chains: Chains | ExactChains
+    means: Mapping[Clique, Array]
+    watched: tuple[Clique, ...]
+
+    def marginal(self, clique: Clique) -> NDArray[np.float64]:
+        """The model's marginal over a clique inside one of ``means``, as shares of the rows."""
+        holding = [c for c in self.means if set(c).issuperset(clique)]
+        assert holding, "this marginal was not asked for when the model was fitted"
+        source = min(holding, key=lambda c: (self.means[c].size, c))
+        beyond = tuple(axis for axis, i in enumerate(source) if i not in clique)
+        counts = self.means[source].astype(np.float64).sum(axis=beyond)
+        return counts / counts.sum()
+
+
+def fit_model(
+    residuals: ReferenceModel,
+    measured: Iterable[Clique],
+    workload: Sequence[Clique],
+    num_rows: int,
+    seed: int,
+    settings: SynthesisSettings,
+    workers: int = 1,
+    progress: StepProgress | None = None,
+    asked: Iterable[Clique] = (),
+) -> Fitted:
+    """The log-linear model of the noisy marginals: cell by cell where the domain is small, else by
+    chains.
+
+    Args:
         residuals: the noisy estimates.
         measured: cliques that were measured.
         workload: cliques in which the table should be best.
@@ -210,21 +270,25 @@ def synthesize_rows(
         seed: the same seed and inputs give the same table, for any number of workers.
         settings: limits on time and memory.
         workers: threads.
-        progress: called with each phase, its steps done and its steps in all.
-
-    Yields:
-        Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
+        progress: called after each step of the fit.
+        asked: cliques whose marginals are wanted besides; the rows do not depend on them.
     """
-    settings = settings or SynthesisSettings()
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
     size = choose_fit_rows(domain, cliques, settings)
-    factor = size / max(residuals.total, 1.0)
-    targets = [make_target(residuals, c).scaled(factor) for c in cliques]
-    singles = [make_target(residuals, (i,)).scaled(factor) for i in range(len(domain))]
+    singles = single_targets(residuals)
+    denoised = denoised_model(residuals, singles)
     watched = watch_list(domain, workload, cliques, size, settings)
+    wanted = tuple(dict.fromkeys([*watched, *asked]))
+    if can_fit(domain, cliques, settings.exact_cells):
+        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
+        exact = ExactChains(fit, min(size, num_rows), rng, workers)
+        return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
+    factor = size / max(residuals.total, 1.0)
+    targets = [make_target(denoised, c).scaled(factor) for c in cliques]
+    singles = [single.scaled(factor) for single in singles]
     counts = [t.counts for t in singles]
     tree = dependence_tree(domain, targets, counts)
     model = LogLinearModel(domain, cliques, counts, workers)
@@ -232,14 +296,9 @@ def synthesize_rows(
     rows = draw_from_tree(tree, counts, size, rng)
     chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
     targets += singles
-    fitting = progress and partial(progress, "fit")
-    means = fit_weights(chains, targets, watched, settings.fit, workers, fitting)
-    sharpen(means, watched, targets)
-    watch = Watch(domain, watched, means)
-    yield from draw_pages(
-        chains, watch, num_rows, settings.refine_passes, workers,
-        progress and partial(progress, "draw"),
-    )  # fmt: skip
+    means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
+    sharpen(means, wanted, targets)
+    return Fitted(chains, dict(zip(wanted, means)), watched)
 
 
 Generator = Callable[..., Iterator[Rows]]
@@ -382,7 +441,7 @@ class Watch:
 
 
 def draw_pages(
-    chains: Chains,
+    chains: Chains | ExactChains,
     watch: Watch,
     num_rows: int,
     passes: int,

@@ -225,7 +225,12 @@ class LedgerBook(Store):
         return self.bodies(Restored)
 
     def reserve(
-        self, request: Mapping[str, str], inputs: str, cost: Cost, insecure: bool = False
+        self,
+        request: Mapping[str, str],
+        inputs: str,
+        cost: Cost,
+        insecure: bool = False,
+        filtered: bool = False,
     ) -> LedgerRun:
         """Set a budget aside for a new run, which this process locks.
 
@@ -234,6 +239,7 @@ class LedgerBook(Store):
             inputs: keyed hash of the private table.
             cost: the budget.
             insecure: whether the noise comes from a seed.
+            filtered: whether the filter of Gaussian DP bounds it besides.
 
         Raises:
             BudgetExceeded: the total does not allow it; nothing is recorded.
@@ -261,7 +267,7 @@ class LedgerBook(Store):
                 lock.release()
             raise
         reach(Fault.RESERVED)
-        return LedgerRun(self, self.identity, reserved, lock)
+        return LedgerRun(self, self.identity, reserved, lock, filtered)
 
     def check_remaining(self, cost: Cost) -> None:
         """Refuse a budget that the total does not allow, and any where the ledger is locked."""
@@ -296,7 +302,7 @@ class LedgerBook(Store):
         """Whether the run of a ledger with this name is one of this ledger, and not closed."""
         return ledger == self.identity and run in self.open_runs()
 
-    def resume(self, request: Mapping[str, str], inputs: str) -> LedgerRun:
+    def resume(self, request: Mapping[str, str], inputs: str, filtered: bool = False) -> LedgerRun:
         """Go on with the newest interrupted run that asked for the same, and lock it.
 
         Raises:
@@ -324,7 +330,7 @@ class LedgerBook(Store):
             )
         lock = self._idle(found.run, "wait for its end, or close what holds it")
         self._mark(Mark.of(self.last()))  # a killed process may have left mark and anchor behind
-        return LedgerRun(self, self.identity, found, lock)
+        return LedgerRun(self, self.identity, found, lock, filtered)
 
     def interrupted(self) -> list[Reserved]:
         """The reservations of all runs that are not closed, newest first; without any, or where the

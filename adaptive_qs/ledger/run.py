@@ -29,7 +29,7 @@ from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import Ledger, Output, Place, check_fits, float_above
+from adaptive_qs.privacy.budget import Ledger, Output, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Transcript
 
 
@@ -46,6 +46,7 @@ class LedgerRun(Ledger):
         identity: the ledger's name.
         reserved: the entry that reserved the budget.
         lock: held by this process.
+        filtered: whether the filter of Gaussian DP bounds it besides; see :class:`Ledger`.
 
     Attributes:
         number: of the run.
@@ -56,8 +57,10 @@ class LedgerRun(Ledger):
         LedgerError: from every method where the file cannot be read or written.
     """
 
-    def __init__(self, store: Store, identity: str, reserved: Reserved, lock: RunLock) -> None:
-        super().__init__(reserved.price)
+    def __init__(
+        self, store: Store, identity: str, reserved: Reserved, lock: RunLock, filtered: bool = False
+    ) -> None:
+        super().__init__(reserved.price, filtered)
         self.number = reserved.run
         self._store = store
         self._identity = identity
@@ -91,7 +94,7 @@ class LedgerRun(Ledger):
         if self._position < self.resumed:
             outputs: Sequence[Output] = self._committed(tuple(events), definition)
         else:
-            check_fits(events, cost, self.limit - self._spent)
+            self._check(events, cost)
             self._broken = True
             reach(Fault.CHARGED)
             outputs = draw()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
+from adaptive_qs.loop.estimates import ErrorCurves, Sizes
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
     Array,
     LoopSettings,
-    Offer,
-    RoundBudget,
     initial_share,
     measurable_cliques,
     one_way_plan,
 )
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
 from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.pages.words import first_of
@@ -31,16 +32,20 @@ from adaptive_qs.workload.workload import Workload
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
 # run without a table. Every noise level, every share of the budget and every rule is that of
-# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stands one assumption:
-# each combination of columns differs from what is known of it by ``DEPENDENCE`` of the rows (L1). A
-# column is likely to stay unconnected where most of ``RUNS`` such loops, which differ in the noise
-# of the selection alone, end without a combination that holds it. Columns that depend on others
-# more strongly are connected with fewer rows, others need more.
+# :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stand two assumptions:
+# each combination of columns differs from what is known of it by ``DEPENDENCE`` of the rows (L1),
+# and the values of a column are as frequent as 1, 1/2, 1/3, ... (Zipf's law). A column is likely to
+# stay unconnected where most of ``RUNS`` such loops, which differ in the noise of the selection
+# alone, end without a combination that holds it. Columns that depend on others more strongly are
+# connected with fewer rows, others need more.
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
 DEPENDENCE = 0.15
 """Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
+CURVE_ROWS = 2.0**20
+"""Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
+error is k times as large."""
 RUNS, FEWER_RUNS = 5, 3
 """Loops for one number of rows that is given, and for each of many that are tried."""
 MOST_CANDIDATES = 10_000
@@ -161,8 +166,27 @@ class UnconnectedForecast:
 
     @cached_property
     def _weights(self) -> Array:
-        weights = np.array([self.workload.relevance(c) for c in self._candidates])
+        weights = self.workload.priorities(self._candidates)
         return weights / weights.max()
+
+    @cached_property
+    def _curves(self) -> ErrorCurves:
+        """Errors expected of the candidates in a table of ``CURVE_ROWS``."""
+        domain = self.workload.domain
+        columns = {n: Sizes.of(1 / np.arange(1.0, n + 1)) for n in set(domain.sizes)}
+        curves = ErrorCurves(len(self._candidates), CURVE_ROWS)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for row, clique in enumerate(self._candidates):
+            alike.setdefault(tuple(sorted(domain.shape(clique))), []).append(row)
+        for shape, same in alike.items():
+            sizes = reduce(Sizes.times, (columns[n] for n in shape))
+            curves.take(np.array(same), sizes.errors(CURVE_ROWS, curves.stds))
+        return curves
+
+    def _errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
+        """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
+        scale = CURVE_ROWS / max(rows, 1)
+        return self._curves.at(stds * scale, which) / scale
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         """Attributes that most of so many loops leave unconnected."""
@@ -180,40 +204,36 @@ class UnconnectedForecast:
             if residual in position:
                 precision[position[residual]] = value
         error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = np.array([len(c) == 1 for c in self._candidates])
-        error[single] = self._planner.expected_errors(precision, _NOTHING, single)[single]
-        share, left = self.settings.selecting_share, self.rho * (1 - initial)
-        budget = RoundBudget.split(left / len(closure), share)
+        single = np.flatnonzero([len(c) == 1 for c in self._candidates])
+        (stds,) = self._planner.expected_stds(precision, np.zeros(1), single)
+        error[single] = self._errors(rows, stds, single)
+        left = self.rho * (1 - initial)
         offer = Offer(domain, self._candidates, self.settings.measured_cells)
-        expected, planned = error, None
+        prices = PriceList(self._planner, self._weights, left)
+        schedule = Schedule(offer, prices, left, self.settings.selecting_share, 0.0)
         stale = np.ones(len(error), dtype=bool)
         connected: set[int] = set()
         for _ in range(MOST_ROUNDS):
-            if left <= 0 or connected == self._asked or not offer.open.any():
+            left = schedule.left
+            if left <= SAFETY * self.rho or connected == self._asked or not offer.open.any():
                 break
-            budget = budget.fitted(left, share)
-            stale |= budget != planned
-            fresh = self._planner.expected_errors(precision, 2 * budget.measuring, stale)
-            expected, planned = np.where(stale, fresh, expected), budget
-            noise = rng.gumbel(scale=2 / budget.epsilon, size=len(error))
-            score = self._weights * (error - expected) + noise
-            row = int(np.argmax(np.where(offer.open, score, -np.inf)))
+            prices.refresh(partial(self._errors, rows), precision, stale)
+            choice = schedule.choice(rows)
+            noise = rng.gumbel(scale=2 / choice.epsilon, size=len(error))
+            score = self._weights * (error - choice.least_error) + noise
+            row = int(np.argmax(np.where(choice.offered, score, -np.inf)))
             clique = self._candidates[row]
-            offer.take(clique)
+            budget = schedule.take(clique, choice)
             measured = self._planner.allocate(clique, precision, 2 * budget.measuring)
             for residual, value in measured.items():
                 precision[position[residual]] += value
             stale = self._members.containing(measured)
             if len(clique) > 1:
                 connected.update(clique)
-            left -= budget.total
-            budget = budget.after(float(error[row]), float(expected[row]))
-            error[row] = min(error[row], expected[row])
+            expected = float(choice.prospects.expected[row])
+            schedule.judge(float(error[row]), expected)
+            error[row] = min(error[row], expected)
         return connected
-
-
-_NOTHING = 1e-300
-"""A budget that changes no precision."""
 
 
 def _initial_precisions(
@@ -240,6 +260,9 @@ FITTED_CODE_BYTES = 24
 """One value of the chains: their state, its proposals and a page with its decoded values."""
 
 
+SCORING_THREADS = 4
+"""Threads that the memory is planned for: what is measured and left out is the same for any number
+of them. More of them score where there is room."""
 KEPT_CELL_BYTES = 12
 """One cell of a counted marginal that is kept, with the count from which it was taken over."""
 MOST_KEPT_CELLS = 2**26
@@ -256,6 +279,48 @@ DEFAULT_CANDIDATES = 250_000
 scored in about five minutes of one core."""
 DEFAULT_CELLS = 2**39
 """Cells of all candidates, if not said otherwise: scored in about ten minutes of one core."""
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The marginals of a workload that may be measured, and the memory that looking at them takes.
+
+    Attributes:
+        attributes: columns of the table.
+        closure: marginals of the workload and all inside them, of which something is kept.
+        number: of candidates, single columns among them.
+        cells: of all of them together.
+        largest: the one with most cells, empty if there are none.
+        largest_cells: its cells.
+    """
+
+    attributes: int
+    closure: int
+    number: int
+    cells: int
+    largest: Clique
+    largest_cells: int
+
+    @classmethod
+    def of(cls, workload: Workload) -> _Candidates:
+        domain, cliques = workload.domain, measurable_cliques(workload)
+        sizes = [domain.size(clique) for clique in cliques]
+        most = max(sizes, default=1)
+        largest = cliques[sizes.index(most)] if sizes else ()
+        return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most)
+
+    def bytes(self, kept_cells: int) -> int:
+        """Memory beside the process and the rows, with so many cells of counts kept."""
+        return (
+            self.closure * _clique_bytes(self.attributes)
+            + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
+            + min(self.cells, kept_cells) * KEPT_CELL_BYTES
+        )
+
+
+def _clique_bytes(attributes: int) -> int:
+    """Bookkeeping of one clique of a table of so many columns."""
+    return CLIQUE_BYTES + attributes
 
 
 @dataclass(frozen=True)
@@ -277,19 +342,13 @@ class ScoringForecast:
     rows: int | None
 
     @classmethod
-    def of(cls, workload: Workload, workers: int, rows: int | None) -> ScoringForecast:
-        """The forecast for the candidates of a workload, scored by so many threads."""
-        candidates = measurable_cliques(workload)
-        sizes = list(map(workload.domain.size, candidates))
-        number, cells, largest = len(sizes), sum(sizes), max(sizes, default=1)
-        seconds = number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS) + cells * CELL_SECONDS
-        memory = (
-            PROCESS_BYTES
-            + number * (CLIQUE_BYTES + len(workload.domain))
-            + workers * largest * SCORED_CELL_BYTES
-            + min(cells, MOST_KEPT_CELLS) * KEPT_CELL_BYTES
-        )
-        return cls(number, cells, seconds, memory, rows)
+    def of(cls, workload: Workload, rows: int | None) -> ScoringForecast:
+        """The forecast for the candidates of a workload."""
+        found = _Candidates.of(workload)
+        seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
+        seconds += found.cells * CELL_SECONDS
+        memory = PROCESS_BYTES + found.bytes(MOST_KEPT_CELLS)
+        return cls(found.number, found.cells, seconds, memory, rows)
 
     def __str__(self) -> str:
         """One line: how many, how large, how long, and with how much memory."""
@@ -309,7 +368,6 @@ def keep_what_fits(
     workload: Workload,
     num_rows: int,
     max_memory_bytes: int,
-    workers: int,
     max_candidates: int | None = None,
     max_cells: int | None = None,
 ) -> tuple[Workload, LeftOut | None]:
@@ -317,8 +375,7 @@ def keep_what_fits(
 
     Args:
         workload: what was asked for.
-        num_rows, max_memory_bytes, workers: as for :func:`plan_memory`; where it refuses, less is
-            looked at.
+        num_rows, max_memory_bytes: as for :func:`plan_memory`; where it refuses, less is looked at.
         max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
         max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
     """
@@ -326,13 +383,13 @@ def keep_what_fits(
     ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
     kept, left = limited(workload, ceilings)
     try:
-        plan_memory(domain, kept, num_rows, max_memory_bytes, workers)
+        plan_memory(kept, num_rows, max_memory_bytes)
     except ResourceExceeded:
-        each = CLIQUE_BYTES + len(domain)
-        spare = max_memory_bytes - _table_bytes(domain, num_rows) - (1 + len(domain)) * each
-        spare -= KEPT_CELLS * KEPT_CELL_BYTES
+        each = _clique_bytes(len(domain))
+        spare = max_memory_bytes - _table_bytes(domain, num_rows)
+        spare -= (1 + len(domain)) * each + KEPT_CELLS * KEPT_CELL_BYTES
         fitting = min(ceilings.candidates, spare // 2 // each)
-        cell_bytes = MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES
+        cell_bytes = MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES
         largest = (spare - fitting * each) // cell_bytes
         if fitting > 0 and largest > 0:
             by = "max-candidates" if fitting == ceilings.candidates else "max-memory"
@@ -355,6 +412,7 @@ class MemoryPlan:
         measured_cells: for :class:`LoopSettings`.
         watched_cells: for :class:`SynthesisSettings`.
         kept_cells: for :meth:`MarginalCounter.keep_up_to`.
+        scoring_threads: most threads that there is room for.
     """
 
     fixed_bytes: int
@@ -362,6 +420,7 @@ class MemoryPlan:
     measured_cells: int
     watched_cells: int
     kept_cells: int
+    scoring_threads: int
 
 
 def _table_bytes(domain: Domain, num_rows: int) -> int:
@@ -370,57 +429,45 @@ def _table_bytes(domain: Domain, num_rows: int) -> int:
     return PROCESS_BYTES + rows + fit_bytes(len(domain))
 
 
-def plan_memory(
-    domain: Domain, workload: Workload, num_rows: int, max_memory_bytes: int, workers: int
-) -> MemoryPlan:
+def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:
     """Divide the memory ceiling, or refuse.
 
     Args:
-        domain: the attributes.
         workload: the marginals wanted.
         num_rows: most rows of the private table. This number must be public: the ceilings it
             leaves steer what is measured.
         max_memory_bytes: the ceiling.
-        workers: threads that score candidates, each with its own scratch memory.
 
     Raises:
         ResourceExceeded: the ceiling is too low; the message names the largest marginal.
     """
-    candidates = measurable_cliques(workload)
-    largest = max(candidates, key=domain.size, default=())
-    cells = domain.size(largest)
-    defaults = SynthesisSettings()
-    every = sum(map(domain.size, candidates))
-    kept = min(every, KEPT_CELLS)
-    fixed = (
-        _table_bytes(domain, num_rows)
-        + kept * KEPT_CELL_BYTES
-        + len(workload.closure) * (CLIQUE_BYTES + len(domain))
-        + workers * cells * SCORED_CELL_BYTES
-    )
+    domain, candidates = workload.domain, _Candidates.of(workload)
+    cells = candidates.largest_cells
+    table = _table_bytes(domain, num_rows)
+    fixed = table + candidates.bytes(KEPT_CELLS)
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
-        raise ResourceExceeded(_refusal(domain, largest, workers, fixed, max_memory_bytes))
+        raise ResourceExceeded(_refusal(domain, candidates.largest, fixed, max_memory_bytes))
     spare = max_memory_bytes - fixed
     room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
-    more = min(every, MOST_KEPT_CELLS, kept + room) - kept
-    fixed += more * KEPT_CELL_BYTES
+    kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
+    fixed = table + candidates.bytes(kept)
     spare = max_memory_bytes - fixed
-    watched = min(defaults.watched_cells, spare // 4 // WATCHED_CELL_BYTES)
+    watched = min(SynthesisSettings().watched_cells, spare // 4 // WATCHED_CELL_BYTES)
     measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
     # More cells than every candidate measured once are never needed.
-    measured = min(measured, every)
+    measured = min(measured, candidates.cells)
     total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
-    return MemoryPlan(fixed, min(total, max_memory_bytes), measured, watched, kept + more)
+    more = max(0, max_memory_bytes - total) // (cells * SCORED_CELL_BYTES)
+    total = min(total, max_memory_bytes)
+    return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
 
 
-def _refusal(
-    domain: Domain, largest: Clique, workers: int, fixed: int, max_memory_bytes: int
-) -> str:
+def _refusal(domain: Domain, largest: Clique, fixed: int, max_memory_bytes: int) -> str:
     def megabytes(size: int) -> str:
         return f"{-(-size // 2**20):,} MB"
 
     cells = domain.size(largest)
-    marginal = cells * (MEASURED_CELL_BYTES + workers * SCORED_CELL_BYTES)
+    marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
     needed = fixed + cells * MEASURED_CELL_BYTES
     message = (
         f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,66 +12,17 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import make_target
+from adaptive_qs.generate.targets import positive_shares, single_targets
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
+from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.workload import Workload
-
-# How much of the budget each round spends (Fuentes et al., Algorithm 7, on estimates).
-#
-# The pseudo-code of the paper writes the true marginal in its test; with it the schedule would
-# depend on private counts. Here the new estimate is compared with the old one, both released.
-
-
-@dataclass(frozen=True)
-class RoundBudget:
-    """zCDP of one round.
-
-    Attributes:
-        selecting: ρ of the exponential mechanism, ε²/8.
-        measuring: ρ of the measurements.
-    """
-
-    selecting: float
-    measuring: float
-
-    @property
-    def total(self) -> float:
-        """ρ of the whole round."""
-        return self.selecting + self.measuring
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the exponential mechanism."""
-        return math.sqrt(8 * self.selecting)
-
-    @classmethod
-    def split(cls, rho: float, selecting_share: float) -> RoundBudget:
-        """A round of ``rho`` of which ``selecting_share`` goes to the selection."""
-        return cls(rho * selecting_share, rho * (1 - selecting_share))
-
-    def after(self, moved: float, expected: float) -> RoundBudget:
-        """The next round's budget, four times as large where this one brought only noise.
-
-        Args:
-            moved: L1 distance between the chosen marginal's new and old estimate (rows).
-            expected: L1 error expected of the new estimate (rows).
-        """
-        if moved > expected:
-            return self
-        return replace(self, selecting=4 * self.selecting, measuring=4 * self.measuring)
-
-    def fitted(self, remaining: float, selecting_share: float) -> RoundBudget:
-        """This round, or all that remains where two more such rounds would not fit."""
-        if remaining > 2 * self.total:
-            return self
-        return RoundBudget.split(remaining, selecting_share)
-
 
 Array = NDArray[np.float64]
 
@@ -150,15 +101,13 @@ def _measure(
 def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
     """A strictly positive distribution per attribute from its noisy one-way marginal.
 
-    The marginal is projected to the simplex and floored at half a row: post-processing.
+    The marginal is denoised and floored at half a row: post-processing.
     """
-    singles = (make_target(model, (i,)).counts for i in range(len(model.domain)))
-    floored = (np.maximum(counts, 0.5) for counts in singles)
-    return tuple(counts / math.fsum(counts) for counts in floored)
+    return positive_shares(single_targets(model))
 
 
-SAFETY = 1e-9
-"""Part of a budget left unspent so that rounding costs up never exceeds it."""
+MOST_SELECTING = 0.2
+"""Largest part of a round for its selection, below the largest that exact accounting grants."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +118,8 @@ class LoopSettings:
         reference: "product" fills unmeasured interactions with independence, "uniform" with
             zero residuals (AIM+GReM as published).
         initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
-        selecting_share: part of each round's ρ spent on the selection.
+        selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
+            spent on a selection.
         measured_cells: most cells of all measured cliques together; candidates that would
             exceed it are not offered.
         rule: how the next marginal is chosen, a name of
@@ -187,8 +137,9 @@ class LoopSettings:
             raise ValueError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
         if self.initial_share is not None and not 0 < self.initial_share <= 1:
             raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
-        if not 0 < self.selecting_share < 1:
-            raise ValueError(f"selecting_share is {self.selecting_share!r}: give a part in (0, 1)")
+        if not 0 < self.selecting_share <= MOST_SELECTING:
+            most = f"a part in (0, {MOST_SELECTING:g}]"
+            raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
         one_of("rule", self.rule, SELECTION_RULES)
 
 
@@ -264,71 +215,47 @@ def run_loop(
     closure = workload.closure
     costs = [measurement_cost(domain, residual) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
-    weights = [workload.relevance(c) for c in candidates]
+    priorities = workload.priorities(candidates)
     make: RuleMaker = SELECTION_RULES[settings.rule]
-    rule = make(counter, candidates, weights, workers)
+    rule = make(counter, candidates, priorities.tolist(), workers)
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
-    rounding = (2 ** max(map(len, candidates)) + 1) / UNITS_PER_RHO
-    budget = RoundBudget.split(left / len(closure), settings.selecting_share)
+    rounding = (2 ** max(map(len, candidates)) + 4) / UNITS_PER_RHO
+    offer = Offer(domain, candidates, settings.measured_cells)
+    prices = PriceList(planner, priorities / priorities.max(), left)
+    schedule = Schedule(offer, prices, left, settings.selecting_share, rounding)
     position = {residual: k for k, residual in enumerate(closure)}
     precision = np.array([model.precision(residual) for residual in closure])
-    offer = Offer(domain, candidates, settings.measured_cells)
     members = Members(domain, candidates)
-    stale, expected, planned = np.ones(len(candidates), dtype=bool), np.zeros(len(candidates)), 0.0
+    estimates = ProjectedEstimates(domain, candidates, workers)
+    stale = np.ones(len(candidates), dtype=bool)
     changed: dict[Clique, float] | None = None
-    while left > SAFETY * rho + 2 * rounding and offer.open.any():
-        budget = budget.fitted(left - rounding, settings.selecting_share)
-        rescored = rule.refresh(model, changed)
-        stale |= budget.measuring != planned
-        planned = budget.measuring
-        fresh = planner.expected_errors(precision, 2 * planned, stale)
-        expected = np.where(stale, fresh, expected)
-        clique = rule.select(mechanisms, expected, budget.epsilon, offer.open)
-        offer.take(clique)
+    # Everything that is offered, and at what, is public before the choice. A round that brought
+    # only noise lowers the price of the budget (in the place of Fuentes et al., Algorithm 7, whose
+    # pseudo-code compares the estimate with the true marginal: with that the schedule would depend
+    # on private counts).
+    while schedule.left > SAFETY * rho + 2 * rounding and offer.open.any():
+        estimates.refresh(model, stale)
+        rescored = rule.refresh(estimates, changed)
+        prices.refresh(estimates.curves.at, precision, stale)
+        choice = schedule.choice(max(model.total, 1.0))
+        clique = rule.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
+        budget = schedule.take(clique, choice)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)
         before = model.marginal(clique)
         variances = _measure(model, counter, mechanisms, changed)
         for residual in changed:
             precision[position[residual]] = model.precision(residual)
-        moved = _clipped_distance(model.marginal(clique), before)
-        target = float(expected[offer.row[clique]])
-        rounds.append(Round(clique, variances, budget, moved, target, rescored))
-        left -= budget.total * (1 + SAFETY) + rounding
-        budget = budget.after(moved, target)
+        moved = projected_distance(model.marginal(clique), before, model.total)
+        expected = float(choice.prospects.expected[offer.row[clique]])
+        schedule.judge(moved, expected)
+        rounds.append(Round(clique, variances, budget, moved, expected, rescored))
         if on_round:
-            on_round(rounds[-1], 1 - max(left, 0.0) / rho)
+            on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
     return LoopResult(model, tuple(rounds), initial_rho)
-
-
-class Offer:
-    """Which candidates may be chosen, given a ceiling on the cells of all measured cliques.
-
-    It depends on sizes and on what was chosen before, both released. ``row`` is the position of
-    each candidate; ``open`` says which of them fit, or were measured already.
-    """
-
-    def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:
-        self.row = {clique: k for k, clique in enumerate(candidates)}
-        self._cells = np.array([min(domain.size(c), 2**62) for c in candidates], dtype=np.int64)
-        self._left = most_cells
-        self._taken = np.zeros(len(candidates), dtype=bool)
-        self.open = self._cells <= most_cells
-
-    def take(self, clique: Clique) -> None:
-        """Account for a candidate that is measured now."""
-        row = self.row[clique]
-        if not self._taken[row]:
-            self._taken[row] = True
-            self._left -= int(self._cells[row])
-            self.open = self._taken | (self._cells <= self._left)
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
     """Candidates: subsets of workload cliques in which every attribute has several values."""
     sizes = workload.domain.sizes
     return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
-
-
-def _clipped_distance(a: Array, b: Array) -> float:
-    return float(np.abs(np.maximum(a, 0.0) - np.maximum(b, 0.0)).sum())

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from adaptive_qs.cliques import CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual import decompose, privacy_cost, variance_weights
@@ -22,10 +23,16 @@ from adaptive_qs.table.coded import MarginalCounter
 # (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
 # released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
 #
-# Proof: docs/proofs.md, section 3.
+# Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
+# power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
+# exact accounting counts it as.
+#
+# Proof: docs/proofs.md, sections 3 and 6.
 
 MAX_SCALE = 2**20
-"""Largest n = Πn_i for which Ξv is formed: |Ξv| ≤ n · rows stays inside 64 bits."""
+"""Largest n = Πn_i for which Ξv is formed."""
+MAX_FACTOR = 2**22
+"""Most that values are multiplied by in all: at 2⁴⁰ rows they still are below 2⁶²."""
 
 
 def is_scaled(domain: Domain, residual: Clique) -> bool:
@@ -65,27 +72,34 @@ def measure_residuals(
     requests = [_request(counter, *measured) for measured in noise_variances.items()]
     outputs = mechanisms.release_together(requests)
     return {
-        residual: decompose(noisy / _scale(domain, residual), residual, residual)
-        for residual, noisy in zip(noise_variances, outputs)
+        residual: decompose(noisy / _scale(domain, residual, variance), residual, residual)
+        for (residual, variance), noisy in zip(noise_variances.items(), outputs)
     }
 
 
 def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
     domain = counter.domain
     values = counter.count(residual)
-    squared_sensitivity = Fraction(1)
+    scale = _scale(domain, residual, noise_variance)
+    squared_sensitivity, finer = Fraction(1), scale
     if is_scaled(domain, residual):
+        finer //= domain.size(residual)
         for axis, n in enumerate(domain.shape(residual)):
             values = n * values - values.sum(axis=axis, keepdims=True)
             squared_sensitivity *= n * (n - 1)
-    variance = Fraction(noise_variance) * _scale(domain, residual) ** 2
     purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
     names = domain.clique_names(residual)
-    return CountsRequest(GaussianEvent(purpose, names, squared_sensitivity, variance), values)
+    variance = Fraction(noise_variance) * scale**2
+    event = GaussianEvent(purpose, names, squared_sensitivity * finer**2, variance)
+    return CountsRequest(event, values * finer)
 
 
-def _scale(domain: Domain, residual: Clique) -> int:
-    return domain.size(residual) if is_scaled(domain, residual) else 1
+def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
+    """What the values released are multiplied by: n in scaled form, and a power of two."""
+    scale = domain.size(residual) if is_scaled(domain, residual) else 1
+    while noise_variance * scale**2 < FINE_NOISE**2 and 2 * scale <= MAX_FACTOR:
+        scale *= 2
+    return scale
 
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
@@ -158,7 +172,6 @@ class ConditionalPlanner:
     ) -> None:
         self._row = {clique: row for row, clique in enumerate(candidates)}
         index, sizes = CliqueIndex(len(domain), closure), np.array(domain.sizes)
-        self._cells = np.array([float(domain.size(c)) for c in candidates])
         self._cost = np.asarray(cost, dtype=np.float64)
         self._groups: dict[int, _Group] = {}
         degrees = np.array([len(c) for c in candidates])
@@ -170,31 +183,29 @@ class ConditionalPlanner:
                 rows, index.of_subsets(members), variance_weights(sizes[members])
             )
 
-    def expected_errors(
-        self, precision: Array, budget: float, only: NDArray[np.bool_] | None = None
-    ) -> Array:
-        """L1 error (rows) each candidate would have after its own best measurement.
-
-        √(2/π) n_γ times the standard deviation of a cell: the mean absolute Gaussian error.
+    def expected_stds(self, precision: Array, budgets: Array, rows: NDArray[np.int64]) -> Array:
+        """Noise in a cell (standard deviation, rows) of candidates after their own best
+        measurement.
 
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
-            budget: Σ p_τ x_τ available, 2ρ.
-            only: which candidates are asked for; None for all.
+            budgets: Σ p_τ x_τ available, 2ρ; several of them.
+            rows: positions of the candidates asked for, ascending.
 
         Returns:
-            One value per candidate, NaN for those not asked for.
+            Shape (budgets, rows); infinite without a budget for what was never measured.
         """
-        expected = np.full(len(self._row), np.nan)
-        for rows, residuals, weight in self._groups.values():
-            asked = slice(None) if only is None else only[rows]
-            rows, residuals, weight = rows[asked], residuals[asked], weight[asked]
-            known = precision[residuals]
-            share = np.full(len(rows), budget)
-            new = allocate_precision(weight, self._cost[residuals], known, share)
+        expected = np.empty((budgets.size, rows.size))
+        for group in self._groups.values():
+            at = np.flatnonzero(np.isin(rows, group.rows, assume_unique=True))
+            inside = np.searchsorted(group.rows, rows[at])
+            residuals, weight = group.residuals[inside], group.weight[inside]
+            known, cost = precision[residuals], self._cost[residuals]
+            share = np.broadcast_to(budgets[:, None], (budgets.size, at.size))
+            new = allocate_precision(weight, cost, known, share)
             with np.errstate(divide="ignore", invalid="ignore"):
-                variance = np.where(weight > 0, weight / (known + new), 0.0).sum(axis=1)
-            expected[rows] = np.sqrt(2 / np.pi * variance) * self._cells[rows]
+                variance = np.where(weight > 0, weight / (known + new), 0.0).sum(axis=-1)
+            expected[:, at] = np.sqrt(variance)
         return expected
 
     def allocate(self, clique: Clique, precision: Array, budget: float) -> dict[Clique, float]:

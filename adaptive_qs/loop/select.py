@@ -1,9 +1,10 @@
 """Private choice of the next marginal to measure.
 
 Score of candidate γ: w_γ (‖μ_γ − μ̂_γ‖₁ − expected L1 error once measured), Fuentes et al.,
-Appendix F.1. μ̂_γ is public, so adding or removing one row moves the score by at most w_γ and the
-sensitivity is the largest w_γ on offer. Estimates are rounded to a power-of-two grid and
-summed in integers, which makes that bound exact.
+Appendix F.1, both of estimates projected onto the simplex (:mod:`adaptive_qs.loop.estimates`). μ̂_γ
+is public, so adding or removing one row moves the score by at most w_γ and the sensitivity is the
+largest w_γ on offer. Estimates are rounded to a power-of-two grid and summed in integers, which
+makes that bound exact.
 
 Proof: docs/proofs.md, section 1.
 """
@@ -18,8 +19,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import batches
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import over_items
+from adaptive_qs.loop.estimates import (
+    AXES,
+    BATCH_CELLS,
+    BATCH_CLIQUES,
+    MOST_FORMED,
+    Parts,
+    ProjectedEstimates,
+    form_estimate,
+    form_estimates,
+)
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
@@ -43,7 +54,9 @@ class SelectionRule(Protocol):
     before it draws; the loop has set ε²/8 aside for that.
     """
 
-    def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
+    def refresh(
+        self, estimates: ProjectedEstimates, changed: Iterable[Clique] | None = None
+    ) -> int:
         """Rescore the candidates in which one of these residuals changed since the last call, all
         where None; how many they are (a public number)."""
 
@@ -91,18 +104,33 @@ class Selector:
         self._errors = np.zeros(len(self.candidates), dtype=np.int64)
         self._members = Members(counter.domain, self.candidates)
 
-    def refresh(self, model: ReferenceModel, changed: Iterable[Clique] | None = None) -> int:
+    def refresh(
+        self, estimates: ProjectedEstimates, changed: Iterable[Clique] | None = None
+    ) -> int:
         """Rescore the candidates whose estimate depends on a changed residual."""
         rows = np.flatnonzero(self._members.containing([()] if changed is None else changed))
+        listed = np.array([self._is_listed(self.candidates[row]) for row in rows], dtype=np.bool_)
+        self._counter.prepare(self.candidates[row] for row in rows[~listed])
+        self._rescore(rows[~listed], estimates, grid_l1, BATCH_CELLS)
+        self._rescore(rows[listed], estimates, grid_l1_of_occupied, LISTED_CELLS)
+        return rows.size
+
+    def _is_listed(self, clique: Clique) -> bool:
+        return len(clique) <= AXES and self._counter.domain.size(clique) > MOST_FORMED
+
+    def _rescore(
+        self, rows: NDArray[np.int64], estimates: ProjectedEstimates, score: Score, most_cells: int
+    ) -> None:
         cliques = [self.candidates[row] for row in rows]
-        self._counter.prepare(cliques)
 
         def rescore(run: slice) -> None:
-            self._errors[rows[run]] = grid_l1(self._counter, model, cliques[run])
+            thresholds = estimates.thresholds[rows[run]]
+            self._errors[rows[run]] = score(
+                self._counter, estimates.model, cliques[run], thresholds
+            )
 
-        runs = list(batches(self._counter.domain, cliques, BATCH_CELLS, BATCH_CLIQUES))
+        runs = list(batches(self._counter.domain, cliques, most_cells, BATCH_CLIQUES))
         over_items(min(self._workers, max(len(runs), 1)), rescore, runs)
-        return rows.size
 
     def select(
         self,
@@ -150,13 +178,12 @@ RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], 
 """What :data:`adaptive_qs.loop.SELECTION_RULES` holds; called as :class:`Selector`."""
 
 
-# The score of many candidates at a time. Up to three attributes the estimate is formed cell by cell
-# from what was measured, by the sums of :meth:`ReferenceModel.marginal`; shorter cliques are taken
-# for triples that begin with attributes of one code.
-
-BATCH_CELLS, BATCH_CLIQUES = 2**16, 512
-"""Most cells, but for one clique, and most cliques that are scored by one call."""
-_AXES = 3
+Score = Callable[
+    [MarginalCounter, ReferenceModel, Sequence[Clique], NDArray[np.float64]], NDArray[np.int64]
+]
+"""The errors of some cliques, called as :func:`grid_l1`."""
+LISTED_CELLS = 2**23
+"""Most cells, but for one clique, of marginals whose occupied cells are listed at a time."""
 _TILE = 2**11
 """Cells whose estimates are formed before they are compared with counts."""
 _SUMMED = 64
@@ -164,115 +191,87 @@ _SUMMED = 64
 
 
 def grid_l1(
-    counter: MarginalCounter, model: ReferenceModel, cliques: Sequence[Clique]
+    counter: MarginalCounter,
+    model: ReferenceModel,
+    cliques: Sequence[Clique],
+    thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows, μ̂_γ clipped at zero and rounded.
+    """‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows, μ̂_γ projected and rounded.
 
-    Cliques are not empty.
+    Cliques are not empty. The threshold of each is taken off its estimate before that is clipped
+    at zero (rows).
     """
     errors = np.empty(len(cliques), dtype=np.int64)
     counts = counter.count_all(cliques)
-    short = [row for row, clique in enumerate(cliques) if len(clique) <= _AXES]
+    short = [row for row, clique in enumerate(cliques) if len(clique) <= AXES]
     if short:
         some = [counts[row].reshape(-1) for row in short]
         flat = some[0] if len(some) == 1 else np.concatenate(some)
-        errors[short] = _grid_l1_of_few(model, [cliques[row] for row in short], flat)
+        parts = Parts.of(model, [cliques[row] for row in short])
+        found = np.empty(len(short), dtype=np.int64)
+        _grid_l1(parts, thresholds[short], flat, found)
+        errors[short] = found
     for row, clique in enumerate(cliques):
-        if len(clique) > _AXES:
+        if len(clique) > AXES:
             fronts, lasts, rest = model.last_axis_form(clique)
             shape = (fronts[0].size, lasts[0].size)
             rest = np.empty((0, 0)) if rest is None else rest.reshape(shape)
             exact = counts[row].reshape(shape)
-            errors[row] = _grid_l1_of_form(fronts.reshape(2, -1), lasts, rest, exact)
+            tau = thresholds[row]
+            errors[row] = _grid_l1_of_form(fronts.reshape(2, -1), lasts, rest, tau, exact)
     return errors
 
 
-def _grid_l1_of_few(
-    model: ReferenceModel, cliques: Sequence[Clique], counts: NDArray[np.int64]
+def grid_l1_of_occupied(
+    counter: MarginalCounter,
+    model: ReferenceModel,
+    cliques: Sequence[Clique],
+    thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """The errors of cliques of one to three attributes with these counts, one after the other."""
-    reference = [*model.reference, np.ones(1)]
-    sizes = np.array([q.size for q in reference])
-    axes = np.full((len(cliques), _AXES), len(model.reference))
-    starts = np.full((len(cliques), 2**_AXES), -1)
-    components: list[NDArray[np.float64]] = []
-    place: dict[Clique, int] = {}
-    end = 0
-    for row, clique in enumerate(cliques):
-        axes[row, _AXES - len(clique) :] = clique
-        for slot, residual in zip(_SLOTS[len(clique)], subsets(clique)):
-            start = place.get(residual)
-            if start is None:
-                found = model.component(residual)
-                start = place[residual] = -1 if found is None else end
-                if found is not None:
-                    components.append(found.reshape(-1))
-                    end += found.size
-            starts[row, slot] = start
-    begin = np.concatenate([[0], np.cumsum(sizes)])
-    flat = np.concatenate(components) if components else np.empty(0)
+    """The same of cliques of one to three attributes, from the cells that have rows.
+
+    An empty cell adds its estimate m, an occupied one |v − m|: in all Σm, which is public and taken
+    to be the number of rows, and Σ (|v − m| − m) over the occupied cells.
+    """
     errors = np.empty(len(cliques), dtype=np.int64)
-    _grid_l1(axes, sizes, np.concatenate(reference), begin, flat, starts, counts, errors)
+    parts = Parts.of(model, cliques)
+    total = min(round(max(model.total, 1.0) * 2**CELL_BITS), ERROR_LIMIT)
+    for row, (cells, counts) in enumerate(counter.occupied(cliques)):
+        more = _grid_l1_of_occupied(parts, row, thresholds[row], cells, counts)
+        errors[row] = min(max(total + more, -ERROR_LIMIT), ERROR_LIMIT)
     return errors
-
-
-_SLOTS = {
-    degree: [sum(1 << (_AXES - degree + i) for i in axes) for axes in subsets(tuple(range(degree)))]
-    for degree in range(1, _AXES + 1)
-}
-"""By number of attributes: the place of each subset among those of three, by which ones it has."""
 
 
 @njit(cache=True, nogil=True)
-def _grid_l1(axes, sizes, q, begin, components, starts, counts, errors):  # type: ignore[no-untyped-def]
+def _grid_l1_of_occupied(parts, row, threshold, cells, counts):  # type: ignore[no-untyped-def]
+    total = 0
+    for k in range(cells.size):
+        estimate = form_estimate(parts, row, cells[k]) - threshold
+        total += _distance(estimate, counts[k]) - _distance(estimate, 0)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _grid_l1(parts, thresholds, counts, errors):  # type: ignore[no-untyped-def]
     first = 0
-    for row in range(axes.shape[0]):
-        i, j, k = axes[row, 0], axes[row, 1], axes[row, 2]
-        n_i, n_j, n_k = sizes[i], sizes[j], sizes[k]
-        q_i, q_j = q[begin[i] : begin[i] + n_i], q[begin[j] : begin[j] + n_j]
-        q_k = q[begin[k] : begin[k] + n_k]
-        at = starts[row]
-        single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
-        has_rest = at[5] >= 0 or at[6] >= 0 or at[7] >= 0
+    for row in range(parts.axes.shape[0]):
+        n_i, n_j, n_k = parts.sizes[parts.axes[row]]
         tile = max(1, min(n_j, _TILE // n_k))
         estimates = np.empty(tile * n_k)
         total = 0
         for x in range(n_i):
-            alone = components[at[0]] * q_i[x] if at[0] >= 0 else 0.0
-            if at[1] >= 0:
-                alone += components[at[1] + x]
             for begun in range(0, n_j, tile):
                 end = min(begun + tile, n_j)
-                for y in range(begun, end):
-                    within = components[at[2] + y] * q_i[x] if at[2] >= 0 else 0.0
-                    if at[3] >= 0:
-                        within += components[at[3] + x * n_j + y]
-                    a, b = alone * q_j[y] + within, q_i[x] * q_j[y]
-                    cells = estimates[(y - begun) * n_k : (y - begun + 1) * n_k]
-                    for z in range(n_k):
-                        cells[z] = a * q_k[z] + b * single[z]
-                    if has_rest:
-                        _add_rest(cells, components, at, x, y, (x * n_j + y) * n_k, q_i[x], q_j[y])
                 size = (end - begun) * n_k
-                total = _add_distance(estimates[:size], counts[first : first + size], total)
+                cells = estimates[:size]
+                form_estimates(parts, row, x, begun, end, cells)
+                total = _add_distance(cells, thresholds[row], counts[first : first + size], total)
                 first += size
         errors[row] = total
 
 
 @njit(cache=True, nogil=True)
-def _add_rest(cells, components, at, x, y, place, q_i, q_j):  # type: ignore[no-untyped-def]
-    n_k = cells.size
-    for z in range(n_k):
-        rest = components[at[6] + y * n_k + z] * q_i if at[6] >= 0 else 0.0
-        if at[7] >= 0:
-            rest += components[at[7] + place + z]
-        if at[5] >= 0:
-            rest = components[at[5] + x * n_k + z] * q_j + rest
-        cells[z] += rest
-
-
-@njit(cache=True, nogil=True)
-def _grid_l1_of_form(fronts, lasts, rest, counts):  # type: ignore[no-untyped-def]
+def _grid_l1_of_form(fronts, lasts, rest, threshold, counts):  # type: ignore[no-untyped-def]
     size = lasts.shape[1]
     q, single = lasts[0], lasts[1]
     estimates = np.empty(size)
@@ -285,21 +284,21 @@ def _grid_l1_of_form(fronts, lasts, rest, counts):  # type: ignore[no-untyped-de
             others = rest[i]
             for j in range(size):
                 estimates[j] += others[j]
-        total = _add_distance(estimates, counts[i], total)
+        total = _add_distance(estimates, threshold, counts[i], total)
     return total
 
 
 @njit(cache=True, nogil=True)
-def _add_distance(estimates, counts, total):  # type: ignore[no-untyped-def]
+def _add_distance(estimates, threshold, counts, total):  # type: ignore[no-untyped-def]
     whole = estimates.size // _SUMMED * _SUMMED
     for first in range(0, whole, _SUMMED):
         part = 0
         for j in range(_SUMMED):  # of constant length, which compiles to vectors
-            part += _distance(estimates[first + j], counts[first + j])
+            part += _distance(estimates[first + j] - threshold, counts[first + j])
         total = min(total + part, ERROR_LIMIT)
     part = 0
     for j in range(whole, estimates.size):
-        part += _distance(estimates[j], counts[j])
+        part += _distance(estimates[j] - threshold, counts[j])
     return min(total + part, ERROR_LIMIT)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 # Colours that colour-blind people tell apart, each with a text colour that is legible on it.
 
+Colour = tuple[int, int, int]
 SEQUENTIAL_STEPS = 10
 DIVERGING_STEPS = 5
 _LIGHT, _BLUE, _ORANGE = (247, 250, 253), (8, 64, 129), (153, 63, 0)
+_DARK, _PALE_BLUE, _PALE_ORANGE = (30, 36, 43), (140, 196, 255), (255, 170, 110)
 
 
 class Shade(NamedTuple):
@@ -21,20 +25,25 @@ class Shade(NamedTuple):
     text: str
 
 
-def sequential() -> list[Shade]:
-    """From nothing (light) to much (dark blue): classes ``s0`` to ``s9``."""
-    last = SEQUENTIAL_STEPS - 1
-    return [_shade(f"s{k}", _BLUE, k / last) for k in range(SEQUENTIAL_STEPS)]
+def sequential(dark: bool = False) -> list[Shade]:
+    """From nothing (as the page) to much (blue): classes ``s0`` to ``s9``, on a light or a dark
+    page."""
+    last, (paper, blue, _) = SEQUENTIAL_STEPS - 1, _colours(dark)
+    return [_shade(f"s{k}", paper, blue, k / last) for k in range(SEQUENTIAL_STEPS)]
 
 
-def diverging() -> list[Shade]:
+def diverging(dark: bool = False) -> list[Shade]:
     """From less (blue, ``n5``) over none (``z``) to more (orange, ``p5``)."""
-    steps = range(1, DIVERGING_STEPS + 1)
+    steps, (paper, blue, orange) = range(1, DIVERGING_STEPS + 1), _colours(dark)
     return [
-        *(_shade(f"n{k}", _BLUE, k / DIVERGING_STEPS) for k in reversed(steps)),
-        _shade("z", _BLUE, 0.0),
-        *(_shade(f"p{k}", _ORANGE, k / DIVERGING_STEPS) for k in steps),
+        *(_shade(f"n{k}", paper, blue, k / DIVERGING_STEPS) for k in reversed(steps)),
+        _shade("z", paper, blue, 0.0),
+        *(_shade(f"p{k}", paper, orange, k / DIVERGING_STEPS) for k in steps),
     ]
+
+
+def _colours(dark: bool) -> tuple[Colour, Colour, Colour]:
+    return (_DARK, _PALE_BLUE, _PALE_ORANGE) if dark else (_LIGHT, _BLUE, _ORANGE)
 
 
 def sequential_class(value: float, top: float) -> str:
@@ -64,8 +73,8 @@ def contrast(first: str, second: str) -> float:
     return (max(found) + 0.05) / (min(found) + 0.05)
 
 
-def _shade(name: str, colour: tuple[int, int, int], part: float) -> Shade:
-    mixed = [round(a + (b - a) * part) for a, b in zip(_LIGHT, colour)]
+def _shade(name: str, paper: Colour, colour: Colour, part: float) -> Shade:
+    mixed = [round(a + (b - a) * part) for a, b in zip(paper, colour)]
     background = "#" + "".join(f"{channel:02x}" for channel in mixed)
     text = max(("#000000", "#ffffff"), key=lambda t: contrast(background, t))
     return Shade(name, background, text)
@@ -73,6 +82,8 @@ def _shade(name: str, colour: tuple[int, int, int], part: float) -> Shade:
 
 # Charts as plain values that templates draw; every number in them is a text beside them too.
 
+TICK = 16.0
+"""Least distance of labels below an axis, in per cent of it."""
 HEIGHT = 100
 """Of a histogram, in its own units; it is stretched to the place it gets."""
 
@@ -105,6 +116,8 @@ class BarChart:
         apart: bars beside the scale, such as missing values.
         note: what is grouped or left out; "" where nothing is.
         whole: what the full length of a bar stands for; None: the largest number.
+        places: where the bars of a scale begin and end, ascending from 0: their areas are then the
+            numbers; () where all are equally wide, and their heights are.
     """
 
     bars: tuple[Bar, ...]
@@ -112,6 +125,7 @@ class BarChart:
     apart: tuple[Bar, ...] = ()
     note: str = ""
     whole: float | None = None
+    places: tuple[float, ...] = ()
 
     @property
     def top(self) -> float:
@@ -141,26 +155,59 @@ class BarChart:
         """A number as part of the largest, in per cent."""
         return f"{min(max(100 * value / self.top, 0), 100):.1f}"
 
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Where the bars of the scale begin and end."""
+        return self.places or tuple(range(len(self.bars) + 1))
+
+    @property
+    def placed_ticks(self) -> list[tuple[float, str]]:
+        """Where bars begin, in per cent of the axis, with labels; as many as fit, and the end."""
+        texts = [bar.ends or (bar.label, bar.label) for bar in self.bars]
+        chosen: list[tuple[float, str]] = []
+        for place, (first, _) in zip(self.places, texts):
+            at = 100 * place / self.places[-1]
+            if not chosen or (at - chosen[-1][0] >= TICK and at <= 100 - TICK):
+                chosen.append((at, first))
+        return [*chosen, (100.0, texts[-1][1])]
+
     def area(self, series: int = 0) -> str:
-        """Bars without gaps, filled: the path of an SVG that is a unit wide for each bar."""
+        """Bars without gaps, filled: the path of an SVG, a unit wide for each bar or as wide as
+        ``ends`` say."""
         return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
 
     def steps(self, series: int = 1) -> str:
         """The upper edge of the bars."""
-        edge = (f"{self._y(bar.values[series])}H{k + 1}" for k, bar in enumerate(self.bars))
+        edge = (
+            f"{self._y(bar.values[series], k)}H{_short(self.ends[k + 1])}"
+            for k, bar in enumerate(self.bars)
+        )
         return "M0 " + "V".join(edge)
 
     def whiskers(self) -> str:
         """The intervals, as vertical lines in the middle of the bars."""
         return "".join(
-            f"M{k + 0.5} {self._y(bar.low)}V{self._y(bar.high)}"
+            f"M{_short(sum(self.ends[k : k + 2]) / 2)} {self._y(bar.low, k)}V{self._y(bar.high, k)}"
             for k, bar in enumerate(self.bars)
             if bar.low is not None and bar.high is not None
         )
 
-    def _y(self, value: float) -> str:
-        part = min(max(value / self.top, 0.0), 1.0)
-        return f"{HEIGHT * (1 - part):.1f}".removesuffix(".0")
+    def _y(self, value: float, place: int) -> str:
+        top = self.top
+        if self.places:
+            top = self._densest * (self.places[place + 1] - self.places[place])
+        part = min(max(value / top, 0.0), 1.0)
+        return _short(HEIGHT * (1 - part))
+
+    @cached_property
+    def _densest(self) -> float:
+        widths = [b - a for a, b in pairwise(self.places)]
+        found = (v / w for b, w in zip(self.bars, widths) for v in (*b.values, b.high or 0.0))
+        return max(found, default=0.0) or 1.0
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
 
 
 @dataclass(frozen=True)
@@ -177,13 +224,11 @@ class HeatMap:
 
     Attributes:
         caption: what the numbers are.
-        numbers: position of each column in the schema, from 1; heads of rows and columns.
-        names: of the columns.
+        names: of the columns, heads of rows and columns.
         rows: the cells, row by row.
     """
 
     caption: str
-    numbers: tuple[int, ...]
     names: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 

@@ -161,6 +161,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "shades": (*charts.sequential(), *charts.diverging()),
+        "dark_shades": (*charts.sequential(dark=True), *charts.diverging(dark=True)),
         "as_count": count,
         "as_share": partial(share, digits=2),
     }

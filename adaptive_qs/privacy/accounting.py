@@ -103,6 +103,11 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
     return _moved(mu, -1, lambda value: _gaussian_delta(value, epsilon) <= delta)
 
 
+def mu_of(rho: float) -> float:
+    """μ of Gaussian DP for a budget of μ²/2 = ρ, rounded up."""
+    return math.nextafter(math.sqrt(2 * rho), math.inf)
+
+
 def gaussian_epsilon_of(mu: float, delta: float) -> float:
     """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)

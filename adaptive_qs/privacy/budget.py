@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass as validated
 from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
 from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.filter import left_after
 
 # The ledger that every release passes: charged first, then drawn, then handed out.
 
@@ -46,13 +47,20 @@ class Place:
 class Ledger(ABC):
     """A privacy budget through which every release passes.
 
+    Args:
+        limit: the budget.
+        filtered: whether its ρ is also that of the filter of :mod:`adaptive_qs.privacy.filter`, so
+            that everything together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
+
     Attributes:
         limit: the budget.
+        filtered: as given.
     """
 
-    def __init__(self, limit: Cost) -> None:
-        self.limit = limit
+    def __init__(self, limit: Cost, filtered: bool = False) -> None:
+        self.limit, self.filtered = limit, filtered
         self._spent = Cost()
+        self._filter_left = limit.rho_units
         self._events: list[Event] = []
 
     @property
@@ -64,6 +72,12 @@ class Ledger(ABC):
     def spent(self) -> Cost:
         """The sum of all charges."""
         return self._spent
+
+    @property
+    def left(self) -> Cost:
+        """What may still be spent."""
+        left = self.limit - self._spent
+        return Cost(min(left.rho_units, self._filter_left), left.delta_units)
 
     @property
     def place(self) -> Place | None:
@@ -88,7 +102,15 @@ class Ledger(ABC):
             InputError: an event of unknown kind.
         """
 
+    def _check(self, events: Sequence[Event], cost: Cost) -> None:
+        """Refuse events that do not fit, with their cost in zCDP."""
+        check_fits(events, cost, self.limit - self._spent)
+        if self.filtered:
+            left_after(self._filter_left, events)
+
     def _charge(self, events: Sequence[Event], cost: Cost) -> None:
+        if self.filtered:
+            self._filter_left = left_after(self._filter_left, events)
         self._spent += cost
         self._events += events
 
@@ -102,10 +124,12 @@ class Budget(Ledger):
         InputError: the budget is not positive and finite, or below one unit.
     """
 
-    def __init__(self, rho: Fraction | float, delta: Fraction | float = 0) -> None:
+    def __init__(
+        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False
+    ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
-        super().__init__(limit)
+        super().__init__(limit, filtered)
         self._lock = Lock()
 
     def release(
@@ -114,7 +138,7 @@ class Budget(Ledger):
         """Charge all the events or none, then draw; see :class:`Ledger`."""
         cost = Cost.of(events)
         with self._lock:
-            check_fits(events, cost, self.limit - self._spent)
+            self._check(events, cost)
             self._charge(events, cost)
         return draw()
 

@@ -257,6 +257,8 @@ def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
         add("other cells", _CATCH_ALL if catch_all else other, basis, column.name)
         if column.size == 1:
             add("constant", _CONSTANT, of_values, column.name)
+    if schema.about:
+        add("columns", "what the page says of the data: " + ", ".join(schema.about), basis)
     if schema.ignore:
         text = "that the table may have these columns; their cells are not used"
         add("ignored", text, basis, *schema.ignore)

@@ -9,9 +9,11 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
+import numpy as np
+
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
-from adaptive_qs.pages.words import counted, grouped, render, short
+from adaptive_qs.pages.words import combination, count, counted, grouped, listed, render, short
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Kind
 from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
@@ -32,6 +34,10 @@ MOST_STEPS = 40
 """Most bars of a histogram."""
 MOST_LINES = 14
 """Most values with a line each."""
+LEAST_BINS = 4
+"""Bins of unequal width from which on a histogram is drawn."""
+AXIS, LITTLE = 1_000.0, 0.15
+"""Length of an axis with unequal bins, and the part of it that is too little for half the rows."""
 EVEN = 1e-6
 """Relative difference of widths up to which bins are equally wide."""
 
@@ -59,17 +65,21 @@ def column_chart(
     if column.numeric:
         labels = _readable(labels)
     groups = [_span(labels, [k]) for k in codes]
-    if len(labels) <= MOST_LINES:
+    scale = column.num_values
+    step = ceil(scale / MOST_STEPS)
+    even = _even(column, step)
+    if len(labels) <= MOST_LINES and (even or scale < LEAST_BINS):
         return BarChart(tuple(map(bar, groups)), False, (), "")
     if column.has_order:
-        scale = column.num_values
-        step = ceil(scale / MOST_STEPS)
         spans = [_span(labels, codes[k : min(k + step, scale)]) for k in range(0, scale, step)]
         notes = [f"Each bar holds {step} neighbouring codes of {scale:,}."] if step > 1 else []
-        if not _even(column, step):
-            notes.append("Bins are not equally wide, but are drawn so.")
+        places: tuple[float, ...] = ()
+        if not even:
+            places, squeezed = _places(column, step, weights)
+            notes.append("Bars are as wide as their bins, and their areas are the numbers.")
+            notes += ["The axis is squeezed towards its large values."] if squeezed else []
         apart = tuple(map(bar, groups[scale:]))  # missing values and the catch-all
-        return BarChart(tuple(map(bar, spans)), True, apart, " ".join(notes))
+        return BarChart(tuple(map(bar, spans)), True, apart, " ".join(notes), places=places)
     by_weight = sorted(codes, key=lambda k: (-weights[k], k))
     rest = tuple(sorted(by_weight[MOST_LINES - 1 :]))
     name = counted(len(rest), "other value")
@@ -83,6 +93,28 @@ def _even(column: ColumnBase, step: int) -> bool:
     edges = [float(edge) for edge in column.bin_ends or ()]
     widths = [b - a for a, b in pairwise(edges[::step])]
     return not widths or max(widths) - min(widths) <= EVEN * max(widths)
+
+
+def _places(
+    column: ColumnBase, step: int, weights: Sequence[float]
+) -> tuple[tuple[float, ...], bool]:
+    """Where bars of unequal bins begin and end on an axis from 0 to ``AXIS``, and whether that is
+    squeezed.
+
+    It is where the middle half of the rows would take little of it: by asinh(x/c), which is linear
+    near 0 and logarithmic far from it, with c the width of the bin in the middle of the rows.
+    """
+    edges = np.array(column.bin_ends, dtype=np.float64)
+    rows = np.maximum(np.array(weights[: column.num_values], dtype=np.float64), 0)
+    sums = np.cumsum(rows) / (rows.sum() or 1.0)
+    first, middle, last = (int(np.searchsorted(sums, part)) for part in (0.25, 0.5, 0.75))
+    last = min(last, len(rows) - 1)
+    squeezed = bool(edges[last + 1] - edges[first] < LITTLE * (edges[-1] - edges[0]))
+    if squeezed:
+        edges = np.arcsinh(edges / np.diff(edges)[min(middle, len(rows) - 1)])
+    bars = np.append(edges[:-1:step], edges[-1])
+    places = AXIS * (bars - bars[0]) / (bars[-1] - bars[0])
+    return tuple(places.tolist()), squeezed
 
 
 def _readable(labels: Sequence[str]) -> tuple[str, ...]:
@@ -244,7 +276,6 @@ def pair_map(
 
     return HeatMap(
         "L1 of the noise in every measured pair, not the error of a table; – was not measured",
-        tuple(i + 1 for i in columns),
         tuple(domain.names[i] for i in columns),
         tuple(tuple(cell(a, b) for b in columns) for a in columns),
     )
@@ -287,20 +318,87 @@ def error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> Bar
     return column_chart(column, counts.tolist(), bar)
 
 
+# What tables of the release are good for, as far as released values tell.
+
+PRECISE = 0.1
+"""L1 of the noise, as a share of the rows, up to which counts of a column or a combination are
+precise: at most a twentieth of the rows seem to lie elsewhere."""
+NAMED = 4
+"""Columns or combinations that a line names."""
+
+
+class Uses(NamedTuple):
+    """What tables of a release are good for, with care, and what not: sentences."""
+
+    good: tuple[str, ...]
+    careful: tuple[str, ...]
+    bad: tuple[str, ...]
+
+
+def uses_of(
+    columns: Sequence[SingleColumn], marginals: Sequence[Marginal], unconnected: Sequence[str]
+) -> Uses:
+    """From the noise of what was measured, and from what was not; no private row is looked at."""
+    measured = [c for c in columns if c.l1 is not None]
+    precise, noisy = _parted([(c.declared.name, c.l1 or 0.0) for c in measured])
+    known = [(combination(m.names), m.l1 or 0.0) for m in marginals if m.measured]
+    pairs, noisy_pairs = _parted(known)
+    others = sum(not m.measured for m in marginals)
+    good, careful, bad = [], [], []
+    if precise:
+        good.append(f"counts and shares of single columns: {_named(precise)}")
+    if pairs:
+        good.append(f"counts by combinations that were measured: {_named(pairs)}")
+    if noisy:
+        careful.append(f"single columns whose noise is large: {_named(noisy)}")
+    if noisy_pairs:
+        careful.append(f"combinations whose noise is large: {_named(noisy_pairs)}")
+    if others:
+        careful.append(
+            f"{counted(others, 'combination')} not measured as a whole: what a table shows there "
+            "comes from the model"
+        )
+    if unconnected:
+        bad.append(f"how anything depends on {_named(unconnected)}: no combination was measured")
+    if stds := [c.std for c in measured if c.std is not None]:
+        least = Z95 * sorted(stds)[len(stds) // 2]
+        bad.append(f"groups of fewer than about {count(least)} rows, which noise may hide or make")
+    bad.append("looking up single rows: every row of a table is made up")
+    return Uses(tuple(good), tuple(careful), tuple(bad))
+
+
+def _parted(noise: Sequence[tuple[str, float]]) -> tuple[list[str], list[str]]:
+    """Names with little noise, the most precise first, and with much, the noisiest first."""
+    ordered = [name for name, _ in sorted(noise, key=lambda each: each[1])]
+    number = sum(l1 <= PRECISE for _, l1 in noise)
+    return ordered[:number], ordered[number:][::-1]
+
+
+def _named(names: Sequence[str]) -> str:
+    return listed([short(name, 120) for name in names], NAMED)
+
+
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
 ROUNDS_SHOWN = 200
 
 SECTIONS = (
+    ("good-for", "What it is good for"),
     ("promise", "What is promised"),
-    ("budget", "How the budget was spent"),
     ("columns", "Single columns, with error bars"),
     ("combinations", "Combinations of columns"),
+    ("budget", "How the budget was spent"),
     ("rounds", "How the rounds went"),
     ("facts", "Everything that is disclosed about the rows"),
     ("use", "How to use the release"),
     ("versions", "Versions and settings"),
 )
+
+
+def sure_at_most(epsilon: float) -> float:
+    """How sure at most somebody is after the release of what was as likely as not before it:
+    e^ε/(1 + e^ε), but for the chance δ."""
+    return 1 / (1 + math.exp(-epsilon))
 
 
 def release_page(bundle: Bundle) -> str:
@@ -321,6 +419,9 @@ def release_page(bundle: Bundle) -> str:
         "release.html",
         ("adaptive_qs.release",),
         manifest=manifest,
+        about=bundle.schema.about,
+        uses=uses_of(columns, marginals, manifest.unconnected),
+        sure=sure_at_most(manifest.epsilon),
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
         parts=budget_parts(manifest),

@@ -3,36 +3,91 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from adaptive_qs.arguments import natural_number, one_of, positive_integer
-from adaptive_qs.domain import Domain
+from adaptive_qs.arguments import natural_number, one_of, positive_integer, shown
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Generator, SynthesisSettings
+from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
+from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, unconnected_columns
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
+from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.text import Formulas
+from adaptive_qs.table.write import escapes_of
 from adaptive_qs.workload.workload import Workload
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
 UNCOUNTED_ROWS = 1_000
 """Most rows of a table where their noisy number is nothing but noise, and none was asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """One marginal of a release.
+
+    Attributes:
+        columns: names, in the order of the schema.
+        counts: estimated rows in each cell, with one axis for each column, in the order of codes.
+        basis: "measured", where all that the marginal tells was measured: unbiased, with Gaussian
+            noise; "partly measured", where what was not is filled by the reference; or "model",
+            what the fitted model says: closer on average, but with an error that nobody knows.
+        standard_error: of each cell where it was measured (rows); None otherwise.
+    """
+
+    columns: tuple[str, ...]
+    counts: NDArray[np.float64]
+    basis: Literal["measured", "partly measured", "model"]
+    standard_error: float | None = None
+
+    def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
+        """One row for each cell: the values or bins by their labels, then the count and, where the
+        counts are measured, its standard error. The name of the count says if it is the model's.
+
+        Args:
+            schema: of the release.
+            formulas: which labels are escaped that a spreadsheet program would run.
+        """
+        indices = np.indices(self.counts.shape).reshape(len(self.columns), -1)
+        parts: dict[str, pa.Array] = {}
+        for name, codes in zip(self.columns, indices):
+            column = schema.column(name)
+            escapes = escapes_of(column, schema, formulas)
+            labels = [escapes.get(label, label) for label in column.labels_of_codes()]
+            parts[name] = pa.array(labels, pa.string()).take(pa.array(codes))
+        count = "fitted_count" if self.basis == "model" else "count"
+        parts[_apart(count, parts)] = pa.array(self.counts.ravel())
+        if self.basis != "model":
+            errors = pa.array([self.standard_error] * self.counts.size, pa.float64())
+            parts[_apart("standard_error", parts)] = errors
+        return pa.table(parts)
+
+
+def _apart(name: str, taken: Container[str]) -> str:
+    """A name that no column has."""
+    while name in taken:
+        name = f"({name})"
+    return name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,18 +119,20 @@ class Release(Bundle):
             most_rows: most rows of a table whose number of rows is not asked for.
         """
         rho, epsilon, delta = privacy
-        events = mechanisms.ledger.events
+        ledger = mechanisms.ledger
+        events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
         manifest = Manifest(
             **stated(events, schema, TABLES, stamp),
             rho=rho,
             epsilon=epsilon,
             delta=delta,
-            accountant="zCDP",
+            accountant="Gaussian DP" if ledger.filtered else "zCDP",
+            mu=mu_of(rho) if ledger.filtered else None,
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
-            ledger=mechanisms.ledger.place,
+            ledger=ledger.place,
             unconnected=unconnected_columns(workload, result.model.estimates),
         )
         rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
@@ -197,26 +254,108 @@ class Release(Bundle):
             table = decode(codes, self.schema, np.random.default_rng((seed, 1, number)))
             yield table.replace_schema_metadata(stamp)
 
+    def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
+        """Marginals as they were measured, for sets of columns by name.
+
+        Raises:
+            SchemaError: a column that the schema lacks, or that is named twice.
+            ResourceExceeded: more than ``MOST_CELLS`` cells in all.
+        """
+        model, found = self.model(), []
+        for clique in self._asked(columns):
+            whole = is_measured(self.estimates, clique, model.domain)
+            found.append(
+                Marginal(
+                    model.domain.clique_names(clique),
+                    np.asarray(model.marginal(clique), dtype=np.float64),
+                    "measured" if whole else "partly measured",
+                    measured_variance(model, clique) ** 0.5 if whole else None,
+                )
+            )
+        return tuple(found)
+
+    def fitted_marginals(
+        self,
+        columns: Iterable[Iterable[str]],
+        seed: int = 0,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+    ) -> tuple[Marginal, ...]:
+        """Marginals of the model that tables follow, without the error of drawing rows.
+
+        No count is negative, and those of all sets agree with one distribution of rows, as near as
+        the fit comes to one. They come from the release alone and cost nothing. How far they are
+        from the truth depends on it, so they have no standard error.
+
+        Args:
+            columns: sets of columns by name.
+            seed: of the fit's chains; the same seed gives the same numbers, as for :meth:`sample`.
+            workers: threads; the numbers do not depend on it.
+            progress: called with the phase "fit".
+
+        Raises:
+            SchemaError: a column that the schema lacks, or that is named twice.
+            InputError: the seed is negative, or the release names a generator without such a model.
+            ResourceExceeded: more than ``MOST_CELLS`` cells in all.
+        """
+        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
+        if name != DEFAULT_GENERATOR:
+            raise InputError(
+                f"the release was made for generator {shown(name)}, which fits no model that is "
+                "known here: sample a table and count it"
+            )
+        asked = self._asked(columns)
+        fitted = fit_model(
+            self.model(), self._measured_cliques, self.workload.cliques, self.num_rows,
+            chosen_seed(seed), self._synthesis, plan_workers(workers),
+            progress and partial(progress, "fit"), asked,
+        )  # fmt: skip
+        domain, total = self.workload.domain, max(self._total[0], 1.0)
+        return tuple(
+            Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in asked
+        )
+
+    def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
+        """The sets of columns by their positions, where they are not too large."""
+        domain = self.workload.domain
+        asked = [domain.clique(names) for names in columns]
+        cells = sum(map(domain.size, asked))
+        if cells > MOST_CELLS:
+            raise ResourceExceeded(
+                f"the marginals have {cells:,} cells, and {MOST_CELLS:,} is the most: name fewer "
+                "columns together"
+            )
+        return asked
+
+    @property
+    def _measured_cliques(self) -> list[Clique]:
+        return [self.workload.domain.clique(past.clique) for past in self.rounds]
+
+    @property
+    def _synthesis(self) -> SynthesisSettings:
+        return SynthesisSettings(watched_cells=self.manifest.watched_cells)
+
     def _parts(
         self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
     ) -> Iterator[Rows]:
         """What the generator makes."""
         threads = plan_workers(workers)
-        domain = self.workload.domain
         name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
         generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
         return generate(
             self.model(),
-            [domain.clique(past.clique) for past in self.rounds],
+            self._measured_cliques,
             self.workload.cliques,
             num_rows,
             seed,
-            SynthesisSettings(watched_cells=self.manifest.watched_cells),
+            self._synthesis,
             threads,
             progress,
         )
 
 
+MOST_CELLS = 2**24
+"""Most cells of marginals that are asked for at a time."""
 DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
 

@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from adaptive_qs.errors import InputError, of_another_version
+from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
 from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
+from adaptive_qs.privacy.filter import left_after
 from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
@@ -88,9 +89,11 @@ def guarantee_of(
     budget is stated by it.
     """
     means = f"({epsilon:.6g}, {delta:g})-differential privacy"
+    zcdp = zcdp_name(delta_spent)
     if mu is not None:
-        return f"mu-Gaussian DP with mu = {mu:.6g}, which is {means}; rho = {rho:.6g} zCDP"
-    kind = zcdp_name(delta_spent).replace("zCDP", "rho-zCDP")
+        kind = zcdp.replace("zCDP", "mu-Gaussian DP")
+        return f"{kind} with mu = {mu:.6g}, which is {means}; rho = {rho:.6g} {zcdp}"
+    kind = zcdp.replace("zCDP", "rho-zCDP")
     return f"{kind} with rho = {rho:.6g}, which implies {means}"
 
 
@@ -139,7 +142,7 @@ class Statement(BaseModel):
     accountant: Literal["zCDP", "Gaussian DP"]
     """How (ε, δ) follows from the budget."""
     mu: Annotated[float, Field(gt=0, le=2 * MOST_LOSS)] | None = None
-    """μ of Gaussian DP, where all noise is Gaussian and none of it depends on earlier outcomes."""
+    """μ of Gaussian DP, where (ε, δ) follows from it."""
     mechanisms: tuple[str, ...]
     entropy: Literal["operating system CSPRNG", "insecure seed"]
     """Where the noise came from."""
@@ -200,7 +203,7 @@ class Statement(BaseModel):
         if self.mu is None:
             implied = delta_of(self.rho, max(self.epsilon, 1e-300))
         else:
-            if 2 * spent.rho > Fraction(self.mu) ** 2 or spent.delta:
+            if 2 * spent.rho > Fraction(self.mu) ** 2:
                 raise ValueError("mu is not that of the charges")
             implied = gaussian_delta_of(self.mu, self.epsilon)
         if Fraction(implied) + spent.delta > Fraction(self.delta) * (1 + ROUNDING):
@@ -285,6 +288,17 @@ class Manifest(Statement):
     def charges_in(self) -> str:
         """A member of the release bundle."""
         return "ledger.json of the release bundle"
+
+    def taken(self, events: Sequence[Event]) -> float:
+        """The part of the budget that charges in this order take, as its accountant counts them;
+        infinite where they exceed it."""
+        if self.mu is None:
+            return self.rho_spent / self.rho
+        limit = Cost.within(Fraction(self.mu) ** 2 / 2).rho_units
+        try:
+            return 1 - left_after(limit, events) / limit
+        except BudgetExceeded:
+            return math.inf
 
 
 # The statement as one page for people; the same statement gives the same text.

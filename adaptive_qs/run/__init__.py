@@ -20,7 +20,8 @@ class RunOptions:
     :func:`~adaptive_qs.answering.api.answer`, whose ``jobs`` are the ``workers`` here.
 
     Raises:
-        InputError: a consent is neither True nor False, or the learning share is out of range.
+        InputError: a consent is neither True nor False, the target is no name, or a number is out
+            of range.
     """
 
     epsilon: float | None = None
@@ -35,6 +36,7 @@ class RunOptions:
     unreviewed_schema: bool = False
     public_rows: int | None = None
     beyond_limits: bool = False
+    target: str | None = None
     max_candidates: int | None = None
     max_cells: int | None = None
     max_memory: int | str | None = None
@@ -47,6 +49,8 @@ class RunOptions:
         for name in ("resume", "unreviewed_schema", "beyond_limits"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"{name} is {shown(value)}: give True or False")
+        if self.target is not None and not isinstance(self.target, str):
+            raise InputError(f"target is {shown(self.target)}: give the name of a column")
         for name in ("max_candidates", "max_cells"):
             if (most := getattr(self, name)) is not None:
                 positive_integer(name.replace("_", "-"), most)

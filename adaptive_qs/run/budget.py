@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Self
 
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.machine import Fault, reach
-from adaptive_qs.privacy.accounting import epsilon_of, gaussian_epsilon_of, gaussian_mu_of, rho_of
+from adaptive_qs.privacy.accounting import (
+    epsilon_of,
+    gaussian_epsilon_of,
+    gaussian_mu_of,
+    mu_of,
+    rho_of,
+)
 from adaptive_qs.privacy.budget import (
     Budget,
     Ledger,
@@ -29,10 +35,15 @@ if TYPE_CHECKING:  # a run without a ledger does not read the modules of one
 
 MIN_RHO, MAX_RHO = 1e-12, 1e12
 """Budgets of tables outside lead to noise that no exact sampler can draw."""
+MAX_FILTERED = 64.0
+"""ρ up to which budgets of tables are accounted for exactly; above it nothing is gained, and noise
+may be too narrow for it."""
+MAX_LEARNING = 2.0**-7
+"""Likewise of what learning one column takes: the variance of its noise is 64 at least."""
 MIN_COST, MAX_COST = 1e-10, 1e6
 """Likewise of answers, as costs β."""
-MAX_EPSILON = 1e9
-"""Above it every cost is above ``MAX_COST``."""
+MIN_EPSILON, MAX_EPSILON = 1e-12, 1e9
+"""Below them, or above, exact Gaussian DP is not shown for discrete noise, or costs too much."""
 
 # Where all noise is Gaussian, the budget is that of exact Gaussian DP: its cost β = μ² = 2ρ is the
 # largest μ² whose curve δ(ε) meets the (ε, δ) asked for, 8-15 % more than through zCDP.
@@ -72,8 +83,9 @@ class PrivacyTarget:
         epsilon: ε of the whole run at this δ.
         delta: δ.
         discovery_share: part of δ for discovering values; the rest converts ρ to ε.
-        gaussian: whether (ε, δ) is that of exact Gaussian DP, as all noise is Gaussian; of zCDP
-            otherwise.
+        gaussian: whether (ε, δ) is that of exact Gaussian DP; of zCDP otherwise.
+        filtered: whether steps are chosen one after the other, so that the exact Gaussian DP is
+            that of the filter of :mod:`adaptive_qs.privacy.filter`.
         kept: part of the whole budget that learning leaves; ``rho`` is that part.
     """
 
@@ -82,6 +94,7 @@ class PrivacyTarget:
     delta: float
     discovery_share: Fraction = Fraction(0)
     gaussian: bool = False
+    filtered: bool = False
     kept: float = 1.0
 
     @classmethod
@@ -91,14 +104,19 @@ class PrivacyTarget:
         delta: float | None = None,
         rho: float | None = None,
         discovery_share: Fraction | None = None,
+        column_share: float = 0.0,
     ) -> Self:
         """The budget of tables, given either as (epsilon, delta) or as rho.
+
+        It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, or what
+        learning a column takes of it ``MAX_LEARNING``.
 
         Args:
             epsilon: ε of the whole run.
             delta: δ, by default 1e-9; with rho it only says where the implied ε is reported.
             rho: the budget ρ instead of ``epsilon``.
             discovery_share: part of δ set aside for discovering values; None for none.
+            column_share: part of ρ for learning the bins or values of one column.
 
         Raises:
             InputError: both or neither of epsilon and rho, or a value out of range.
@@ -106,7 +124,10 @@ class PrivacyTarget:
         if (epsilon is None) == (rho is None):
             came = "neither epsilon nor rho was" if rho is None else "both epsilon and rho were"
             raise InputError(f"{came} given: give one of them")
-        target = cls._of(epsilon, delta, rho, discovery_share or Fraction(0), gaussian=False)
+        share = discovery_share or Fraction(0)
+        target = replace(cls._of(epsilon, delta, rho, share, gaussian=True), filtered=True)
+        if target.rho > MAX_FILTERED or target.rho * column_share > MAX_LEARNING:
+            target = cls._of(epsilon, delta, rho, share, gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(
                 f"the budget is rho {target.rho:.3g} (zCDP): give one from {MIN_RHO:g}, below "
@@ -172,23 +193,21 @@ class PrivacyTarget:
         epsilon = positive_number("epsilon", epsilon)
         if not gaussian:
             return replace(target, rho=rho_of(epsilon, left))
-        if epsilon > MAX_EPSILON:
-            return replace(target, rho=math.inf)
+        if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
+            return replace(target, rho=math.inf if epsilon > 1 else 0.0)
         beta = math.nextafter(gaussian_mu_of(epsilon, left) ** 2, 0.0)
         return replace(target, rho=beta / 2)
 
     @property
     def _converting(self) -> float:
         """The part of δ that turns ρ into ε."""
-        if self.gaussian:
-            return self.delta * (1 - SLACK)
-        return delta_left(self.delta, Fraction(self.delta) * self.discovery_share)
+        left = delta_left(self.delta, Fraction(self.delta) * self.discovery_share)
+        return left * (1 - SLACK) if self.gaussian else left
 
     def _with_epsilon(self, asked: float | None) -> Self:
         """The same with the ε asked for, or the one that ρ implies."""
         if asked is None and self.gaussian:
-            mu = math.nextafter(math.sqrt(self.cost), math.inf)
-            return replace(self, epsilon=gaussian_epsilon_of(mu, self._converting))
+            return replace(self, epsilon=gaussian_epsilon_of(mu_of(self.rho), self._converting))
         implied = epsilon_of(self.rho, self._converting) if asked is None else float(asked)
         return replace(self, epsilon=implied)
 
@@ -256,6 +275,7 @@ class Session:
         resume: go on with an interrupted run.
         cost: the budget.
         anchor: how far the ledger must have come, as a file or as it was printed; None for none.
+        filtered: whether the filter of Gaussian DP bounds the run besides; see :class:`Ledger`.
 
     Attributes:
         closed: how it ended, after :meth:`finish` on a ledger.
@@ -272,6 +292,7 @@ class Session:
         resume: bool,
         cost: Cost,
         anchor: str | Path | None = None,
+        filtered: bool = False,
     ) -> None:
         if path is None and resume:
             raise InputError("resume was asked for without a ledger: name the ledger of the run")
@@ -284,7 +305,7 @@ class Session:
             self._book = LedgerBook(path, anchor)
         self._resume = resume
         self._inputs = ""
-        self._cost = cost
+        self._cost, self._filtered = cost, filtered
         self.closed: Closing | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
@@ -321,12 +342,14 @@ class Session:
             LedgerError: the ledger cannot be written, or there is no such run to resume.
         """
         if self._book is None:
-            self._budget = Budget(self._cost.rho, self._cost.delta)
+            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered)
             return self._budget
         if self._resume:
-            self._run = self._book.resume(request(), self._inputs)
+            self._run = self._book.resume(request(), self._inputs, self._filtered)
         else:
-            self._run = self._book.reserve(request(), self._inputs, self._cost, insecure)
+            self._run = self._book.reserve(
+                request(), self._inputs, self._cost, insecure, self._filtered
+            )
         return self._run
 
     def publish(self, digests: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
 from adaptive_qs.privacy.events import Cost
@@ -22,8 +22,8 @@ from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
 from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
 from adaptive_qs.table.encode import table_bytes, unchanged
-from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
-from adaptive_qs.table.engines.local import check_room
+from adaptive_qs.table.engines import ENGINES, SCHEDULED, EngineOptions, open_engine
+from adaptive_qs.table.engines.local import made_ready
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
 
@@ -46,6 +46,7 @@ class Limits:
         measured_cells: most cells of all measured cliques of the loop together.
         watched_cells: most cells of the marginals watched while a table is refined.
         kept_cells: most cells of counted marginals that are kept.
+        scoring_workers: threads that score candidates.
     """
 
     max_memory_bytes: int
@@ -55,6 +56,7 @@ class Limits:
     measured_cells: int = 0
     watched_cells: int = 0
     kept_cells: int = 0
+    scoring_workers: int = 1
 
     @classmethod
     def of(
@@ -187,6 +189,11 @@ class Job(Generic[W]):
         """
         check_reviewed(schema, options.unreviewed_schema)
         one_of("engine", options.engine, ENGINES)
+        if options.scheduler is not None and options.engine not in SCHEDULED:
+            raise InputError(
+                f"engine {options.engine} has no use for a scheduler: take --engine dask, or leave "
+                "--scheduler out"
+            )
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
         target, learning = budget_of(schema, options, budget)
@@ -195,7 +202,9 @@ class Job(Generic[W]):
         doubts = check_rails(rails, options.beyond_limits or options.resume)
         if rows is not None and not options.resume:
             doubts += work.doubts(rows)
-        session = Session(options.ledger, options.resume, target.budget, options.anchor)
+        session = Session(
+            options.ledger, options.resume, target.budget, options.anchor, target.filtered
+        )
         return cls(schema, options, target, learning, work, doubts, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
@@ -229,7 +238,9 @@ class Job(Generic[W]):
                 if schema.private_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
-                    gathered = self._gathered(source, how, clock)
+                    gathered, rows = self._gathered(source, clock)
+                    widest = schema.widest_domain()
+                    how = opened.enter_context(made_ready(name, source, rows, widest, how))
                     mechanisms = self._begin()
                     schema = learn_schema(schema, gathered, mechanisms, self.learning)
                     begin = _begun(mechanisms)
@@ -240,8 +251,8 @@ class Job(Generic[W]):
         counter.owns(closing.close)
         return schema, counter, begin
 
-    def _gathered(self, source: Any, how: EngineOptions, clock: PhaseClock) -> Any:
-        """What is to be learnt from; what would stop the run later is refused before it spends."""
+    def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
+        """What is to be learnt from, and the number of rows; bad cells are refused."""
         from adaptive_qs.learn.schema import gather_private
 
         limits, schema, steps, rows = self.work.limits, self.schema, clock.steps("learn"), 0
@@ -256,8 +267,7 @@ class Job(Generic[W]):
                 source, schema, self.learning,
                 most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
             )  # fmt: skip
-        check_room(self.options.engine, rows, schema.widest_domain(), how)
-        return gathered
+        return gathered, rows
 
     @property
     def _engine_options(self) -> EngineOptions:

@@ -76,8 +76,13 @@ class Tables:
     @property
     def settings(self) -> dict[str, Any]:
         """How the budget is spent and rows are made, for the statement."""
-        left = {} if self.left_out is None else {"left_out": str(self.left_out)}
-        return {**asdict(self.loop), "generator": self.generator, **left}
+        target, left_out = self.workload.target, self.left_out
+        return {
+            **asdict(self.loop),
+            "generator": self.generator,
+            **({} if target is None else {"target": target}),
+            **({} if left_out is None else {"left_out": str(left_out)}),
+        }
 
     @cached_property
     def forecast(self) -> UnconnectedForecast:
@@ -86,7 +91,7 @@ class Tables:
 
     def scoring(self, rows: int | None) -> ScoringForecast:
         """What a scoring pass takes, with about so many rows as far as is public."""
-        return ScoringForecast.of(self.workload, self.limits.workers, rows)
+        return ScoringForecast.of(self.workload, rows)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
@@ -107,6 +112,7 @@ class Tables:
             "reference": self.reference,
             "rule": self.rule,
             "generator": self.generator,
+            "target": self.workload.target or "none",
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
             "watched",
         }
@@ -121,7 +127,11 @@ def tables_job(
     options: RunOptions,
 ) -> Job[Tables]:
     """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
-    budget = partial(PrivacyTarget.of, options.epsilon, options.delta, options.rho)
+    private = len(schema.private_columns)
+    budget = partial(
+        PrivacyTarget.of, options.epsilon, options.delta, options.rho,
+        column_share=options.learning_share / private if private else 0.0,
+    )  # fmt: skip
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
     fill = cast(Reference, reference)
@@ -144,16 +154,15 @@ def looked_at(
     Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
 
     Raises:
-        WorkloadError: the workload does not fit the domain.
+        InputError: the workload does not fit the domain, or cannot serve the target.
         ResourceExceeded: it lists too many marginals one by one.
     """
     asked = resolve_workload(workload, domain, MOST_LISTED)
-    threads = plan_workers(options.workers)
-    limits = Limits.of(domain, options.max_memory, threads, CODE_BYTES)
-    return keep_what_fits(
-        asked, limits.most_rows, limits.max_memory_bytes, threads,
-        options.max_candidates, options.max_cells,
-    )  # fmt: skip
+    if options.target is not None:
+        asked = asked.serving(options.target)
+    limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
+    most = options.max_candidates, options.max_cells
+    return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
 
 
 def tables_limits(
@@ -166,12 +175,13 @@ def tables_limits(
     """
     threads = plan_workers(workers)
     limits = Limits.of(domain, max_memory, threads, CODE_BYTES)
-    plan = plan_memory(domain, workload, limits.most_rows, limits.max_memory_bytes, threads)
+    plan = plan_memory(workload, limits.most_rows, limits.max_memory_bytes)
     return replace(
         limits,
         measured_cells=plan.measured_cells,
         watched_cells=plan.watched_cells,
         kept_cells=plan.kept_cells,
+        scoring_workers=min(threads, plan.scoring_threads),
     )
 
 
@@ -218,9 +228,9 @@ def measure(
         clock("loop", round(part * LOOP_STEPS), LOOP_STEPS)
 
     counter.keep_up_to(work.limits.kept_cells)
-    ledger, loop = mechanisms.ledger, work.loop
-    rho = target.left_of(ledger.limit - ledger.spent).rho
-    result = run_loop(counter, workload, mechanisms, rho, loop, work.limits.workers, on_round)
+    ledger, loop, threads = mechanisms.ledger, work.loop, work.limits.scoring_workers
+    rho = target.left_of(ledger.left).rho
+    result = run_loop(counter, workload, mechanisms, rho, loop, threads, on_round)
     reach(Fault.MEASURED)
     return Release.of_run(
         result,

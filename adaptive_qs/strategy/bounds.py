@@ -11,9 +11,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, Solution, Status, Strategy
-from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    Factor,
+    LongFactor,
+    Solution,
+    Status,
+    Strategy,
+)
+from adaptive_qs.strategy.waves import LARGE_AXIS
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
@@ -74,8 +81,20 @@ def known_eigenvalues(part: CenteredQueries) -> Array | None:
 
     None where there is no closed form.
     """
+    if isinstance(part, CenteredAxis) and isinstance(part.queries, FirstCells):
+        return _of_first_cells(part.queries)
     diagonal = _known(part, _CENTERED)
     return None if diagonal is None else diagonal[1:]
+
+
+def _of_first_cells(queries: FirstCells) -> Array | None:
+    """Those of arcs: what centering changes is the mean over the circle, by its part off 1/√n."""
+    if not isinstance(queries.queries, Circular):
+        return None
+    found = np.maximum(np.fft.fft(queries.queries.circulant()).real, 0.0)
+    found[0] *= 1 - len(found) / queries.size
+    others = np.zeros(queries.size - len(found))
+    return np.concatenate([found[1:], found[:1], others])[: queries.size - 1]
 
 
 def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
@@ -172,7 +191,7 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
         return kept * math.prod(gram_trace(part) for part in queries)
     if len(queries) == len(factors) == 1:
         (part,), (factor,) = queries, factors
-        if isinstance(factor, WaveFactor) and isinstance(part, CenteredAxis):
+        if isinstance(factor, LongFactor) and isinstance(part, CenteredAxis):
             return factor.total(part.queries)  # balanced: the mean makes no difference
     if len(queries) == 1:
         rows, covariances = queries[0].rows(), [factor.covariance for factor in factors]

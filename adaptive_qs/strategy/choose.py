@@ -37,6 +37,7 @@ from adaptive_qs.strategy.solution import (
     Array,
     Factor,
     IdentityFactor,
+    LongFactor,
     SolverSettings,
     Status,
     Strategy,
@@ -48,7 +49,6 @@ from adaptive_qs.strategy.table_mechanism import (
     of_products,
     used_attributes,
 )
-from adaptive_qs.strategy.waves import WaveFactor
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
@@ -327,7 +327,7 @@ def _is_sound(found: TableMechanism) -> bool:
     cells do not matter: one that no query asks about may have none.
     """
     factors = [f for m in found.measurements for f in m.strategy.factors]
-    covariances = [f.covariance for f in factors if not isinstance(f, WaveFactor | IdentityFactor)]
+    covariances = [f.covariance for f in factors if not isinstance(f, LongFactor | IdentityFactor)]
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
     if not all(np.isfinite(array).all() for array in (*covariances, figures)):

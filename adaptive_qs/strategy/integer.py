@@ -15,8 +15,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import CenteringFactor, Factor, IdentityFactor, Strategy, kron
-from adaptive_qs.strategy.waves import WaveFactor, integer_wave
+from adaptive_qs.strategy.solution import (
+    CenteringFactor,
+    Factor,
+    IdentityFactor,
+    LongFactor,
+    Strategy,
+    kron,
+)
 from adaptive_qs.workload.matrices import Queries
 
 # Queries with integer coefficients, for mechanisms that measure the queries themselves.
@@ -378,7 +384,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
     fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
     rounded = len(strategy.factors) - len(kept)
-    waves = sum(isinstance(factor, WaveFactor) for factor in strategy.factors)
+    waves = sum(isinstance(factor, LongFactor) for factor in strategy.factors)
     bits = few = math.floor((grid_bits - fixed) / max(rounded, 1))
     if waves:
         few = min(bits, BESIDE_WAVES)
@@ -390,7 +396,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
         factors = tuple(
             factor
             if any(factor is k for k in kept)
-            else _rounded(factor, bits if isinstance(factor, WaveFactor) else few, of_residual)
+            else _rounded(factor, bits if isinstance(factor, LongFactor) else few, of_residual)
             for factor in strategy.factors
         )
         if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:
@@ -412,7 +418,7 @@ def _size_of(factor: Factor) -> tuple[int, int]:
         return factor.size, factor.size * (factor.size - 1)
     if isinstance(factor, GridFactor):
         return int(abs(factor.integers).max()), factor.squared_norm
-    if isinstance(factor, WaveFactor) and factor.is_integral:
+    if isinstance(factor, LongFactor) and factor.is_integral:
         return factor.largest, int(factor.squared_norm)
     if isinstance(factor, IdentityFactor):
         return 1, 1
@@ -438,7 +444,7 @@ def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
                 block = (factor.integers.astype(np.float64) @ block).astype(np.int64)
             else:
                 block = factor.integers @ block
-        elif isinstance(factor, WaveFactor):
+        elif isinstance(factor, LongFactor):
             block = factor.answers(block)
         remaining = array.shape[len(factor.shape) :]
         array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
@@ -455,16 +461,16 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
             array = (array - array.mean(axis=0)) / factor.size
         elif isinstance(factor, GridFactor):
             array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
-        elif isinstance(factor, WaveFactor):
+        elif isinstance(factor, LongFactor):
             array = factor.estimate(array)
         array = np.moveaxis(array, 0, -1)
     return array.reshape(shape)
 
 
-def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor | WaveFactor:
+def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor | LongFactor:
     """The factor in integers that determine what it does."""
-    if isinstance(factor, WaveFactor):
-        return integer_wave(factor, bits)
+    if isinstance(factor, LongFactor):
+        return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape
     if of_residual:
         matrix = centered(matrix, shape)

@@ -20,12 +20,13 @@ from adaptive_qs.strategy.solution import (
     Factor,
     FourierFactor,
     IdentityFactor,
+    LongFactor,
     Status,
     Strategy,
     kron,
 )
 from adaptive_qs.strategy.waves import WaveFactor, arc_blocks
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.workload import QueryWorkload
@@ -177,7 +178,7 @@ def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
     There is one family of one attribute for each axis; None sums the axis out.
     """
     shape = factor.shape
-    if isinstance(factor, WaveFactor):
+    if isinstance(factor, LongFactor):
         (of,) = queries
         if of is not None:
             return factor.variances(of)
@@ -199,7 +200,7 @@ def block_figures(
 
     ``squares`` gives them one by one, where there is no better way.
     """
-    if isinstance(factor, WaveFactor) and queries[0] is not None:
+    if isinstance(factor, LongFactor) and queries[0] is not None:
         return factor.total(queries[0]), *factor.largest_variance(queries[0])
     found = squares()
     return float(found.sum()), float(found.max()), True
@@ -220,7 +221,7 @@ def largest_bias(
     found = tables
     for factor in factors:
         block = found.reshape(math.prod(factor.shape), -1)
-        if isinstance(factor, WaveFactor):
+        if isinstance(factor, LongFactor):
             block = factor.restored(block)
         elif not isinstance(factor, IdentityFactor):
             block = factor.covariance @ (factor.matrix.T @ (factor.matrix @ block))
@@ -301,6 +302,8 @@ def _cancels(magnitude: float, cells: int) -> bool:
 
 def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
     """The lengths that occur, where every query counts one arc; None for other families."""
+    if isinstance(queries, FirstCells):
+        return arc_lengths(queries.queries)
     if isinstance(queries, Marginal):
         return np.ones(1, dtype=np.int64)
     if isinstance(queries, Prefix | Range | Circular):
@@ -308,18 +311,18 @@ def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
     return None
 
 
-def arc_variances(factor: Factor) -> Array | None:
-    """Variance of an arc of every length 0 .. n, shape (n + 1,); None for another covariance."""
+def arc_variances(factor: Factor, queries: Queries) -> Array | None:
+    """Variance of an arc of such queries of every length 0, 1, ...; None for another covariance."""
     if len(factor.shape) != 1:
         return None
-    if isinstance(factor, WaveFactor):
-        return factor.arc_variances
+    if isinstance(factor, LongFactor):
+        return factor.arc_variances(queries)
     (n,) = factor.shape
     length = np.arange(n + 1)
     if isinstance(factor, CenteringFactor):
         return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
-    if not isinstance(factor, FourierFactor):
-        return None
+    if not isinstance(factor, FourierFactor) or isinstance(queries, FirstCells):
+        return None  # a circle of some cells is none of all
     c = factor.kernel
     before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
     moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
@@ -419,6 +422,8 @@ def run_lengths(queries: Queries, first: int, stop: int) -> NDArray[np.int64] | 
             return np.concatenate([np.arange(1, n - a + 1) for a in range(first, stop)])
         case Circular():
             return np.tile(np.arange(1, n + 1), stop - first)
+        case FirstCells():
+            return run_lengths(queries.queries, first, stop)
     return None
 
 
@@ -426,7 +431,7 @@ def run_squares(
     queries: Queries, factor: Factor, first: int, stop: int, full: Callable[[], Array]
 ) -> Array:
     """Variances of some runs of queries on the axis of a factor; ``full`` gives those of all."""
-    lengths, by_length = run_lengths(queries, first, stop), arc_variances(factor)
+    lengths, by_length = run_lengths(queries, first, stop), arc_variances(factor, queries)
     if lengths is not None and by_length is not None:
         return by_length[lengths]
     if isinstance(factor, WaveFactor) and isinstance(queries, Range | Circular):

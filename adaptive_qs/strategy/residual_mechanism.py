@@ -42,12 +42,13 @@ from adaptive_qs.strategy.solution import (
     DenseFactor,
     Factor,
     FourierFactor,
+    LongFactor,
     Solution,
     SolverSettings,
     Status,
     Strategy,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
+from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, Range
 from adaptive_qs.workload.families import answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Queries
@@ -264,8 +265,8 @@ class ResidualMechanism:
     def _block(self, queries: tuple[Queries, ...], block: Factor, by_length: bool) -> Array:
         def make() -> Array:
             lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
-            variances = None if lengths is None else arc_variances(block)
-            if isinstance(block, WaveFactor) and variances is None:
+            variances = None if lengths is None else arc_variances(block, queries[0])
+            if isinstance(block, LongFactor) and variances is None:
                 if by_length and isinstance(queries[0], Range | Circular):
                     return np.array([block.largest_variance(queries[0])[0]])
                 return block.variances(queries[0])
@@ -440,7 +441,7 @@ def _axis_optimum(
 def _spans(factor: Factor) -> bool:
     """Whether a factor determines every mean-free vector of its axis."""
     (size,) = factor.shape
-    if isinstance(factor, CenteringFactor | WaveFactor):
+    if isinstance(factor, CenteringFactor | LongFactor):
         return True
     if isinstance(factor, FourierFactor):  # its singular values, without its matrix
         values = np.sqrt(factor.weights)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from adaptive_qs.workload.matrices import Queries
 
 # How hard solvers try.
 
@@ -224,6 +227,105 @@ class FourierFactor:
         height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(h.size)
         waves = np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
         return waves, np.concatenate([h[f], h[f[~own]]])
+
+
+class LongFactor(ABC):
+    """A factor on one axis of very many cells: no matrix of all cells by all cells is needed.
+
+    All of a :class:`Factor`, and what is asked of it instead of its
+    matrices. M stands for the rows as they are measured, and Δ for their largest column norm.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Cells, n."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
+
+    @property
+    @abstractmethod
+    def is_integral(self) -> bool:
+        """Whether it can be measured exactly."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """SHA-256 of all that it is, in hexadecimal digits."""
+
+    @abstractmethod
+    def in_integers(self, bits: int) -> LongFactor:
+        """The factor with integers whose coefficients have about so many bits.
+
+        Raises:
+            ResourceExceeded: too few bits are left for its many cells.
+        """
+
+    @property
+    @abstractmethod
+    def squared_norm(self) -> int | float:
+        """Δ², the largest squared column norm of M; exact for integers."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """A bound on the coefficients of M."""
+
+    @abstractmethod
+    def answers(self, table: NDArray[Any]) -> NDArray[Any]:
+        """M times a table, shape (n, ...) -> (rows, ...); exact for integers below 2⁶²."""
+
+    @abstractmethod
+    def estimate(self, answers: Array) -> Array:
+        """The least-squares table of (noisy) answers, as far as they tell it.
+
+        Shape (rows, ...) -> (n, ...).
+        """
+
+    @abstractmethod
+    def restored(self, columns: Array) -> Array:
+        """Estimates from exact answers to columns, in floating point: what is left of them."""
+
+    @abstractmethod
+    def variances(self, queries: Queries) -> Array:
+        """Variance of every query's answer under unit noise on the answers of M/Δ, shape (m,)."""
+
+    @abstractmethod
+    def total(self, queries: Queries) -> float:
+        """The sum of all variances, without one number for each query where it can be."""
+
+    @abstractmethod
+    def largest_variance(self, queries: Queries) -> tuple[float, bool]:
+        """The largest variance of all queries, and whether it is exact or a bound."""
+
+    @abstractmethod
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Variance of an arc of every length 0, 1, ..., wherever it lies; None if that matters."""
+
+    @abstractmethod
+    def spread(self, block: Array) -> Array:
+        """V⁺ times columns, shape (n, k)."""
+
+    # As matrices, for what has no other way: a few thousand cells at most.
+
+    @property
+    def matrix(self) -> Array:
+        """M/Δ, shape (rows, n)."""
+        unit = np.eye(self.size, dtype=np.int64 if self.is_integral else np.float64)
+        return self.answers(unit) / math.sqrt(self.squared_norm)
+
+    @property
+    def inverse(self) -> Array:
+        """(M/Δ)⁺ as estimates take it, shape (n, rows)."""
+        return self.estimate(np.eye(len(self.matrix))) * math.sqrt(self.squared_norm)
+
+    @property
+    def covariance(self) -> Array:
+        """V⁺, shape (n, n)."""
+        return self.spread(np.eye(self.size))
 
 
 @dataclass(frozen=True, eq=False)

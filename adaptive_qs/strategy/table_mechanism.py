@@ -49,9 +49,9 @@ from adaptive_qs.strategy.mechanism import (
     run_squares,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
-from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
-from adaptive_qs.strategy.waves import LARGE_AXIS, WaveFactor
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix
+from adaptive_qs.strategy.solution import Factor, LongFactor, SolverSettings, Status, Strategy, kron
+from adaptive_qs.strategy.waves import LARGE_AXIS
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import MatrixQueries, Queries
 from adaptive_qs.workload.residuals import Decomposition
@@ -202,8 +202,8 @@ class TableMechanism:
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            if isinstance(factor, WaveFactor):  # as ranges, which are differences of prefixes
-                asked = tuple(Prefix(q.size) for q in asked)
+            if isinstance(factor, LongFactor):  # as ranges, which are differences of prefixes
+                asked = tuple(map(_prefixes, asked))
             biases.append(bias(asked, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
@@ -356,6 +356,13 @@ class DirectMechanism:
         return np.ravel(reduce(np.logical_and.outer, map(_rows_asked, queries)))
 
 
+def _prefixes(queries: Queries) -> Queries:
+    """Prefixes of the cells that queries are about."""
+    if isinstance(queries, FirstCells):
+        return FirstCells(queries.size, Prefix(queries.queries.size))
+    return Prefix(queries.size)
+
+
 def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
     """Which rows have a coefficient that is not zero, shape (m,)."""
     if isinstance(queries, MatrixQueries):
@@ -431,6 +438,8 @@ def _sum_of_sets(workload: QueryWorkload) -> float:
 
 def _family_bound(queries: Queries) -> float:
     """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
+    if isinstance(queries, FirstCells):  # the other cells may be left out of a strategy
+        return _family_bound(queries.queries)
     cells = math.prod(queries.shape)
     known = known_gram_eigenvalues(queries)
     if known is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.strategy.solution import LongFactor
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import BLOCK, Queries
 
 # B = K S: cells are multiplied by positive weights S and then convolved with an even kernel t, as
@@ -33,8 +34,13 @@ from adaptive_qs.workload.matrices import BLOCK, Queries
 # the ends, where the privacy cost would be spent; S = diag(V)^-½ levels it. That is within half a
 # percent of the optimum, as the dual bounds show (strategy/bounds.py).
 #
-# On a residual space rows have to sum to zero: M = K S (nI − 11ᵀ), with the covariance
-# W − W11ᵀW/(1ᵀW1) for W = (S K² S)⁻¹, the inverse of the part of V on mean-free vectors.
+# On a residual space only mean-free tables are estimated, and what the mean adds to the columns
+# would be spent in vain. So M = K S − r1ᵀ with an integer vector r near KS1/n − τu, where u is the
+# unit vector orthogonal to K S x for all mean-free x: the total is seen in that direction only, by
+# so small a τ that it costs nothing, and the least-squares estimate of the table loses its mean
+# afterwards. With W = (S K² S)⁻¹ and w = W1 its covariance is W − wwᵀ/(1ᵀw) + qqᵀ: the inverse of
+# V on mean-free vectors, and a q that is as small beside it as the rounding of r is beside τ.
+# Centering the rows in integers instead, K S (nI − 11ᵀ), would take log2 n bits from K and S.
 
 Array = NDArray[np.float64]
 Numbers = NDArray[Any]
@@ -53,6 +59,9 @@ TRANSFORM_BITS = 12
 three times as many where P has large prime factors."""
 LEVELLED = 6
 """Steps that level the diagonal on mean-free vectors."""
+TOTAL_SEEN = 2.0**-9
+"""τ beside the largest column norm Δ where the total is not meant to be measured: it adds 4·10⁻⁶ to
+the cost, and rounding r with coefficients of b bits about 2^(14 − 2b) to the variances."""
 
 
 class Ends(StrEnum):
@@ -93,20 +102,21 @@ def frequencies(ends: Ends, size: int) -> tuple[NDArray[np.int64], int]:
 
 
 @dataclass(frozen=True, eq=False)
-class WaveFactor:
+class WaveFactor(LongFactor):
     """K S on one axis, used as a factor with largest column norm 1.
 
     Attributes:
         ends: how the kernel is reflected.
         kernel: t(0), t(1), ..., t(P // 2), of floats or of 64-bit integers.
         scales: S, shape (n,), positive, of the same type; all 1 for a periodic kernel.
-        balanced: whether rows sum to zero: the kernel, where it is periodic, does.
+        offset: r, shape (n,), of the same type, for estimates of mean-free tables; None for a
+            kernel that sums to zero by itself, as periodic ones do, and for tables with their mean.
     """
 
     ends: Ends
     kernel: Numbers
     scales: Numbers
-    balanced: bool
+    offset: Numbers | None = None
 
     @property
     def size(self) -> int:
@@ -114,9 +124,9 @@ class WaveFactor:
         return len(self.scales)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """(n,)."""
-        return (self.size,)
+    def balanced(self) -> bool:
+        """Whether mean-free tables are estimated, of any table the part that is."""
+        return self.ends is Ends.PERIODIC or self.offset is not None
 
     @property
     def is_integral(self) -> bool:
@@ -127,7 +137,7 @@ class WaveFactor:
     def digest(self) -> str:
         """SHA-256 of all that it is, in hexadecimal digits."""
         digest = hashlib.sha256(repr((str(self.ends), self.size, self.balanced)).encode())
-        for numbers in (self.kernel, self.scales):
+        for numbers in (self.kernel, self.scales, *([] if self.offset is None else [self.offset])):
             digest.update(numbers.astype("<i8" if self.is_integral else "<f8").tobytes())
         return digest.hexdigest()
 
@@ -136,14 +146,13 @@ class WaveFactor:
     @cached_property
     def squared_norm(self) -> int | float:
         """Δ², the largest squared column norm of M; exact for integers."""
-        n = self.size
-        squares = np.broadcast_to(self._diagonal(self._convolved(self._full)[:, 0]), (n,))
+        squares = self._diagonal(self._convolved(self._full)[:, 0])
         kind = object if self.is_integral else np.float64  # squares may not fit 64 bits
         scales = self.scales.astype(kind)
-        norms = scales**2 * squares.astype(kind)
-        if self._multiplier > 1:
-            line = scales * self._smooth(self._smooth(self.scales)).astype(kind)
-            norms = n * n * norms - 2 * n * line + line.sum()
+        norms = scales**2 * np.broadcast_to(squares, (self.size,)).astype(kind)
+        if self.offset is not None:  # ‖M_j‖² = S_j² (K²)_jj − 2 S_j (K r)_j + ‖r‖²
+            norms = norms - 2 * scales * self._smooth(self.offset).astype(kind)
+            norms = norms + (self.offset.astype(kind) ** 2).sum()
         return norms.max()  # type: ignore[no-any-return]
 
     @cached_property
@@ -152,29 +161,34 @@ class WaveFactor:
         m, _, _ = _REFLECTION[self.ends]
         others = np.abs(self.kernel[1:]).max(initial=0)
         entry = m * (abs(self.kernel[0]) + others) * int(self.scales.max())
-        if self._multiplier == 1:
-            return int(entry)
-        return int(entry) * self.size + int(np.abs(self._smooth(self.scales)).max())
+        return int(entry) + (0 if self.offset is None else int(np.abs(self.offset).max()))
 
     def answers(self, table: Numbers) -> Numbers:
         """M times a table, shape (n, ...) -> (n, ...); exact for integers below 2⁶²."""
         flat = table.reshape(self.size, -1)
-        if self._multiplier > 1:
-            flat = self.size * flat - flat.sum(axis=0)
-        return self._smooth(self.scales[:, None] * flat).reshape(table.shape)
+        found = self._smooth(self.scales[:, None] * flat)
+        if self.offset is not None:
+            found = found - self.offset[:, None] * flat.sum(axis=0)
+        return found.reshape(table.shape)
 
     def estimate(self, answers: Array) -> Array:
-        """M⁺ times (noisy) answers, shape (n, ...) -> (n, ...)."""
-        z = answers.reshape(self.size, -1)
-        x = self._filter(z, self._inverse_spectrum) / self.scales[:, None] / self._multiplier
-        if self._multiplier > 1:
-            x -= np.outer(self._lost, x.sum(axis=0)) / self._lost.sum()
+        """The least-squares table of (noisy) answers, without its mean if balanced.
+
+        Shape (n, ...) -> (n, ...).
+        """
+        x = self._unsmoothed(answers.reshape(self.size, -1))
+        if self.offset is not None:  # x = S⁻¹K⁻¹(y + r total)
+            shifts = self._shifts
+            x += np.outer(shifts, x.sum(axis=0)) / (1 - shifts.sum())
+            x -= x.mean(axis=0)
         return np.asarray(x.reshape(answers.shape), dtype=np.float64)
 
     def restored(self, columns: Array) -> Array:
-        """M⁺M times columns in floating point: the columns, or what is left without their means."""
-        exact = self.kernel.astype(np.float64), self.scales.astype(np.float64)
-        same = WaveFactor(self.ends, *exact, self.balanced)
+        """Estimates from exact answers to columns, in floating point: the columns themselves, or
+        what is left without their means."""
+        offset = None if self.offset is None else self.offset.astype(np.float64)
+        exact = self.kernel.astype(np.float64), self.scales.astype(np.float64), offset
+        same = WaveFactor(self.ends, *exact)
         return same.estimate(same.answers(columns))
 
     # Variances of queries under unit noise on the answers of M/Δ.
@@ -213,31 +227,30 @@ class WaveFactor:
                 return float(4 * self._prefixes.max()), False
         return float(self.variances(queries).max()), True
 
-    @cached_property
-    def arc_variances(self) -> Array | None:
-        """Variance of an arc of every length 0 .. n, wherever it lies; None if that matters."""
-        return self._prefixes if self.ends is Ends.PERIODIC else None
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Those of any arcs of all cells, where the kernel is periodic."""
+        periodic = self.ends is Ends.PERIODIC and not isinstance(queries, FirstCells)
+        return self._prefixes if periodic else None
+
+    def in_integers(self, bits: int) -> WaveFactor:
+        """By :func:`integer_wave`."""
+        return integer_wave(self, bits)
 
     def spread(self, block: Array) -> Array:
         """V⁺ times columns, shape (n, k)."""
         by = self.scales[:, None]
         x = self._filter(block / by, self._inverse_spectrum**2) / by
-        if self._multiplier > 1:
-            x = x - np.outer(self._lost, self._lost @ block) / self._lost.sum()
-        return np.asarray(x * self._unit, dtype=np.float64)
-
-    @property
-    def _unit(self) -> float:
-        """Δ² over the square of what rows were multiplied with."""
-        return float(self.squared_norm) / self._multiplier**2
+        for sign, line in self._beside:
+            x = x + np.outer(sign * line, line @ block)
+        return np.asarray(x * float(self.squared_norm), dtype=np.float64)
 
     @cached_property
     def _cells(self) -> Array:
         """Diagonal of V⁺, shape (n,)."""
         found = self._diagonal(irfft(self._inverse_spectrum**2, self._period)) / self.scales**2
-        if self._multiplier > 1:
-            found = found - self._lost**2 / self._lost.sum()
-        return np.maximum(found * self._unit, 0.0)
+        for sign, line in self._beside:
+            found = found + sign * line**2
+        return np.maximum(found * float(self.squared_norm), 0.0)
 
     @cached_property
     def _prefixes(self) -> Array:
@@ -254,9 +267,9 @@ class WaveFactor:
             both = np.concatenate([tau[n - 1 : 0 : -1], tau[:n]])
             sums = _sums(both, tau[: 2 * n + c], m, sigma, c, self._reciprocal)
             found = np.concatenate([[0.0], sums])
-            if self._multiplier > 1:
-                found[1:] -= np.cumsum(self._lost) ** 2 / self._lost.sum()
-        return np.maximum(found * self._unit, 0.0)
+            for sign, line in self._beside:
+                found[1:] += sign * np.cumsum(line) ** 2
+        return np.maximum(found * float(self.squared_norm), 0.0)
 
     def _arcs(self, queries: Queries) -> Iterator[Array]:
         """Variances of ranges or arcs, some starts at a time."""
@@ -267,15 +280,34 @@ class WaveFactor:
         return 1.0 / self.scales
 
     @cached_property
-    def _lost(self) -> Array:
-        """W1, shape (n,), of rows that are balanced by subtracting their means."""
+    def _beside(self) -> list[tuple[int, Array]]:
+        """V⁺/Δ² is W plus these squares with their signs: −wwᵀ/(1ᵀw) and qqᵀ; none for others."""
+        if self.offset is None:
+            return []
         ones = self._reciprocal[:, None]
-        return (self._filter(ones, self._inverse_spectrum**2) * ones)[:, 0]
+        lost = (self._filter(ones, self._inverse_spectrum**2) * ones)[:, 0]  # w
+        root, shifts = math.sqrt(lost.sum()), self._shifts
+        rounded = root * (shifts / (1 - shifts.sum()) + lost / lost.sum())
+        return [(-1, lost / root), (1, rounded - rounded.mean())]
 
-    @property
-    def _multiplier(self) -> int:
-        """What rows are multiplied with to be balanced in integers."""
-        return self.size if self.balanced and self.ends is not Ends.PERIODIC else 1
+    @cached_property
+    def _shifts(self) -> Array:
+        """S⁻¹K⁻¹r, shape (n,)."""
+        assert self.offset is not None
+        return self._unsmoothed(self.offset.astype(np.float64)[:, None])[:, 0]
+
+    def _unsmoothed(self, columns: Array) -> Array:
+        """S⁻¹K⁻¹ times columns, shape (n, k)."""
+        return self._filter(columns, self._inverse_spectrum) / self.scales[:, None]
+
+    def with_offset(self) -> WaveFactor:
+        """For estimates of mean-free tables: with r = KS1/n − τu, rounded for integers."""
+        across = self._filter(self._reciprocal[:, None], self._inverse_spectrum)[:, 0]  # K⁻¹S⁻¹1
+        seen = TOTAL_SEEN * math.sqrt(self.squared_norm) / math.sqrt(across @ across)
+        offset = self._smooth(self.scales) / self.size - seen * across
+        if self.is_integral:
+            offset = np.rint(offset).astype(np.int64)
+        return replace(self, offset=offset)
 
     # Convolutions.
 
@@ -303,8 +335,6 @@ class WaveFactor:
         inverse = np.zeros(self._period // 2 + 1)
         where = frequencies(self.ends, self.size)[0]
         inverse[where] = 1 / self._transform[where]
-        if self.ends is Ends.PERIODIC and not self.balanced:
-            inverse[0] = 1 / self._transform[0]
         return inverse
 
     def _smooth(self, block: Numbers) -> Numbers:
@@ -343,24 +373,6 @@ class WaveFactor:
         """Diagonal of the matrix of such a kernel, given over its period, shape (n,)."""
         m, sigma, c = _REFLECTION[self.ends]
         return m * (kernel[0] + sigma * kernel[2 * np.arange(self.size) + c if sigma else 0])
-
-    # As matrices, for what has no other way: a few thousand cells at most.
-
-    @property
-    def matrix(self) -> Array:
-        """M/Δ, shape (n, n)."""
-        rows = self.answers(np.eye(self.size, dtype=self.kernel.dtype))
-        return rows / math.sqrt(self.squared_norm)
-
-    @property
-    def inverse(self) -> Array:
-        """(M/Δ)⁺, shape (n, n)."""
-        return self.estimate(np.eye(self.size)) * math.sqrt(self.squared_norm)
-
-    @property
-    def covariance(self) -> Array:
-        """V⁺, shape (n, n)."""
-        return self.spread(np.eye(self.size))
 
 
 def arc_blocks(
@@ -460,13 +472,13 @@ def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) ->
         ends: of the kernel.
         size: cells.
         spectrum: positive, in the order of :func:`frequencies`.
-        balanced: for a residual space; a periodic kernel is meant for no other.
+        balanced: for a residual space; a periodic kernel is for no other.
     """
     where, period = frequencies(ends, size)
     response = np.zeros(period // 2 + 1)
     response[where] = spectrum
     kernel = np.asarray(irfft(response, period)[: period // 2 + 1], dtype=np.float64)
-    factor = WaveFactor(ends, kernel, np.ones(size), balanced)
+    factor = WaveFactor(ends, kernel, np.ones(size))
     if ends is Ends.PERIODIC:
         return factor
     diagonal = factor._diagonal(factor._convolved(factor._full)[:, 0])
@@ -476,7 +488,8 @@ def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) ->
         line = scales * twice
         norms = scales**2 * diagonal - 2 * line / size + line.sum() / size**2
         scales = scales / np.sqrt(norms)
-    return WaveFactor(ends, kernel, scales, balanced)
+    factor = WaveFactor(ends, kernel, scales)
+    return factor.with_offset() if balanced else factor
 
 
 def integer_wave(factor: WaveFactor, bits: int) -> WaveFactor:
@@ -489,16 +502,14 @@ def integer_wave(factor: WaveFactor, bits: int) -> WaveFactor:
     kernel = np.rint(factor.kernel / np.abs(factor.kernel).max() * 2.0**kernel_bits)
     if factor.ends is Ends.MIXED:  # t(2n + 1 − d) = −t(d)
         kernel[factor.size + 1 :] = -kernel[factor.size :: -1]
-    if factor.ends is Ends.PERIODIC and factor.balanced:
+    if factor.ends is Ends.PERIODIC:
         kernel[0] -= _whole(kernel, factor.size).sum()
     scales = np.rint(factor.scales / factor.scales.max() * 2.0**scale_bits)
-    found = WaveFactor(
-        factor.ends, kernel.astype(np.int64), scales.astype(np.int64), factor.balanced
-    )
+    found = WaveFactor(factor.ends, kernel.astype(np.int64), scales.astype(np.int64))
     spectrum = np.abs(found.spectrum)
     if not spectrum.min() > LEAST_SPECTRUM * spectrum.max():
         _refuse(factor.size)
-    return found
+    return found if factor.offset is None else found.with_offset()
 
 
 def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
@@ -515,9 +526,8 @@ def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
 
     m, sigma, _ = _REFLECTION[factor.ends]
     kernel = np.abs(factor.kernel)
-    left = bits - math.log2(m * (1 + abs(sigma) * kernel[1:].max() / kernel.max()))
-    if factor._multiplier > 1:
-        left -= math.log2(factor.size + 1) + 0.5
+    largest = m * (1 + abs(sigma) * kernel[1:].max() / kernel.max()) + _offset(factor)
+    left = bits - math.log2(largest)
     most = min(KERNEL_BITS, _most_kernel_bits(factor))
     if factor.ends is Ends.PERIODIC:
         choices = [(math.floor(left), 0)]
@@ -530,11 +540,18 @@ def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
 
 
 def _most_kernel_bits(factor: WaveFactor) -> int:
-    """So that all sums on the way to the sensitivity fit 64 bits: ‖t‖₁² · max S bounds them."""
-    if factor._multiplier == 1:
+    """So that all sums on the way to the sensitivity fit 64 bits: ‖t‖₁ ‖r‖∞ bounds them."""
+    if factor.offset is None:
         return KERNEL_BITS
     total = float(np.abs(factor._full).sum() / np.abs(factor.kernel).max()) + factor._period * 2e-3
-    return math.floor((61 - SCALE_BITS) / 2 - math.log2(total))
+    return math.floor((61 - SCALE_BITS - math.log2(total * (_offset(factor) + 2e-3))) / 2)
+
+
+def _offset(factor: WaveFactor) -> float:
+    """The largest entry of r, beside the largest products of a coefficient of t and a weight."""
+    if factor.offset is None:
+        return 0.0
+    return float(np.abs(factor.offset).max() / np.abs(factor.kernel).max() / factor.scales.max())
 
 
 def _refuse(size: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +21,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, DataError
-from adaptive_qs.table.text import ASCII_SPACE, FALSE_WORDS, NUMBER, TRUE_WORDS, read_moment
+from adaptive_qs.table.text import (
+    ASCII_SPACE,
+    FALSE_WORDS,
+    NUMBER,
+    TRUE_WORDS,
+    Spelling,
+    read_moment,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -129,14 +136,37 @@ def as_seconds(
     return _filled(pa.array(moments, pa.int64()), np.int64(0))
 
 
-def is_marker(values: pa.Array, markers: tuple[str, ...], numeric: bool) -> Mask:
-    """Which cells are one of the markers, as text or, where asked, as a number."""
-    found = _is_in(as_text(values), frozenset(markers))
+def is_marker(values: pa.Array, markers: tuple[str, ...]) -> Mask:
+    """Which cells are one of the markers, as text."""
+    return _is_in(as_text(values), frozenset(markers))
+
+
+def is_number_of(values: pa.Array, markers: Iterable[str]) -> Mask:
+    """Which cells are one of those markers that are numbers, in whatever digits."""
     numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
-    if numeric and numbers:
-        cells, readable = as_numbers(values)
-        found |= readable & np.isin(cells, numbers)
-    return found
+    found, readable = as_numbers(values) if numbers else _unreadable(values, np.float64(0))
+    return readable & np.isin(found, numbers)
+
+
+def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
+    """Normalised cells with texts that are numbers in this form as Python writes them, and null in
+    the place of all other texts; of other types, and in the plain form, as they are."""
+    if spelling.plain or not pa.types.is_string(values.type):
+        return values
+    numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
+    texts = pc.replace_substring_regex(values, spelling.groups, "") if spelling.groups else values
+    return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), None)
+
+
+def numbers_written(values: pa.Array, spelling: Spelling) -> pa.Array:
+    """Numbers that are written in text, in this form."""
+    if spelling.plain:
+        return values
+    distinct = values.dictionary_encode()
+    texts = [
+        text if text is None else spelling.write(text) for text in distinct.dictionary.to_pylist()
+    ]
+    return pa.array(texts, pa.string()).take(distinct.indices)
 
 
 def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
-from adaptive_qs.table.engines import CountingEngine
+from adaptive_qs.table.engines import CountingEngine, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
 
 MAX_ROWS = 2**40
@@ -193,6 +193,10 @@ class MarginalCounter:
             for clique in cliques
             for counts in [kept[clique]]
         ]
+
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """The occupied cells of the marginals over some cliques that are not empty; not kept."""
+        return self._engine.occupied(cliques)
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
         """Count in one pass those of some marginals that will be asked for and can be kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +23,7 @@ from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import (
     Cells,
     Chunk,
@@ -53,19 +54,14 @@ def table_bytes(source: Any) -> Iterator[bytes]:
             if files != [Path(source)]:  # where one file ends and the next begins
                 yield repr((file.name, _stamp(file).size)).encode()
             try:
-                with open(file, "rb") as opened:
+                if (name := inside(file)[1]) is not None:
+                    yield repr(name).encode()
+                with open(inside(file)[0], "rb") as opened:
                     yield from iter(partial(opened.read, CHUNK_BYTES), b"")
             except OSError as error:
                 raise unreadable(file, error) from None
     elif isinstance(source, Rows):
-        yield repr(source.words).encode()
-        if source.files:
-            for file in source.files:
-                yield from table_bytes(file)
-            return
-        with source.open() as rows:
-            for chunk in rows.read(rows.names):
-                yield from _frame_bytes(pa.table(list(chunk.columns), names=list(rows.names)))
+        yield source.digest().encode()
     elif isinstance(source, CodedTable):
         yield repr((source.domain.names, source.domain.sizes)).encode()
         for column in source.columns:
@@ -109,7 +105,7 @@ def _stamps(source: Any) -> dict[Path, Stamp]:
 
 def _stamp(file: Path) -> Stamp:
     try:
-        found = os.stat(file)
+        found = os.stat(inside(file)[0])
     except OSError as error:
         raise unreadable(file, error) from None
     return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -238,6 +234,42 @@ def coded_chunks(
         finally:
             for late in coming:
                 late.cancel()
+
+
+Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
+"""By column, the amount of every row as its cell has it; NaN where there is none."""
+
+
+def read_with_amounts(
+    source: Any, schema: Schema, wanted: Collection[str], progress: StepProgress | None = None
+) -> tuple[CodedTable, Amounts]:
+    """The codes of a table, and what the cells of these measured columns say beyond their codes.
+
+    Both come from one pass, so that their rows are the same; a coded table has no amounts.
+    Arguments and errors are those of :func:`read_table`.
+    """
+    if isinstance(source, CodedTable):
+        return read_table(source, schema, progress), {}
+    codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
+    amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
+    with open_source(source) as opened:
+        for chunk in rows_of(opened, schema, progress, None):
+            label = chunk.file or opened.label
+            for part, column, values in zip(codes, schema.columns, chunk.columns):
+                part.append(found := _joined(encode_chunk(column, values, label), column.size))
+                if column.name in amounts:
+                    amounts[column.name].append(_amounts(column, values, found, label))
+    columns = tuple(np.concatenate(part) for part in codes)
+    return CodedTable(schema.domain(), columns), {n: np.concatenate(p) for n, p in amounts.items()}
+
+
+def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:
+    """Amounts of cells that have been encoded; NaN where the code is no value."""
+    found = [np.empty(0)]
+    for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        distinct, indices = distinct_cells(column, part, label)
+        found.append(np.concatenate([column.amounts(each) for each in distinct])[indices])
+    return np.where(codes < column.num_values, np.concatenate(found), np.nan)
 
 
 def _joined(parts: Sequence[Codes], size: int) -> Codes:

@@ -267,12 +267,36 @@ FORMATS: Registry[Any] = Registry(
         ".csv.gz": "adaptive_qs.table.write:CSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
+        ".xlsx": "adaptive_qs.table.books:EXCEL",
+        ".sqlite": "adaptive_qs.table.books:SQLITE",
+        ".db": "adaptive_qs.table.books:SQLITE",
+        ".duckdb": "adaptive_qs.table.books:DUCKDB",
     }
 )
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
-_OTHER_TABLES = (".tsv", ".tsv.gz", ".xlsx", ".xls")
+_OTHER_TABLES = (".tsv", ".tsv.gz", ".xls")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
+
+# Files that hold several tables: one is named behind the file, as FILE::NAME.
+
+BOOKS: Registry[Any] = Registry(
+    {
+        "Excel": "adaptive_qs.table.books:open_workbook",
+        "SQLite": "adaptive_qs.table.books:open_sqlite",
+        "DuckDB": "adaptive_qs.table.books:open_duckdb",
+    }
+)
+"""What opens a table inside a file, by the kind of file."""
+_INSIDE = "::"
+
+
+def inside(path: str | Path) -> tuple[Path, str | None]:
+    """The file, and the name of the table inside it where one is given."""
+    file, found, name = str(path).rpartition(_INSIDE)
+    if not found or not file or os.path.exists(path):
+        return Path(path), None
+    return Path(file), name
 
 
 def is_pattern(path: str | Path) -> bool:

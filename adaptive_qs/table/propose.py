@@ -14,7 +14,7 @@ from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import INFINITE, Profile
-from adaptive_qs.table.read import check_alike, check_separator, open_source
+from adaptive_qs.table.read import Source, check_alike, check_separator, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
 
@@ -40,8 +40,12 @@ def draft_of(name: str, profile: Profile) -> Draft:
             notes.append("some cells are infinite: they count as missing")
         if profile.words:
             notes.append("the few words among the numbers or dates count as missing: are they?")
+    form = profile.spelling.fields
+    if form:
+        said = " and ".join(f'"{key}" "{sign}"' for key, sign in form.items())
+        notes.append(f"text that is read as numbers with {said}: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
-    return Draft({**draft.content, **missing}, "; ".join(notes))
+    return Draft({**draft.content, **form, **missing}, "; ".join(notes))
 
 
 @dataclass(frozen=True)
@@ -90,17 +94,20 @@ def propose(table: Any) -> Proposal:
     """
     with open_source(table) as source:
         label = source.label
-
-        def unread(number: int, _: Exception) -> DataError:
-            return DataError(f"{label}: column {number} cannot be read: write it as text")
-
         check_separator(source)
         check_alike(source)
         _check_header(label, source.names)
         profiles = {name: Profile() for name in source.names}
-        for chunk in source.read(source.names):
-            for number, (name, values) in enumerate(zip(source.names, chunk.columns), start=1):
-                redacted(partial(profiles[name].update, values), partial(unread, number))
+        _look_through(source, profiles)
+    spelled = {
+        name: Profile(spelling=ways[0])
+        for name, profile in profiles.items()
+        if len(ways := profile.spellings) == 1
+    }
+    if spelled:  # which was clear at the end only
+        with open_source(table) as source:
+            _look_through(source, spelled)
+        profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
@@ -126,6 +133,18 @@ def propose(table: Any) -> Proposal:
     with contextlib.suppress(SchemaError):  # which would quote a cell
         return Proposal(Schema.parse(content, label), left_out, notes)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
+
+
+def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:
+    """Update the profiles of some columns, by name, with all their cells."""
+
+    def unread(name: str, _: Exception) -> DataError:
+        number = source.names.index(name) + 1
+        return DataError(f"{source.label}: column {number} cannot be read: write it as text")
+
+    for chunk in source.read([*profiles]):
+        for (name, profile), values in zip(profiles.items(), chunk.columns):
+            redacted(partial(profile.update, values), partial(unread, name))
 
 
 def _check_header(label: str, names: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from adaptive_qs.table.csv_text import (
     one_ahead,
     row_blocks,
 )
-from adaptive_qs.table.files import PARQUET_MAGIC, is_pattern, is_written_only
+from adaptive_qs.table.files import BOOKS, PARQUET_MAGIC, inside, is_pattern, is_written_only
 from adaptive_qs.table.text import ASCII_SPACE
 
 # The bytes of a CSV file.
@@ -95,6 +95,10 @@ BATCH_ROWS = 1 << 16
 FRAME_ROWS = 1 << 18
 _OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
 _ZIP_MAGIC = b"PK\x03\x04"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_DUCKDB_MAGIC = b"DUCK"
+_DUCKDB_PLACE = 8
+"""Where it stands, behind a checksum."""
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
@@ -121,11 +125,13 @@ class Piece:
     """Some rows of a file.
 
     Attributes:
+        size: in bytes, of a Parquet file without its compression.
         groups: of a Parquet file, the row groups.
         start: of a CSV file, the first byte.
         blocks: of a CSV file, the lengths of the blocks of whole rows from there on.
     """
 
+    size: int
     groups: tuple[int, ...] = ()
     start: int = 0
     blocks: tuple[int, ...] = ()
@@ -148,21 +154,23 @@ class Source:
 
 @contextmanager
 def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
-    """A CSV or Parquet file, or a piece of it, as a source; its first bytes tell the format.
+    """A CSV or Parquet file, or a piece of it, or a table inside a file (FILE::NAME where there
+    are several), as a source; its first bytes tell the format.
 
     Raises:
         DataError: the file is missing, empty, or has no readable column names; also while
             reading, when the file is damaged.
     """
-    path = Path(path)
+    path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
 
     def start() -> bytes:
         with path.open("rb") as file:
-            return file.read(len(PARQUET_MAGIC))
+            return file.read(len(_SQLITE_MAGIC))
 
-    magic, suffix = redacted(start, lambda error: unreadable(path, error)), path.suffix.lower()
+    first, suffix = redacted(start, lambda error: unreadable(path, error)), path.suffix.lower()
+    magic = first[: len(PARQUET_MAGIC)]
     if not magic:
         raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
     if magic == _ZIP_MAGIC and _is_release(path):
@@ -172,8 +180,14 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
         )
     if magic == _ZIP_MAGIC and suffix == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
-    if magic in (_ZIP_MAGIC, _OLD_EXCEL_MAGIC):
-        raise DataError(f"{path}: is an Excel file: export it as CSV or Parquet")
+    if magic == _OLD_EXCEL_MAGIC:
+        raise DataError(f"{path}: is an Excel file of an old kind: save it as .xlsx, or as CSV")
+    if book := _kind_of_book(first):
+        with BOOKS[book](path, name) as source:
+            yield source
+        return
+    if name is not None:
+        raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     if magic != PARQUET_MAGIC and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
@@ -262,6 +276,15 @@ def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
     yield Source(label, columns[str(files[0])], read, columns)
 
 
+def _kind_of_book(first: bytes) -> str | None:
+    """The kind of file that holds tables, by its first bytes; None where it is none."""
+    if first.startswith(_ZIP_MAGIC):
+        return "Excel"
+    if first == _SQLITE_MAGIC:
+        return "SQLite"
+    return "DuckDB" if first[_DUCKDB_PLACE:].startswith(_DUCKDB_MAGIC) else None
+
+
 def _is_release(path: Path) -> bool:
     """Whether a zip archive has the members of a release bundle."""
     try:
@@ -315,12 +338,11 @@ class Rows(Protocol):
     def files(self) -> tuple[Path, ...]:
         """What holds it, where that is known."""
 
-    @property
-    def words(self) -> str:
-        """What tells it from others in these files."""
-
     def open(self) -> AbstractContextManager[Source]:
         """Its rows as a source."""
+
+    def digest(self) -> str:
+        """What tells these rows from others, in whatever order they come; private."""
 
 
 @contextmanager
@@ -451,12 +473,12 @@ def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
             lambda: next(blocks, b""), partial(_csv_problem, path, width=width)
         ):
             if sizes and sum(sizes) + len(block) > most_bytes:
-                yield Piece(start=start, blocks=tuple(sizes))
+                yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
                 start, sizes = start + sum(sizes), []
             sizes.append(len(block))
         if text.fault is not None:
             raise text.fault
-        yield Piece(start=start, blocks=tuple(sizes))
+        yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
 
 
 def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
@@ -507,11 +529,11 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None
     for number in range(file.metadata.num_row_groups):
         more = file.metadata.row_group(number).total_byte_size
         if groups and size + more > most_bytes:
-            yield Piece(groups=tuple(groups))
+            yield Piece(size, groups=tuple(groups))
             groups, size = [], 0
         groups.append(number)
         size += more
-    yield Piece(groups=tuple(groups))
+    yield Piece(size, groups=tuple(groups))
 
 
 _DICTIONARY_BYTES = 4

@@ -8,9 +8,10 @@ import json
 import math
 import shlex
 import zipfile
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self, Union, cast
+from typing import Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -24,7 +25,7 @@ from pydantic import (
 
 from adaptive_qs.arguments import as_integer, plain_json
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.errors import InputError, SchemaError, reason
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
@@ -33,6 +34,46 @@ from adaptive_qs.table.files import is_table_file
 
 VARIANTS = ("declared", "private")
 """Two columns of the same type; pydantic names the variant in the place of an error."""
+
+
+AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
+AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+
+
+def read_about(path: str | Path) -> dict[str, str]:
+    """What a file says about the data: JSON with the keys of ``about`` in a schema, or Markdown.
+
+    The first line of a Markdown file that begins with "#" is the title, lines such as
+    "publisher: the city" give the other keys, and the rest is the description.
+
+    Raises:
+        InputError: the file cannot be read, or is JSON of another kind.
+    """
+    file = Path(path)
+    if file.suffix.lower() == ".json":
+        content = read_json(file, InputError)
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
+        return content
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: {reason(error)}: check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
+    found: dict[str, str] = {}
+    rest = []
+    for line in lines:
+        key, colon, text = line.partition(":")
+        if line.startswith("#") and "title" not in found:
+            found["title"] = line.lstrip("#").strip()
+        elif colon and key.strip().lower() in get_args(AboutKey) and text.strip():
+            found[key.strip().lower()] = text.strip()
+        else:
+            rest.append(line.strip())
+    if description := " ".join(filter(None, rest)):
+        found.setdefault("description", description)
+    return found
 
 
 def _variant(column: Any) -> str:
@@ -71,6 +112,9 @@ class Schema(BaseModel):
     """The columns that take part, in order."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
+    about: dict[AboutKey, AboutText] = {}
+    """What the page of a release says of the data, in public: title, publisher, contact, date,
+    licence, description; not part of the fingerprint."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -81,10 +125,22 @@ class Schema(BaseModel):
             seen.add(name)
         return self
 
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
     def __repr__(self) -> str:
         return f"<Schema: {len(self.columns)} columns>"
 
     __str__ = __repr__
+
+    def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
+        """The same schema with these parts of ``about`` in place of its own.
+
+        Raises:
+            SchemaError: a key or a text is not allowed.
+        """
+        content = json.loads(self.to_json())
+        return type(self).parse({**content, "about": {**self.about, **about}}, source)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,7 +191,9 @@ class Schema(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
-        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"description"})
+        content = self.model_dump(
+            mode="json", exclude_defaults=True, exclude={"description", "about"}
+        )
         for column in content["columns"]:
             column.pop("description", None)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -60,14 +60,16 @@ class Query:
         log = self.database.with_name(f"{self.database.name}.wal")
         return (self.database, log) if log.exists() else (self.database,)
 
-    @property
-    def words(self) -> str:
-        """The query."""
-        return self.sql
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        """Its rows as a source; raises as :func:`_opened` does."""
+        with _opened(self) as relation:
+            yield _relation_source(relation, _QUERY)
 
-    def open(self) -> AbstractContextManager[Source]:
-        """Its rows as a source; raises as :func:`_open_query` does."""
-        return _open_query(self)
+    def digest(self) -> str:
+        """See :class:`~adaptive_qs.table.read.Rows`; raises as :func:`_opened` does."""
+        with _opened(self) as relation:
+            return repr((self.sql, _digest(relation, _QUERY)))
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,6 @@ class Relation:
 
     relation: Any
     files = ()
-    words = "a relation of DuckDB"
 
     def __str__(self) -> str:
         return "the relation"
@@ -84,6 +85,10 @@ class Relation:
     def open(self) -> AbstractContextManager[Source]:
         """Its rows as a source."""
         return nullcontext(_relation_source(self.relation, str(self)))
+
+    def digest(self) -> str:
+        """See :class:`~adaptive_qs.table.read.Rows`."""
+        return _digest(self.relation, str(self))
 
 
 def prepared(table: Any, options: EngineOptions) -> Any:
@@ -162,8 +167,8 @@ def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
 
 
 @contextmanager
-def _open_query(query: Query) -> Iterator[Source]:
-    """The rows of a query as a source.
+def _opened(query: Query) -> Iterator[Any]:
+    """The relation of a query, over a connection of its own.
 
     Raises:
         InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
@@ -187,7 +192,19 @@ def _open_query(query: Query) -> Iterator[Source]:
         statements = said(lambda: connection.extract_statements(query.sql), _QUERY)
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{_QUERY} is not one SELECT: give one")
-        yield _relation_source(said(lambda: connection.sql(query.sql), _QUERY), _QUERY)
+        yield said(lambda: connection.sql(query.sql), _QUERY)
+
+
+def _digest(relation: Any, label: str) -> str:
+    """Names, types, the number of rows and the sum of their hashes: DuckDB promises no order of
+    rows, and a query may give others from the same database."""
+
+    def summed() -> Any:
+        hashes = relation.project("hash(*COLUMNS(*)) AS h")
+        return hashes.aggregate("count(*) AS n, sum(h) AS h").fetchall()
+
+    columns = list(zip(relation.columns, map(str, relation.types)))
+    return repr((columns, said(summed, label)))
 
 
 def _relation_source(relation: Any, label: str) -> Source:

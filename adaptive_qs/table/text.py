@@ -6,6 +6,8 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, cast, get_args
 
 from adaptive_qs.arguments import one_of
@@ -119,6 +121,66 @@ def number_of(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+DecimalSign = Literal[".", ","]
+GroupSign = Literal[",", ".", " ", "'"]
+_GROUP_SIGNS = {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}
+"""What may part groups of digits, as regular expressions: the sign, and what looks alike."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How numbers are written in text: each cell is read so, or is no number.
+
+    Attributes:
+        decimal: the sign before the decimals.
+        thousands: what parts groups of three digits where a cell has them; "" where none may.
+    """
+
+    decimal: DecimalSign = "."
+    thousands: GroupSign | Literal[""] = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether numbers are written as the program writes them by itself."""
+        return self == Spelling()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What a column of a schema says of it, defaults aside."""
+        decimal = {} if self.decimal == "." else {"decimal": self.decimal}
+        return decimal | ({"thousands": self.thousands} if self.thousands else {})
+
+    @property
+    def groups(self) -> str:
+        """A regular expression for what parts groups of digits."""
+        return _GROUP_SIGNS[self.thousands]
+
+    @cached_property
+    def pattern(self) -> str:
+        """A regular expression for the numbers, for Python and for Arrow."""
+        sign = re.escape(self.decimal)
+        grouped = f"[1-9][0-9]{{0,2}}(?:{self.groups}[0-9]{{3}})+" if self.groups else "[0-9]+"
+        number = f"(?:{grouped}|[0-9]+)(?:{sign}[0-9]*)?|{sign}[0-9]+"
+        return f"[+-]?(?:{number})(?:[eE][+-]?[0-9]+)?"
+
+    def read(self, text: str) -> str | None:
+        """A number as Python reads it; None where the text is none that is written so."""
+        if self.plain:
+            return text
+        if re.fullmatch(self.pattern, text) is None:
+            return None
+        return re.sub(self.groups or r"(?!)", "", text).replace(self.decimal, ".")
+
+    def write(self, number: str) -> str:
+        """A number that Python or Arrow wrote, in this form."""
+        sign, digits, rest = _PARTS_OF_NUMBER.fullmatch(number).groups(default="")  # type: ignore[union-attr]
+        grouped = f"{int(digits):,}".replace(",", self.thousands)
+        return f"{sign}{grouped}{rest.replace('.', self.decimal)}"
+
+
+_PARTS_OF_NUMBER = re.compile(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)")
 
 
 def seconds_of(moment: dt.date) -> int:

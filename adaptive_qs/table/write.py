@@ -40,6 +40,15 @@ class OutputFormat(ABC):
     readable: ClassVar[bool] = False
     """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
 
+    @staticmethod
+    def library() -> object:
+        """What such files need, imported.
+
+        Raises:
+            InputError: it is not installed.
+        """
+        return None
+
     @abstractmethod
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write the rows of some tables with the same columns, or the texts of their cells."""
@@ -140,9 +149,9 @@ def check_table_path(path: str | Path) -> None:
     """Make sure, before any work is done, that `write_table` can write `path`.
 
     Raises:
-        InputError: the suffix is unknown or the file cannot be written.
+        InputError: the suffix is unknown, its library not installed, or the file cannot be written.
     """
-    table_format(path)
+    table_format(path).library()
     check_writable(path)
 
 
@@ -165,12 +174,28 @@ def write_table(
         SchemaError: the table has a column that the schema lacks.
     """
     kind = table_format(path)
-    pages = iter([table] if isinstance(table, pa.Table) else table)
+    pages = [table] if isinstance(table, pa.Table) else table
     with _sealing(path, sealed) as file:
-        first = next(pages)
-        columns = [schema.column(name) for name in first.column_names]
-        texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
-        kind.write(chain([first], pages), texts, file)
+        write_pages(pages, kind, file, schema, formulas)
+
+
+def write_pages(
+    tables: Iterable[pa.Table],
+    kind: OutputFormat,
+    file: BinaryIO,
+    schema: Schema,
+    formulas: Formulas = "escape-learnt",
+) -> None:
+    """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does.
+
+    Raises:
+        SchemaError: the table has a column that the schema lacks.
+    """
+    pages = iter(tables)
+    first = next(pages)
+    columns = [schema.column(name) for name in first.column_names]
+    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+    kind.write(chain([first], pages), texts, file)
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
@@ -201,8 +226,9 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
 
 
 def _quoted(texts: pa.Array, alone: bool) -> pa.Array:
-    """Cells with the quotation marks that CSV needs; an empty line would be no row at all."""
-    special = pc.match_substring_regex(texts, r'[",\r\n]')
+    """Cells with the quotation marks that CSV needs; an empty line would be no row at all, and a
+    byte order mark that begins the first name would be taken for that of the file."""
+    special = pc.match_substring_regex(texts, '[",\r\n]|^\ufeff')
     if alone:
         special = pc.or_(special, pc.equal(texts, ""))
     escaped = pc.replace_substring(texts, '"', '""')

@@ -283,6 +283,14 @@ class FirstCells(OrderedQueries):
         """As over the first cells."""
         return self.queries.integral
 
+    def sums(self) -> Array:
+        """As over the first cells."""
+        return self.queries.sums()
+
+    def squared_sums(self) -> float:
+        """As over the first cells."""
+        return self.queries.squared_sums()
+
     def gram(self) -> Array:
         """That of the first cells, and zeros."""
         return np.pad(self.queries.gram(), (0, self.size - self.queries.size))

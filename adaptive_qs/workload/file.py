@@ -17,7 +17,7 @@ from pydantic_core import core_schema
 
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import AdaptiveQsError, ResourceExceeded, WorkloadError
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.workload.families import (
     AttributeSpec,
@@ -172,6 +172,9 @@ class WorkloadFile(BaseModel):
     """Version of the file format."""
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
     """What is asked for; parts that overlap add their weights."""
+    target: Annotated[str, Field(min_length=1)] | None = None
+    """Column that models trained on a synthetic table are to predict, for synthesize and the
+    forecasts of plan: every set is also asked for together with it, with the same weight."""
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
@@ -205,7 +208,8 @@ class WorkloadFile(BaseModel):
 
         Raises:
             WorkloadError: an attribute that the domain lacks, more ways than attributes, or
-                queries other than marginals; the message names ``source`` and the part.
+                queries other than marginals; the message names ``source`` and the part. Or the
+                target cannot be served.
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
@@ -217,8 +221,16 @@ class WorkloadFile(BaseModel):
         unlisted = {} if most is None else unlisted_sets(domain, ways, most)
         if any(unlisted.values()):
             degrees = {len(names) for part in self.parts for names in part.attributes or ()}
-            return Workload(domain, weights, {**dict.fromkeys(degrees, 0), **unlisted})
-        return Workload(domain, weights)
+            unlisted = {**dict.fromkeys(degrees, 0), **unlisted}
+        else:
+            unlisted = {}
+        asked = Workload(domain, weights, unlisted)
+        if self.target is None:
+            return asked
+        try:
+            return asked.serving(self.target)
+        except InputError as error:
+            raise WorkloadError(f"{source}: {error}") from None
 
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
         """The queries over a domain: for each part of the file, one part per number of attributes.
@@ -241,7 +253,7 @@ class WorkloadFile(BaseModel):
                 f"{source}: {which}: every query is zero: ask about some cells; of random "
                 "queries raise p or count, or change the seed"
             )
-        return QueryWorkload(domain, parts)
+        return QueryWorkload(domain, parts, self.target)
 
     def _read(
         self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]

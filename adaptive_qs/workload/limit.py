@@ -114,7 +114,7 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, LeftOut |
     left = LeftOut(
         len(asked) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings, bound
     )
-    return Workload(workload.domain, weights), left
+    return Workload(workload.domain, weights, target=workload.target, handed_down=True), left
 
 
 def _of_several_values(workload: Workload) -> dict[Clique, float]:

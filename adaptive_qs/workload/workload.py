@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.matrices import AxisQueries, MatrixQueries, Queries
 
@@ -146,6 +147,8 @@ class Workload:
         unlisted: where more were asked for than are listed (:func:`listed_sets`), how many more,
             by each number of attributes that was asked for; listed sets of other numbers stand in
             for those.
+        handed_down: whether marginals left out handed their weights down to smaller ones.
+        target: the attribute that it serves, see :meth:`serving`; None for none.
 
     Raises:
         WorkloadError: no cliques, an empty clique, or a weight out of its range.
@@ -154,6 +157,8 @@ class Workload:
     domain: Domain
     weights: Mapping[Clique, float]
     unlisted: Mapping[int, int] = field(default_factory=dict)
+    target: str | None = None
+    handed_down: bool = False
 
     def __repr__(self) -> str:
         name = type(self).__name__
@@ -198,7 +203,47 @@ class Workload:
             for sets, weight in listed_sets(domain, k, most):
                 for clique, value in zip(map(tuple, sets.tolist()), weight.tolist()):
                     weights[clique] = weights.get(clique, 0.0) + value
-        return cls(domain, weights, unlisted_sets(domain, ways, most))
+        return cls(domain, weights, unlisted_sets(domain, ways, most), handed_down=True)
+
+    def serving(self, target: str) -> Workload:
+        """What models need that predict one attribute from the others: every set asked for, also
+        together with it, of the same weight.
+
+        A set of attributes shows how these depend on each other, and with the target how it depends
+        on them. So the combinations with the target weigh at least as much as all others together:
+        a rule without a constant, which looks at no row.
+
+        Args:
+            target: name of the attribute.
+
+        Raises:
+            SchemaError: there is no such attribute.
+            WorkloadError: it has one value, nothing else is asked for, or the workload serves
+                another.
+        """
+        if self.target is not None:
+            if self.target == target:
+                return self
+            raise WorkloadError(
+                f"the target is {target!r} and that of the workload {self.target!r}: give one"
+            )
+        (attribute,) = self.domain.clique([target])
+        if self.domain.sizes[attribute] < 2:
+            raise WorkloadError(f"the target {target!r} has one value: there is nothing to predict")
+        weights = dict(self.weights)
+        for clique, weight in self.weights.items():
+            if attribute not in clique:
+                joined = tuple(sorted((*clique, attribute)))
+                weights[joined] = min(weights.get(joined, 0.0) + weight, MOST_WEIGHT)
+        if weights.keys() == {(attribute,)}:
+            raise WorkloadError(
+                f"the workload asks for nothing but the target {target!r}: add the columns that "
+                "models predict it from"
+            )
+        added = Counter(len(clique) for clique in weights if clique not in self.weights)
+        unlisted = {k: max(0, count - added[k]) for k, count in self.unlisted.items()}
+        unlisted = {**{k + 1: 0 for k in unlisted}, **unlisted}
+        return replace(self, weights=weights, unlisted=unlisted, target=target)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -224,6 +269,24 @@ class Workload:
     def relevance(self, clique: Clique) -> float:
         """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
+
+    def priorities(self, cliques: Sequence[Clique]) -> Array:
+        """w_γ of some cliques of the closure, with which a loop weighs their errors.
+
+        (Σ weight_π⁴)^¼ over the π that contain γ. Each of them is off by what γ is off, but not by
+        the sum of what all its parts are: between the sum and the largest weight. A weight on one
+        clique does not spread to those that only share attributes with it. Weights that were handed
+        down are spread already, and give :meth:`relevance`.
+        """
+        if self.handed_down:
+            return np.array([self.relevance(clique) for clique in cliques])
+        most = max(self.weights.values())
+        held: dict[Clique, float] = {}
+        for clique, weight in self.weights.items():
+            part = (weight / most) ** 4
+            for inside in subsets(clique):
+                held[inside] = held.get(inside, 0.0) + part
+        return np.array([most * held[clique] ** 0.25 for clique in cliques])
 
 
 WEIGHT_RANGE = 1e9
@@ -301,6 +364,7 @@ class QueryWorkload:
     Attributes:
         domain: the attributes the parts refer to.
         parts: at least one.
+        target: the attribute that tables for the same sets are to serve; answers do not.
 
     Raises:
         WorkloadError: no parts, or weights too far apart.
@@ -308,6 +372,7 @@ class QueryWorkload:
 
     domain: Domain
     parts: tuple[QueryPart, ...]
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -336,9 +401,14 @@ class QueryWorkload:
         return sum(map(len, self.parts))
 
     def marginals(self) -> Workload:
-        """The attribute sets as marginals, each with its largest weight."""
+        """The attribute sets as marginals, each with its largest weight, serving the target.
+
+        Raises:
+            InputError: as :meth:`Workload.serving`.
+        """
         weights: dict[Clique, float] = {}
         for number, index, weight in self.sets():
             clique = tuple(self.parts[number].cliques[index].tolist())
             weights[clique] = max(weight, weights.get(clique, 0.0))
-        return Workload(self.domain, weights)
+        marginals = Workload(self.domain, weights)
+        return marginals if self.target is None else marginals.serving(self.target)

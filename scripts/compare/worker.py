@@ -21,12 +21,12 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.loop.loop import LoopSettings, run_loop
-from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release.statement import versions
 from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
@@ -91,9 +91,9 @@ def adaptive(job: Job, table: CodedTable, reference: str = "product") -> Outcome
 def independent(job: Job, table: CodedTable) -> Outcome:
     """The whole budget on one-way marginals; every column drawn independently."""
     single = Workload.all_ways(table.domain, 1)
-    rho = rho_of(job.epsilon, job.delta)
+    rho = PrivacyTarget.of(job.epsilon, job.delta).rho
     start = time.process_time()
-    mechanisms = Mechanisms(Budget(rho), InsecureSeed(job.seed))
+    mechanisms = Mechanisms(Budget(rho, filtered=True), InsecureSeed(job.seed))
     settings = LoopSettings(initial_share=1.0)
     loop = run_loop(MarginalCounter(table), single, mechanisms, rho, settings, job.threads)
     fitted = time.process_time()

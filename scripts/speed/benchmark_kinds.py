@@ -26,10 +26,10 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesize_rows
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
-from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results
@@ -104,7 +104,7 @@ def shares(
             for share in (None, *SHARES):
                 loop = measured(true, workload, eps, seed, LoopSettings(initial_share=share))
                 cell: dict[str, Any] = {"table": name, "epsilon": eps}
-                cell["initial_share"] = loop.initial_rho / rho_of(eps, DELTA)
+                cell["initial_share"] = loop.initial_rho / PrivacyTarget.of(eps, DELTA).rho
                 cell["chosen"] = share is None
                 cell |= synthesized(true, workload, loop, seed, quick)
                 rows.append(cell)
@@ -142,8 +142,8 @@ def measured(
     true: CodedTable, workload: Workload, epsilon: float, seed: int, settings: LoopSettings
 ) -> LoopResult:
     """One run of the loop with seeded exact noise."""
-    rho = rho_of(epsilon, DELTA)
-    mechanisms = Mechanisms(Budget(rho), InsecureSeed(seed))
+    rho = PrivacyTarget.of(epsilon, DELTA).rho
+    mechanisms = Mechanisms(Budget(rho, filtered=True), InsecureSeed(seed))
     return run_loop(MarginalCounter(true), workload, mechanisms, rho, settings, WORKERS)
 
 
@@ -152,14 +152,21 @@ def synthesized(
 ) -> dict[str, float]:
     """Error and seconds of one table."""
     start = time.perf_counter()
+    table = table_of(loop, workload, seed, settings)
+    seconds = time.perf_counter() - start
+    return {"error": error_of(true, table, workload), "seconds": round(seconds, 2)}
+
+
+def table_of(
+    loop: LoopResult, workload: Workload, seed: int, settings: SynthesisSettings
+) -> CodedTable:
+    """One table of as many rows as were counted."""
     num_rows = max(1, round(loop.model.total))
     parts = synthesize_rows(
         loop.model, [r.clique for r in loop.rounds], workload.cliques, num_rows, seed, settings,
         WORKERS,
     )  # fmt: skip
-    table = CodedTable.from_parts(true.domain, parts, num_rows)
-    seconds = time.perf_counter() - start
-    return {"error": error_of(true, table, workload), "seconds": round(seconds, 2)}
+    return CodedTable.from_parts(workload.domain, parts, num_rows)
 
 
 def error_of(true: CodedTable, table: CodedTable, workload: Workload) -> float:

@@ -24,11 +24,11 @@ import typer
 from adaptive_qs.domain import Domain
 from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, UnconnectedForecast
 from adaptive_qs.loop.loop import run_loop
-from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.release.bundle import unconnected_columns
+from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts import table_kinds
@@ -80,10 +80,10 @@ def tables(folder: Path) -> Iterator[tuple[str, CodedTable]]:
 def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     """Columns left unconnected by most runs, forecast to be, and both."""
     workload = Workload.all_ways(table.domain, 2)
-    rho = rho_of(epsilon, DELTA)
+    rho = PrivacyTarget.of(epsilon, DELTA).rho
     counts: Counter[str] = Counter()
     for _ in range(REPEATS):
-        mechanisms = Mechanisms(Budget(rho), SystemEntropy())
+        mechanisms = Mechanisms(Budget(rho, filtered=True), SystemEntropy())
         result = run_loop(MarginalCounter(table), workload, mechanisms, rho)
         counts.update(unconnected_columns(workload, result.model.estimates))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}

@@ -7,6 +7,7 @@ Costs are added as fractions and compared with the budget without any tolerance.
 import json
 import math
 import zipfile
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,33 @@ def cost(record) -> Fraction:
         case {"mechanism": "partition selection"}:
             return 1 / (2 * Fraction(record["noise_variance"]))
     raise AssertionError(f"unknown mechanism {record['mechanism']!r}")
+
+
+def filter_left(rho, records) -> Decimal:
+    """What the filter of Gaussian DP with μ² = 2ρ has left, to 60 digits; below 0 if it refuses.
+
+    Noise of variance σ² counts as continuous noise of variance σ² − 9. A choice of cost s leaves of
+    a remaining R the larger V with V² = R(V − s).
+    """
+    with localcontext(prec=60):
+        left = decimal(Fraction(rho))
+        for record in records:
+            price = cost(record)
+            if record["mechanism"] == "exponential":
+                part = 1 - 4 * decimal(price) / left
+                left = left * (1 + part.sqrt()) / 2 if part >= 0 else Decimal(-1)
+            else:
+                variance = Fraction(record["noise_variance"])
+                narrower = variance - 9
+                left = left - decimal(price * variance / narrower) if narrower > 0 else Decimal(-1)
+            if left < 0:
+                break
+        return left
+
+
+def decimal(number: Fraction) -> Decimal:
+    """To the digits of the context."""
+    return Decimal(number.numerator) / Decimal(number.denominator)
 
 
 def total_cost(transcript) -> Fraction:
@@ -114,14 +142,22 @@ class Released:
         """Whether a charge is about the bins of a column that is noted as learnt."""
         return event["purpose"] == "bins" and self.learnt >= set(event["columns"])
 
-    def scale(self, names) -> int:
-        """What the values of a residual were multiplied with."""
+    def scale(self, event) -> int:
+        """What the values of a residual were multiplied with: its cells, and a power of two.
+
+        A factor of the values raises their squared sensitivity by its square.
+        """
+        names = self.residual(event)
         cells = math.prod(self.sizes[name] for name in names)
-        return cells if cells <= LARGEST_SCALED else 1
+        more = Fraction(event["squared_sensitivity"]) / self.squared_sensitivity(names)
+        factor = math.isqrt(more.numerator)
+        if more.denominator > 1 or factor**2 != more or factor.bit_count() != 1:
+            return 0
+        return (cells if cells <= LARGEST_SCALED else 1) * factor
 
     def squared_sensitivity(self, names) -> int:
         """Π n(n − 1) of a residual in scaled form, 1 of a marginal as it is."""
-        if self.scale(names) == 1:
+        if math.prod(self.sizes[name] for name in names) > LARGEST_SCALED:
             return 1
         return math.prod(self.sizes[name] * (self.sizes[name] - 1) for name in names)
 
@@ -144,6 +180,7 @@ def problems(path) -> list[str]:
     release = Released(path)
     events = release.transcript["events"]
     found = statement_problems(release.manifest, events)
+    found += filter_problems(release.manifest, events)
     found += sensitivity_problems(release)
     found += course_problems(release)
     return found + precision_problems(release)
@@ -178,9 +215,22 @@ def statement_problems(manifest, records) -> list[str]:
         found.append("the manifest says another share of delta")
     if Units.sum(map(Units.read, manifest["facts"])) != total:
         found.append("the facts do not add up to the charges")
-    if manifest["mu"] is not None and (2 * exact > Fraction(manifest["mu"]) ** 2 or share):
+    answers = manifest.get("kind") != "tables"
+    if manifest["mu"] is not None and (
+        2 * exact > Fraction(manifest["mu"]) ** 2 or (share and answers)
+    ):
         found.append("mu is smaller than that of the charges")
     return found
+
+
+def filter_problems(manifest, records) -> list[str]:
+    """Charges of tables that are not Gaussian DP with the μ that is stated."""
+    mu = manifest["mu"]
+    if (mu is None) == (manifest["accountant"] == "Gaussian DP"):
+        return ["the accountant is not that of mu"]
+    if mu is None or filter_left(Fraction(mu) ** 2 / 2, records) >= 0:
+        return []
+    return ["the charges in their order exceed mu"]
 
 
 def threshold_problems(records) -> list[str]:
@@ -205,7 +255,7 @@ def sensitivity_problems(release) -> list[str]:
             names = release.residual(event)
             if names is None:
                 found.append(f"{name_of(event)}: measures nothing that is known")
-            elif Fraction(event["squared_sensitivity"]) < release.squared_sensitivity(names):
+            elif not release.scale(event):
                 found.append(f"{name_of(event)}: charged for too small a sensitivity")
     return found
 
@@ -222,13 +272,11 @@ def course_problems(release) -> list[str]:
         if not math.isclose(float(cost(events[start])), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
         paid = {
-            release.residual(event): Fraction(event["noise_variance"])
+            release.residual(event): Fraction(event["noise_variance"]) / release.scale(event) ** 2
             for event in events[start + 1 : end]
+            if release.scale(event)
         }
-        measured = {
-            tuple(names): Fraction(variance) * release.scale(names) ** 2
-            for names, variance in past["noise_variances"]
-        }
+        measured = {tuple(names): Fraction(variance) for names, variance in past["noise_variances"]}
         if paid != measured:
             found.append("a round measured something else than was charged")
     return found
@@ -241,7 +289,7 @@ def precision_problems(release) -> list[str]:
         if event["mechanism"] == "discrete gaussian":
             names = release.residual(event)
             if names is not None:
-                precision = release.scale(names) ** 2 / Fraction(event["noise_variance"])
+                precision = release.scale(event) ** 2 / Fraction(event["noise_variance"])
                 paid[names] = paid.get(names, 0) + precision
     found = []
     for estimate in release.record["residuals"]:

@@ -31,6 +31,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
+from adaptive_qs.loop import select
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     Cost,
@@ -292,6 +293,15 @@ def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
     assert report.moved
     with pytest.raises(InputError, match="engine is 'none'"):
         audit(PRIVATE, 2, engine="none")
+
+
+def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupied_cells(
+    monkeypatch,
+):
+    monkeypatch.setattr(select, "MOST_FORMED", 2)
+    report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6)
+    assert report.clean, report.findings
+    assert report.moved
 
 
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():

@@ -28,7 +28,9 @@ def synthesized(schema, rho, folder, seed=0, ways=2):
     columns = [np.minimum(rng.geometric(0.4, 200) - 1, n - 1) for n in schema.domain().sizes]
     table = CodedTable.from_codes(schema.domain(), columns)
     job = Synthesis.of(schema, ways, rho)
-    job.publish(table, Recorder(Budget(rho), InsecureSeed(seed)), folder, sampled=False)
+    job.publish(
+        table, Recorder(Budget(rho, filtered=True), InsecureSeed(seed)), folder, sampled=False
+    )
     return folder / "release.zip"
 
 
@@ -47,10 +49,12 @@ def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
     folder, rng = tmp_path_factory.mktemp("release"), np.random.default_rng(seed)
     pair = next(neighbour_pairs(stand_in(schema), folder, rng))
     job = Synthesis.of(schema, 2, rho)
-    ledger = Budget(job.target.budget.rho, job.target.budget.delta)
+    cost = job.target.budget
+    ledger = Budget(cost.rho, cost.delta, job.target.filtered)
     rows = write_rows(pair.here, schema.names, folder)
     job.publish(rows, Recorder(ledger, InsecureSeed(seed)), folder, sampled=False)
     assert recompute.problems(folder / "release.zip") == []
+    assert ledger.filtered == (rho < 1)
     assert recompute.Released(folder / "release.zip").learnt or all(
         column.type == "categorical" for column in schema.columns
     )
@@ -105,7 +109,7 @@ TAMPERED = {
     "less noise than recorded": lambda parts: parts["ledger"]["events"][-1].update(
         noise_variance="1/1000"
     ),
-    "a budget is too small": lambda parts: parts["manifest"].update(rho=0.299),
+    "a budget is too small": lambda parts: parts["manifest"].update(rho=0.29),
     "an estimate is too good": lambda parts: parts["record"]["residuals"][0].update(
         precision=parts["record"]["residuals"][0]["precision"] * 1.001
     ),

@@ -46,8 +46,13 @@ def test_the_page_is_no_wider_than_the_window(seen):
     assert seen.page.evaluate(outside) == 0
 
 
-def test_text_is_legible(seen):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_legible(seen, scheme):
+    seen.page.emulate_media(color_scheme=scheme)
     worst = seen.page.evaluate(CONTRAST)
+    paper = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    seen.page.emulate_media(color_scheme="light")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
     assert worst["checked"] > 100
     assert worst["ratio"] >= LEAST_CONTRAST, worst
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -17,10 +18,12 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.io import Stopped, request
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import AdaptiveQsError, InputError
+from adaptive_qs.machine import Fault
 from adaptive_qs.run import job
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.sql import Query
 
 from .conftest import done, refused
 
@@ -62,6 +65,47 @@ def test_rows_in_files_and_databases_give_the_same_table(run, parts, engine, sch
     done(run("answer", "t.csv", *words, "--out", "a.csv"))
     done(run("answer", "d", *words, *how, "--out", "b.csv"))
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+
+
+def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
+    said = done(run("synthesize", *SQL, *FIT, *SEEDS, "--out", "o.csv")).out
+    mend = "evaluate o.csv --sql 'SELECT * FROM people' --database t.db --schema s.json"
+    assert mend in " ".join(said.split())
+    words = ("--schema", "s.json", "--json")
+    found, same = (
+        json.loads(done(run("evaluate", *tables, *words)).out)
+        for tables in (("t.csv", "o.csv"), ("o.csv", *SQL))
+    )
+    changing = ("seconds", "peak_memory_mb")
+    assert {k: v for k, v in found.items() if k not in changing} == {
+        k: v for k, v in same.items() if k not in changing
+    }
+    done(run("evaluate", "o.csv", *SQL, "--schema", "s.json", "--report", "r.html", "--no-models"))
+    assert "t.db" in Path("r.html").read_text()
+    assert "t.db: fits the schema" in done(run("schema", "check", "s.json", *SQL)).out
+    done(run("schema", "init", *SQL, "--out", "p.json"))
+    assert set(Schema.load("p.json").names) == {"job", "age", "day"}
+
+
+def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
+    for command, said in (
+        (("evaluate", "t.csv", "o.csv", *SQL), "both TRUE and --sql"),
+        (("evaluate", *SQL), "no SYNTHETIC was given"),
+        (("evaluate", "t.csv"), "no SYNTHETIC was given"),
+        (("evaluate",), "no TRUE was given"),
+        (("evaluate", "o.csv", *SQL[:2]), "give --database FILE"),
+        (("schema", "init"), "no DATA was given"),
+        (("schema", "init", "t.csv", *SQL), "both DATA and --sql"),
+        (("schema", "init", *SQL, "--out", "t.db"), "t.db"),
+        (("schema", "check", "s.json", *SQL[2:]), "give --sql"),
+    ):
+        assert said in refused(run(*command))
+    names = ("--sql", "SELECT name AS job, age, day FROM people, names", *SQL[2:])
+    for command in (("schema", "check", "s.json"), ("evaluate", "t.csv", "--schema", "s.json")):
+        outcome = run(*command, *names)
+        assert outcome.code == 2
+        assert "column 'job'" in outcome.err
+        assert SECRET not in outcome.err + outcome.out
 
 
 def test_a_relation_of_python_is_a_table(parts):
@@ -134,15 +178,26 @@ def test_folders_of_others_are_left_as_they_are(run, parts):
     assert not dead.exists()
 
 
-def test_no_error_leads_back_to_what_duckdb_says(parts):
-    with duckdb.connect("t.db") as connection:
-        cast = connection.sql("SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names")
-        with pytest.raises(InputError) as caught:
-            Synthesizer(rho=1, insecure_seed=5).fit(cast, schema=parts / "s.json")
-    error = caught.value
+CASTS = "SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names"
+
+
+def leads_nowhere(error):
+    """Whether neither an error nor any behind it has a value of the table."""
     while error is not None:
-        assert SECRET not in str(error)
+        assert SECRET not in " ".join([str(error), *getattr(error, "__notes__", ())])
         error = error.__context__
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_error_leads_back_to_what_duckdb_says(parts, engine, scheduler):
+    options = {"rho": 1, "insecure_seed": 5, "engine": engine, "scheduler": scheduler}
+    with duckdb.connect("t.db") as connection, pytest.raises(InputError) as caught:
+        Synthesizer(**options).fit(connection.sql(CASTS), schema=parts / "s.json")
+    leads_nowhere(caught.value)
+    query = Query(Path("t.db"), CASTS)
+    with pytest.raises(InputError, match="casts a value") as caught:
+        Synthesizer(**options).fit(query, schema=parts / "s.json")
+    leads_nowhere(caught.value)
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "stream"])
@@ -159,13 +214,62 @@ def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, engine, m
     assert not list((parts / "codes").iterdir())
 
 
+@pytest.fixture
+def broken_off(run, monkeypatch):
+    """Run a command that ends when it has paid for something."""
+
+    def broken_off(*words):
+        def cut(fault):
+            if fault == Fault.COMMITTED:
+                raise AdaptiveQsError("power cut")
+
+        monkeypatch.setattr("adaptive_qs.machine._handlers", [cut])
+        assert "power cut" in refused(run(*words), code=1)
+        monkeypatch.setattr("adaptive_qs.machine._handlers", [])
+
+    return broken_off
+
+
+def test_a_run_is_resumed_with_the_rows_of_a_query_in_any_order_and_with_no_others(
+    run, parts, broken_off
+):
+    done(run("ledger", "create", "--ledger", "l.db", "--rho", 1))
+    with duckdb.connect("t.db") as connection:
+        connection.execute("CREATE TABLE now AS SELECT 0 AS shown")
+        connection.execute("CREATE TABLE twice AS SELECT * FROM people")
+
+    def words(*more):
+        sql = "SELECT people.* FROM people, now WHERE age <> shown"
+        query = ("--sql", sql, "--database", "t.db")
+        return ("synthesize", *query, *FIT, "--ledger", "l.db", "--release", "r.zip", *more)
+
+    broken_off(*words())
+    with duckdb.connect("t.db") as connection:
+        connection.execute("UPDATE now SET shown = 1")
+    assert "the private table is not the one" in refused(run(*words("--resume")))
+    with duckdb.connect("t.db") as connection:
+        connection.execute("UPDATE now SET shown = 0")
+        connection.execute("DELETE FROM people")
+        connection.execute("INSERT INTO people SELECT * FROM twice ORDER BY age, job, day")
+    done(run(*words("--resume")))
+
+
+def test_a_query_that_gives_other_rows_each_time_cannot_be_resumed(run, parts, broken_off):
+    done(run("ledger", "create", "--ledger", "l.db", "--rho", 1))
+    sql = "SELECT * FROM people WHERE random() < 0.5"
+    words = ("synthesize", "--sql", sql, "--database", "t.db", *FIT, "--ledger", "l.db")
+    broken_off(*words, "--release", "r.zip")
+    said = refused(run(*words, "--release", "r.zip", "--resume"))
+    assert "the private table is not the one" in said
+
+
 FAILING = {
     "SELEC": "is not valid SQL",
     "SELECT nothing FROM people": "names a column",
     "SELECT * FROM nobody": "names a table",
     "SELECT job, job, age, day FROM people": "occurs twice",
     "SELECT job, age FROM people": "'day' of the schema is missing",
-    "SELECT CAST(name AS INTEGER) AS job, age, day FROM people, names": "casts a value",
+    CASTS: "casts a value",
     f"SELECT * FROM people WHERE error('{SECRET}')": "cannot be run",
     "SELECT * FROM people WHERE false": "no rows",
     "SELECT name AS job, age, day FROM people, names": "column 'job'",
@@ -232,11 +336,17 @@ def test_no_room_for_codes_is_refused_with_what_a_row_needs(run, parts, unspent,
     assert "engine is 'none': give one of auto, memory" in said
 
 
-@pytest.mark.parametrize("engine", ["memory", "stream", "duckdb"])
-def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monkeypatch, engine):
+def learn_age():
+    """Have the schema leave the bins of a column open."""
     content = json.loads(Path("s.json").read_text())
     content["columns"][1] = {"name": "age", "type": "integer", "private_bins": 3}
     Path("s.json").write_text(json.dumps(content))
+    return content
+
+
+@pytest.mark.parametrize("engine", ["memory", "stream", "duckdb"])
+def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monkeypatch, engine):
+    learn_age()
     monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
     monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
     said = refused(run("synthesize", "t.csv", *FIT, "--engine", engine, "--out", "o.csv"), code=4)
@@ -245,9 +355,7 @@ def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monke
 
 def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, monkeypatch):
     monkeypatch.setattr("adaptive_qs.table.engines.dask.CONNECT_SECONDS", 1)
-    content = json.loads(Path("s.json").read_text())
-    content["columns"][1] = {"name": "age", "type": "integer", "private_bins": 3}
-    Path("s.json").write_text(json.dumps(content))
+    content = learn_age()
     nobody = ("--scheduler", "tcp://127.0.0.1:9")
     said = refused(run("synthesize", "t.csv", *FIT, *nobody, "--out", "o.csv"))
     assert "tcp://127.0.0.1:9" in said
@@ -255,6 +363,37 @@ def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, m
     frame = pd.read_csv("t.csv")
     with pytest.raises(InputError, match="does not answer"):
         Synthesizer(rho=1, engine="dask", scheduler=nobody[1]).fit(frame, schema=content)
+
+
+@pytest.mark.parametrize("engine", ["auto", "dask"])
+def test_what_a_cluster_cannot_take_is_refused_before_learning(
+    run, parts, unspent, monkeypatch, dask_client, engine
+):
+    from adaptive_qs.table.engines import dask
+
+    learn_age()
+    how = ("--engine", engine, "--scheduler", dask_client.scheduler.address)
+    words = (*FIT, *how, "--out", "o.csv")
+    real = dask.file_stamp
+
+    def seen(path):  # by the coordinator, whose thread is the main one
+        main = threading.current_thread() is threading.main_thread()
+        return real(path if main or not path.endswith("b.csv.gz") else "/none")
+
+    monkeypatch.setattr(dask, "file_stamp", seen)
+    assert "d/b.csv.gz: a worker does not see it" in refused(run("synthesize", "d", *words))
+    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
+    said = refused(run("synthesize", *SQL, *words), code=4)
+    assert "raise --max-memory" in said
+    assert "spent" not in said
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in ("auto", "dask")])
+def test_a_scheduler_that_nobody_would_ask_is_refused(run, parts, unspent, engine):
+    how = ("--engine", engine, "--scheduler", "tcp://127.0.0.1:9")
+    for command in ("synthesize", "answer"):
+        said = refused(run(command, "t.csv", *FIT, *how, "--out", "o.csv"))
+        assert f"engine {engine} has no use for a scheduler" in said
 
 
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
@@ -279,6 +418,7 @@ def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
 
 GROWTH = """
 import sys
+import threading
 from pathlib import Path
 from adaptive_qs.cli.entry import main
 
@@ -297,11 +437,11 @@ print(code, *peaks)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of memory is told")
 def test_a_long_table_takes_no_more_memory_than_a_short_one(parts):
-    """The whole command; the codes of the longer table are 34 MB."""
+    """The whole command; the codes of the longer table are 73 MB."""
     columns, block, ceiling = 4, 2**16, 700
     table = pa.table({f"c{i}": np.arange(block) % 3 for i in range(columns)})
     Path("wide.json").write_text(json.dumps(dict.fromkeys(table.column_names, 70_000)))
-    for name, blocks in (("few", 6), ("many", 32)):
+    for name, blocks in (("few", 6), ("many", 70)):
         with pq.ParquetWriter(f"{name}.parquet", table.schema) as writer:
             for _ in range(blocks):
                 writer.write_table(table)
@@ -312,5 +452,5 @@ def test_a_long_table_takes_no_more_memory_than_a_short_one(parts):
     )
     code, few, many = ended.stdout.splitlines()[-1].split()
     assert code == "0"
-    assert float(many) < float(few) + 22
+    assert float(many) < float(few) + 55
     assert float(many) < 1.2 * ceiling

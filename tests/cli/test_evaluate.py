@@ -19,6 +19,7 @@ FIELDS = {
     "rows_compared", "workload_error", "per_clique", "total_variation", "association", "ordered",
     "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
     "seconds", "peak_memory_mb", "verdict", "query_parts",
+    "values", "group_means", "impossible", "by", "uses",
 }  # fmt: skip
 
 
@@ -115,6 +116,29 @@ def test_the_fields_of_the_json_object_are_fixed(run):
 
 
 @pytest.mark.usefixtures("tables")
+def test_groups_rules_and_uses_are_told(run):
+    """A quarter of the ages fall below those of the same job, which the true rows never show."""
+    rng = np.random.default_rng(2)
+    jobs = rng.integers(0, 2, 4_000)
+    ages = 5 * jobs + rng.integers(0, 5, 4_000)
+    broken = np.where(rng.random(4_000) < 0.5, ages, rng.integers(0, 10, 4_000))
+    for name, found in (("t.csv", ages), ("o.csv", broken)):
+        write(name, [f"{'ab'[job]},{age},2020-01-01" for job, age in zip(jobs, found)])
+    found = content(run, "--rule", "age determines job", "--by", "job")
+    assert found["impossible"]["true"] == 0
+    share = np.mean(broken // 5 != jobs)
+    assert found["impossible"]["synthetic"] == pytest.approx(share)
+    assert share >= 0.2
+    assert found["uses"]["single rows"] in ("with care", "no")
+    assert found["uses"]["models"] == "not known"
+    assert [group["value"] for group in found["by"]["groups"]] == ["a", "b"]
+    printed = run(*BASE, "--by", "job").out
+    assert "groups of job" in printed
+    assert "mean age by job" in printed
+    refused(run, [*BASE, "--by", "jobb"], "'jobb' is not in the schema")
+
+
+@pytest.mark.usefixtures("tables")
 def test_the_verdict_is_that_of_the_report_in_plain_words(run):
     """Independent columns instead of a job that the age tells: far, and the same everywhere."""
     rng = np.random.default_rng(5)
@@ -123,16 +147,19 @@ def test_the_verdict_is_that_of_the_report_in_plain_words(run):
     for name, found in (("t.csv", jobs), ("o.csv", rng.permutation(jobs))):
         write(name, [f"{job},{age},2020-01-01" for job, age in zip(found, ages)])
     told = content(run, "--ways", "2")["verdict"]
-    assert len(told) == 3
+    assert len(told) == 6
     assert told[0].startswith("Far from the true table")
-    assert "The workload's 3 marginals differ by" in told[1]
-    assert "job × age" in told[2]
+    assert "break the rule that true rows keep" in told[1]
+    assert "does not serve for" in told[2]
+    assert "The workload's 3 marginals differ by" in told[3]
+    assert "“age” by “job”" in told[4]
+    assert "job × age" in told[5]
     printed = run(*BASE, "--ways", "2", "--report", "r.html", "--no-models").out
     assert printed.splitlines()[1] == "Verdict: far"
-    assert [line[5:] for line in printed.splitlines()[2:5]] == told
+    assert [line[5:] for line in printed.splitlines()[2:8]] == told
     page = re.sub(r"<[^>]*>", "", Path("r.html").read_text()).replace("\u00a0", " ")
     assert told[0] in page
-    assert told[2].split(":")[0] in page
+    assert told[5].split(":")[0] in page
     assert not any("<" in text or "\u00a0" in text or "#" in text for text in told)
 
 
@@ -438,8 +465,8 @@ def test_lost_seasons_are_not_close(run):
         write(name, lines)
     told = content(run)["verdict"]
     assert told[0].startswith("Usable with care")
-    assert "2 marginals are as far off as independent columns: age × day and job × day." in told[1]
-    assert "Of 1 clear association between two columns, 1 kept its strength, 0 became" in told[2]
-    assert "“day” comes out independent of all other columns." in told[2]
-    assert "Of 2 weak associations, 2 are lost: " in told[2]
+    assert "2 marginals are as far off as independent columns: age × day and job × day." in told[2]
+    assert "Of 1 clear association between two columns, 1 kept its strength, 0 became" in told[-1]
+    assert "“day” comes out independent of all other columns." in told[-1]
+    assert "Of 2 weak associations, 2 are lost: " in told[-1]
     assert run(*BASE).out.splitlines()[1] == "Verdict: usable"

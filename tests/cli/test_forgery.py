@@ -18,7 +18,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import START, Released
 from adaptive_qs.ledger.run import release_hash
-from adaptive_qs.privacy.accounting import epsilon_of
+from adaptive_qs.privacy.accounting import epsilon_of, mu_of
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
 from adaptive_qs.release.bundle import MEMBERS
@@ -105,6 +105,7 @@ def forge_charges(path="r.zip"):
         "rho_spent": float_above(spent.rho),
         "rho": rho,
         "epsilon": epsilon_of(rho, bundle.manifest.delta),
+        "mu": mu_of(rho),
         "guarantee": "",
     }
     replace(bundle, events=events, manifest=Manifest.model_validate(content)).save(path, force=True)

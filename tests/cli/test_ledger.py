@@ -100,7 +100,7 @@ def test_runs_are_listed_with_what_they_spent_and_the_rest_is_left(run, ledger):
     table, answers = content["runs"]
     assert (table["command"], answers["command"]) == ("synthesize", "answer")
     assert {table["state"], answers["state"]} == {"finished"}
-    assert table["spent"]["rho"] == pytest.approx(0.01, rel=1e-6)
+    assert 0.0099 < table["spent"]["rho"] <= 0.01  # choices take more of exact accounting
     assert answers["spent"]["rho"] == pytest.approx(0.02, rel=1e-12)
     assert table["gaussian_mu"] is None  # it also chose marginals
     assert answers["gaussian_mu"] == pytest.approx(math.sqrt(0.04), rel=1e-9)
@@ -489,7 +489,7 @@ def test_what_was_released_since_the_copy_is_counted_once(run, turned_back, name
     out = done(ledger_of(run, "restore", *given, "--release", "o.csv"))
     assert "counted: 2 lost releases" in out
     content = shown(run)
-    assert content["counted"]["rho"] == pytest.approx(spent, rel=1e-6)
+    assert spent * 0.99 < content["counted"]["rho"] <= spent
     assert content["restored"][0]["releases"] == [1, 2]
     assert "counted: 0 lost releases" in done(ledger_of(run, "restore", *given))
     assert shown(run)["counted"] == content["counted"]
@@ -563,11 +563,11 @@ def test_a_copy_that_is_behind_its_mark_or_its_anchor_is_taken_by_restore_alone(
         assert "which its mark has seen" in line
         assert "adaptive-qs ledger restore" in line
     done(ledger_of(run, "restore", "--release", "r.zip"))
-    assert shown(run)["counted"]["rho"] == pytest.approx(0.25, rel=1e-6)
+    assert 0.2475 < shown(run)["counted"]["rho"] <= 0.25
     assert "the anchor away/anchor has seen" in refused(ledger_of(run, "show", *ANCHOR))
     done(ledger_of(run, "restore", "--release", "r.zip", *ANCHOR))
     done(run(*TABLE, "--rho", "0.25", "--out", "x.csv", *ANCHOR))
-    assert shown(run, *ANCHOR)["counted"]["rho"] == pytest.approx(0.5, rel=1e-6)
+    assert 0.495 < shown(run, *ANCHOR)["counted"]["rho"] <= 0.5
 
 
 @pytest.mark.parametrize("locked_first", [False, True])

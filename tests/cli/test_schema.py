@@ -138,3 +138,16 @@ def test_parquet_is_known_by_its_content_and_other_files_are_read(run):
         said = run("schema", "check", path)
         assert said.code == 2
         assert "is a table" not in said.err
+
+
+def test_check_takes_columns_that_are_still_to_be_learnt(run):
+    """It refuses the same tables as a run does."""
+    column = {"name": "age", "type": "integer", "private_bins": 4, "min": 0, "max": 9}
+    Path("p.json").write_text(json.dumps({"version": 1, "columns": [column]}))
+    for cell, hint in (("5", None), ("c4n4ry", "column 'age' has a cell that cannot be read")):
+        Path("p.csv").write_text(f"age\n3\n{cell}\n")
+        outcome = run("schema", "check", "p.json", "p.csv")
+        assert (outcome.code == 0) == (hint is None)
+        assert (hint or "") in outcome.err
+        assert "c4n4ry" not in outcome.err
+    assert "write it as text" not in outcome.err

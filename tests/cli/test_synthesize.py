@@ -18,6 +18,7 @@ from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.loop import loop
+from adaptive_qs.privacy.accounting import epsilon_of
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
@@ -52,6 +53,64 @@ def test_a_table_says_what_it_cost_and_can_be_made_again_from_its_manifest(run):
     }  # fmt: skip
 
 
+def test_a_table_goes_to_standard_output(run):
+    """The same bytes as in a file, and nothing else there; it has no sidecar."""
+    sampling = ["--seed", "3", "--rows", "40"]
+    done(run(*BASE, *sampling, "--out", "o.csv", "--release", "r.zip"))
+    before = {path.name for path in Path.cwd().iterdir()}
+    sampled = done(run("sample", "r.zip", *sampling, "--out", "-"))
+    assert sampled.out == Path("o.csv").read_text()
+    assert "table: standard output (40 rows, 3 columns)" in sampled.err
+    piped = done(run(*BASE, "--rows", "25", "--out", "-"))
+    assert piped.out.splitlines()[0] == "job,age,day"
+    assert len(piped.out.splitlines()) == 26
+    assert "privacy: epsilon 5" in piped.err
+    assert {path.name for path in Path.cwd().iterdir()} == before
+
+
+def test_a_table_on_standard_output_that_would_be_misread_is_refused(run):
+    out = ["--out", "-"]
+    assert "both write to standard output" in refused(run(*BASE, *out, "--json"))
+    seeded = ["--insecure-seed", "1"]
+    assert "needs its stamp beside it: name a file" in refused(run(*BASE, *out, *seeded))
+    done(run(*BASE, "--release", "r.zip", *seeded))
+    assert "needs its stamp beside it: name a file" in refused(run("sample", "r.zip", *out))
+
+
+@pytest.mark.parametrize("form", ["json", "md", "schema"])
+def test_the_page_opens_with_what_the_data_are(run, form):
+    about = {"title": "Jobs and ages", "licence": "CC0", "description": "One row each. Made up."}
+    given = ["--about", f"about.{form}"]
+    if form == "json":
+        Path("about.json").write_text(json.dumps(about))
+    elif form == "md":
+        Path("about.md").write_text("# Jobs and ages\n\nOne row each.\nlicence: CC0\nMade up.\n")
+    else:
+        schema = json.loads(Path("s.json").read_text())
+        Path("s.json").write_text(json.dumps({**schema, "about": about}))
+        given = []
+    done(run(*BASE, *given, "--release", "r.zip"))
+    with zipfile.ZipFile("r.zip") as bundle:
+        assert json.loads(bundle.read("schema.json"))["about"] == about
+        page = bundle.read("page.html").decode()
+        facts = json.loads(bundle.read("manifest.json"))["facts"]
+    assert "<title>Jobs and ages</title>" in page
+    (fact,) = (f for f in facts if f["fact"].startswith("what the page says of the data"))
+    assert (fact["basis"], fact["rho"]) == ("declared public", 0)
+
+
+@pytest.mark.usefixtures("unspent")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"titel": "x"}', "about.titel: must be 'title'"), ("[1]", "is no JSON object"),
+     ('{"title": ""}', "about.title"), (None, "about.json")],
+)  # fmt: skip
+def test_a_bad_description_is_refused_before_anything_is_spent(run, text, said):
+    if text is not None:
+        Path("about.json").write_text(text)
+    assert said in refused(run(*BASE, "--about", "about.json", "--release", "r.zip"))
+
+
 def test_synthesize_json(run):
     outcome = done(run(*BASE, "--rows", "40", "--out", "o.parquet", "--json"))
     assert len(outcome.err.splitlines()) == outcome.err.count("independent of all others")
@@ -66,10 +125,11 @@ def test_synthesize_json(run):
 
 
 def test_rho_reports_the_epsilon_it_implies(run):
-    arguments = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.01497306"]
+    arguments = ["synthesize", "t.csv", "--schema", "s.json", "--rho", "0.016557414"]
     content = json.loads(done(run(*arguments, "--release", "r.zip", "--json")).out)
-    assert content["rho"] == 0.01497306
+    assert content["rho"] == 0.016557414
     assert content["epsilon"] == pytest.approx(1, rel=1e-6)
+    assert epsilon_of(0.016557414, 1e-9) > 1.05  # what exact accounting is for
 
 
 def test_samples_of_a_release_repeat_with_their_seed(run):

@@ -70,10 +70,39 @@ BINS = {
     "binned numbers": {"type": "numeric", "min": -1, "max": 2, "bins": 7},
     "edges": {"type": "numeric", "edges": [0, 0.1, 12.5, 1e22]},
     "weeks": {"type": "date", "granularity": "week", "min": "2024-01-01", "max": "2024-02-04"},
+    "decades": {
+        "type": "date",
+        "granularity": "10 years",
+        "min": "1890-01-01",
+        "max": "2029-12-31",
+    },
+    "centuries": {
+        "type": "date",
+        "granularity": "100 years",
+        "min": "1700-01-01",
+        "max": "2099-12-31",
+    },
 }
+SPELLED = {
+    "days first": {
+        "type": "date", "min": "2023-12-30", "max": "2024-03-01", "format": "%d.%m.%Y"
+    },
+    "months first": {
+        "type": "date", "min": "2023-12-30", "max": "2024-03-01", "format": "%m/%d/%Y"
+    },
+    "decimal comma": {
+        "type": "numeric", "edges": [-1000, 0, 0.5, 1234.5, 2e6], "decimals": 1,
+        "decimal": ",", "thousands": ".",
+    },
+    "decimal comma, unrounded": {"type": "numeric", "edges": [1e-9, 1e22], "decimal": ","},
+    "grouped by spaces": {
+        "type": "integer", "min": -5000, "max": 1_999_999, "bin_starts": [-5000, 0, 1000, 20_000],
+        "thousands": " ",
+    },
+}  # fmt: skip
 EXAMPLES: dict[str, dict[str, Any]] = {
     **COLUMNS,
-    **{name: {"name": "x", **content} for name, content in (VALUES | BINS).items()},
+    **{name: {"name": "x", **content} for name, content in (VALUES | BINS | SPELLED).items()},
     "Grey": {"name": "paint", "type": "grey", "shades": 4},
 }
 CELLS = {
@@ -118,6 +147,53 @@ CELLS = {
     "PrivateCategoricalColumn": Cells({"value 0": (0, ()), "other": (8, ())}, (), "value 99"),
     "PrivateIntegerColumn": Cells({"0": (0, (0, 0.0)), "100": (15, (100,))}, ("-1", "101"), "1.5"),
     "PrivateNumericColumn": Cells({"0": (0, (0,)), "1e2": (15, (100.0,))}, ("-1", "101"), "tall"),
+    "days first": Cells(
+        {
+            "30.12.2023": (0, (dt.date(2023, 12, 30),)),
+            "1.3.2024": (62, (dt.date(2024, 3, 1), dt.datetime(2024, 3, 1, 12))),
+        },
+        ("29.12.2023", "02.03.2024"),
+        "12/30/2023",
+    ),
+    "months first": Cells(
+        {"12/30/2023": (0, (dt.date(2023, 12, 30),)), "3/1/2024": (62, ())},
+        ("12/29/2023", "03/02/2024"),
+        "30.12.2023",
+    ),
+    "decimal comma": Cells(
+        {
+            "-1.000,0": (0, (-1000, -1000.0)),
+            "0,4": (1, (0.4, decimal.Decimal("0.4"))),
+            ",5": (2, (0.5,)),
+            "1234,4": (2, (np.float32(1234.4),)),
+            "1.234,5": (3, (1234.5,)),
+            "2.000.000": (3, (2_000_000, 2e6)),
+            "2e6": (3, ()),
+        },
+        ("-1000,1", "2.000.000,5"),
+        "0.4",
+    ),
+    "grouped by spaces": Cells(
+        {
+            "-5 000": (0, (-5000, -5000.0)),
+            "999": (1, (999,)),
+            "1\u00a0000": (2, (1000,)),
+            "19\u202f999.0": (2, (19_999.0,)),
+            "1 999 999": (3, (1_999_999,)),
+        },
+        ("-5 001", "2000000"),
+        "19 99",
+    ),
+    "decades": Cells(
+        {
+            "1890-01-01": (0, (dt.date(1890, 1, 1),)),
+            "1899-12-31": (0, ()),
+            "1900-01-01": (1, ()),
+            "2029-12-31": (13, (dt.date(2029, 12, 31),)),
+        },
+        ("1889-12-31", "2030-01-01"),
+        "1890",
+    ),
     "numbers": Cells({"7": (0, (7, 7.0)), "-3": (1, (-3,)), "10": (2, (10,))}, (), "8"),
     "listed booleans": Cells({"yes": (0, (True, 1)), "false": (1, (False, 0))}, (), "maybe"),
     "Grey": Cells({"#000000": (0, ()), "#404040": (1, ()), "#ffffff": (3, ())}, (), "#ff0000"),

@@ -88,6 +88,7 @@ def test_counts_are_those_of_a_row_by_row_count(
     engine, form, rows, scheduler, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(blocks, "LISTED_CELLS", 2**17)
     codes = codes_of(rows)
     with opened(engine, form, codes, tmp_path, scheduler=scheduler) as counting:
         assert counting.domain == Domain.from_sizes(SIZES)
@@ -95,6 +96,12 @@ def test_counts_are_those_of_a_row_by_row_count(
         for clique, counts in zip(CLIQUES, counting.count_all(CLIQUES), strict=True):
             assert counts.dtype == np.int64
             np.testing.assert_array_equal(counts, slow_count(codes, clique))
+        for clique, (cells, counts) in zip(CLIQUES, counting.occupied(CLIQUES), strict=True):
+            assert cells.dtype == counts.dtype == np.int64
+            expected = slow_count(codes, clique).reshape(-1)
+            assert sorted(cells) == np.flatnonzero(expected).tolist()
+            np.testing.assert_array_equal(counts, expected[cells])
+        assert counting.occupied([]) == []
         (again,) = counting.count_all([(0, 3)])
         np.testing.assert_array_equal(again, slow_count(codes, (0, 3)))
         assert counting.count_all([]) == []
@@ -159,7 +166,7 @@ def test_a_run_may_be_resumed_with_another_engine(engine, scheduler, files, tmp_
     # Another folder for codes is no other run either.
     options.update(engine=engine, scheduler=scheduler, temp_folder=tmp_path)
     again = Synthesizer(resume=True, **options)
-    assert again.fit(files, schema=DECLARED).rho_spent_ == pytest.approx(1)
+    assert again.fit(files, schema=DECLARED).rho_spent_ == pytest.approx(1, rel=0.01)
     again.save(tmp_path / "r.zip")
     (run,) = LedgerBook(tmp_path / "l.db").runs()
     assert run.state == "finished"

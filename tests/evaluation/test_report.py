@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, most_different, pair_errors
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
@@ -77,7 +78,8 @@ def test_the_page_is_whole(page):
 def test_it_is_for_the_owner_and_the_verdict_comes_first(page):
     assert page.index("Owner only – do not share") < page.index("<h1>") < page.index("Verdict")
     order = [
-        *("Verdict", "Single columns", "How columns depend", "Where the errors", "Rows and rules"),
+        *("Verdict", "Rows and rules", "Rows of both tables"),
+        *("Single columns", "How columns depend", "Where the errors"),
         *("What models lose", "Membership attack", "Limitations", "How to read"),
     ]
     heads = re.findall(r"<h2 id=\"[a-z]+\">([^<]+)", page)
@@ -115,6 +117,37 @@ def test_limitations_of_every_part_are_there_and_the_same_input_gives_the_same_p
     for text in ("no rules were declared", "models saw 700 rows only", "control rows were few"):
         assert text in page
     assert shown() == page
+
+
+def test_values_means_by_groups_and_groups_stand_before_single_columns():
+    columns = [
+        {"name": "price", "type": "numeric", "edges": [0, 100, 1000], "decimals": 2},
+        {"name": HOSTILE, "type": "categorical", "values": ["<b>", "c"]},
+    ]
+    schema = made_schema(columns)
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 2, 900)
+    price = np.round(10 + 80 * group + rng.random(900), 2)
+    true, made = (
+        pd.DataFrame({"price": values, HOSTILE: np.array(["<b>", "c"])[group]})
+        for values in (price, np.round(99 * rng.random(900), 2))
+    )
+    evaluation = evaluate(true, made, schema, by=HOSTILE)
+    page = page_of(evaluation, schema, NAMES, None)
+    outline = Outline(page)
+    assert outline.open == []
+    assert {link[1:] for link in outline.links} <= set(outline.ids)
+    assert outline.ids.index("groups") < outline.ids.index("columns")
+    for mean in (true.price.mean(), made.price.mean(), *true.groupby(HOSTILE).price.mean()):
+        assert f"{mean:.2f}" in page
+    assert '<span class="sub fair">off</span>' in page or "far off" in page
+    assert page.count(">all rows<") == 1
+    section = page.split('id="samples"')[1].split("</section>")[0]
+    assert "<b>" not in section
+    cells = re.findall(r"<td>([\d.]+)</td>", section)
+    assert len(cells) == 16
+    prices = {f"{value:.12g}" for value in (*true.price, *made.price)}
+    assert set(cells) <= prices
 
 
 def test_hostile_names_are_escaped_and_whole_in_one_place(page):

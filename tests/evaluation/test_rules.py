@@ -7,12 +7,19 @@ from collections import Counter
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.marginals import count_pairs
-from adaptive_qs.evaluation.rules import check_rules, found_rules, parse_rule, row_checks
+from adaptive_qs.evaluation.rules import (
+    check_rules,
+    found_rules,
+    impossible_rows,
+    parse_rule,
+    row_checks,
+)
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
@@ -121,21 +128,61 @@ def test_a_row_breaks_a_comparison_where_no_two_values_keep_it(names, operator):
     i, j = (schema.names.index(name) for name in names)
     left, right = (VALUES[name.rstrip("2")] for name in names)
 
+    def judged(a, b):
+        return left[a] is not None and right[b] is not None
+
     def broken(a, b):
-        if left[a] is None or right[b] is None:
-            return False
-        return not any(OPERATORS[operator](x, y) for x, y in product(left[a], right[b]))
+        return judged(a, b) and not any(
+            OPERATORS[operator](x, y) for x, y in product(left[a], right[b])
+        )
 
     codes = [[table.columns[k].tolist() for k in (i, j)] for table in (pair.true, pair.synthetic)]
     rule = parse_rule(" ".join((names[0], operator, names[1])), schema)
     (found,) = check_rules(JointCodes(pair), [rule], "declared")
     assert found.rule == f"{names[0]} {operator} {names[1]}"
-    assert found.broken_true == pytest.approx(np.mean([broken(*row) for row in zip(*codes[0])]))
-    assert found.broken_synthetic == pytest.approx(
-        np.mean([broken(*row) for row in zip(*codes[1])])
-    )
-    independent = np.mean([broken(a, b) for a, b in product(*codes[0])])
+    rows = [list(zip(*table)) for table in codes]
+    known = [[row for row in table if judged(*row)] for table in rows]
+    shares = (found.broken_true, found.broken_synthetic)
+    assert shares == pytest.approx([np.mean([broken(*row) for row in table]) for table in known])
+    shares = (found.judged_true, found.judged_synthetic)
+    assert shares == pytest.approx([len(a) / len(b) for a, b in zip(known, rows)])
+    together = [pair for pair in product(*codes[0]) if judged(*pair)]
+    independent = np.mean([broken(*pair) for pair in together])
     assert found.expected_if_independent == pytest.approx(independent, abs=1e-12)
+
+
+def values_pair(true, synthetic):
+    """Tables of the values that cells have, read as files and frames are."""
+    columns = [{"name": n, "type": "integer", "min": 0, "max": 99, "bins": 10, "missing": [""]}
+               for n in "ab"]  # fmt: skip
+    schema = Schema.parse({"version": 1, "columns": columns})
+    frames = (pd.DataFrame(rows, columns=list("ab"), dtype="Int64") for rows in (true, synthetic))
+    return schema, TablePair.of(*frames, schema)
+
+
+def test_values_within_one_bin_are_compared_and_rows_without_one_are_not_kept():
+    """Of four synthetic rows two cannot be judged, and of the others one breaks the rule."""
+    true = [(11, 12), (13, 13), (20, 35)]
+    schema, pair = values_pair(true, [(12, 11), (11, 19), (5, None), (None, 5)])
+    rule = parse_rule("a <= b", schema)
+    (found,) = check_rules(JointCodes(pair), [rule], "declared")
+    assert (found.broken_true, found.broken_synthetic) == (0, 0.5)
+    assert (found.judged_true, found.judged_synthetic) == (1, 0.5)
+    assert found.expected_if_independent == pytest.approx(3 / 9)  # 13 > 12, 20 > 12 and 20 > 13
+    rows = impossible_rows(JointCodes(pair), [(rule, found)])
+    assert (rows.rules, rows.true, rows.synthetic) == (1, 0, 0.25)
+    bins = TablePair(pair.true, pair.synthetic)
+    (coded,) = check_rules(JointCodes(bins), [rule], "declared")
+    assert coded.broken_synthetic == 0  # the bins alone do not tell
+
+
+def test_impossible_rows_are_those_of_any_rule_that_true_rows_keep():
+    schema, pair = values_pair([(11, 12), (13, 14)], [(12, 11), (60, 50), (7, 8), (9, 9)])
+    rules = [parse_rule(text, schema) for text in ("a <= b", "a < b", "a > b")]
+    checked = list(zip(rules, check_rules(JointCodes(pair), rules, "declared")))
+    rows = impossible_rows(JointCodes(pair), checked)
+    assert (rows.rules, rows.true, rows.synthetic) == (2, 0, 0.75)
+    assert impossible_rows(JointCodes(pair), checked[2:]) is None
 
 
 def share(text, pair=PAIR):
@@ -165,7 +212,8 @@ def brute_determination(lefts, right, pair):
     shares = []
     for coded in (pair.true, pair.synthetic):
         rows = list(zip(*(coded.columns[k].tolist() for k in (*lefts, right))))
-        shares.append(np.mean([row[:-1] in best and best[row[:-1]] != row[-1] for row in rows]))
+        rows = [row for row in rows if row[:-1] in best]
+        shares.append(sum(best[row[:-1]] != row[-1] for row in rows) / max(1, len(rows)))
     keys = list(zip(*(pair.true.columns[k].tolist() for k in lefts)))
     values = pair.true.columns[right].tolist()
     shares.append(np.mean([best[key] != value for key, value in product(keys, values)]))
@@ -252,7 +300,7 @@ def test_rules_are_found_that_hold_and_are_not_trivial():
     domain = FOUND.domain()
     true = CodedTable.from_codes(domain, made_to_be_found(600, 1))
     pair = TablePair(true, table(domain, 500, 2))
-    found = found_rules(count_pairs(JointCodes(pair)), FOUND)
+    found = [check for _, check in found_rules(count_pairs(JointCodes(pair)), FOUND)]
     assert {check.rule for check in found} == {
         "city determines country",
         "start determines twin",
@@ -286,4 +334,4 @@ def test_rows_of_one_bin_may_keep_or_break_a_strict_comparison():
     for gap, rule in ((0, "a <= b"), (1, "a < b")):
         true = CodedTable.from_codes(schema.domain(), [a, a + gap + rng.integers(0, 2, 500)])
         found = found_rules(count_pairs(JointCodes(TablePair(true, true))), schema)
-        assert [check.rule for check in found] == [rule]
+        assert [check.rule for _, check in found] == [rule]

@@ -154,7 +154,10 @@ def test_the_first_word_is_that_of_the_worst_finding(grades):
 def test_close_marginals_do_not_hide_lost_associations():
     evaluation, scale = made_evaluation(v=(0.5, 0.125)), workload_scale(0.1)
     found = verdict(Findings(evaluation, scale, (), association_changes(evaluation)), None)
-    assert [s.word for s in found.sentences[:4]] == ["far", "close", "kept", "losses"]
+    assert [s.word for s in found.sentences[:5]] == [
+        *("far", "broken rules", "use", "close", "kept")
+    ]
+    assert found.associations.word == "losses"
 
 
 @pytest.mark.parametrize(
@@ -236,13 +239,14 @@ def test_rows_with_unseen_pairs_are_named_beyond_those_of_new_true_rows(
     """Five standard deviations of a difference of two shares near 0.15 are 0.18 of 200 rows."""
     schema = made_schema()
     unseen = UnseenPairs(share, expected, (UnseenPair(("age", "city"), share),))
-    evaluation = made_evaluation(schema, v=(0.5, 0.5), unseen=unseen, pair=tables(schema, rows))
-    _, judged = judged_of(evaluation)
-    assert (judged.unseen is not None) == named
+    parts = {"unseen": unseen, "pair": tables(schema, rows), "rules": ()}
+    _, judged = judged_of(made_evaluation(schema, v=(0.5, 0.5), **parts))
+    assert (judged.rows is not None) == named
     assert ("rows: unseen pairs" in judged.overall.text) == named
     if named:
-        assert judged.unseen.grade == "fair"
-        text = judged.unseen.plain
+        assert judged.rows.grade == "fair"
+        assert judged.brief[1] == judged.rows.plain
+        text = judged.rows.plain
         assert "21.9 % of the synthetic rows" in text
         assert "about 5.40 % of new true rows would: age × city." in text
 
@@ -255,19 +259,22 @@ def test_the_verdict_in_short_is_what_was_asked_and_the_worst(asked):
     _, judged = judged_of(evaluation)
     grades = (judged.columns.grade, judged.associations.grade, judged.models.grade)
     assert grades == ("good", "poor", "fair")
-    first, second, third = judged.brief
+    first, second, third, fourth, fifth = judged.brief
     assert first == judged.overall.plain
-    assert second.startswith("The workload's 400 queries" if asked else "The workload's 6 marg")
-    assert third == judged.associations.plain
-    good = same_tables(l1=0.0, utility=None, ordered=())
-    assert len(judged_of(good)[1].brief) == 2
+    assert second == judged.rows.plain
+    assert third.startswith("The table serves for single columns")
+    assert "does not serve for pairs of columns" in third
+    assert fourth.startswith("The workload's 400 queries" if asked else "The workload's 6 marg")
+    assert fifth == judged.associations.plain
+    good = same_tables(l1=0.0, utility=None, ordered=(), rules=())
+    assert len(judged_of(good)[1].brief) == 3
     assert not any("\u00a0" in line for line in judged.brief)
 
 
 def test_an_alarm_comes_before_what_else_is_bad():
     _, judged = judged_of(made_evaluation(membership=membership(0.5, 0.6)))
     assert judged.associations.grade == "poor"
-    assert judged.brief[2] == judged.attack.plain
+    assert judged.brief[-1] == judged.attack.plain
 
 
 def test_what_is_more_than_three_leads_to_the_list():

@@ -178,9 +178,20 @@ def test_a_worker_with_another_version_is_refused_before_anything_is_spent(clust
     assert synthesize("--engine", "dask", "--scheduler", cluster.address) == 0  # without it
 
 
-def test_a_cluster_of_its_own_ends_with_the_run(folder, capfd):
+def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capfd, monkeypatch):
+    """Although it has to be there before bins are learnt, and after that."""
     temporary = folder / "temporary"
     temporary.mkdir()
+    first, *others = SCHEMA["columns"]
+    learning = {**SCHEMA, "columns": [{**first, "private_bins": 3}, *others]}
+    (folder / "s.json").write_text(json.dumps(learning))
+    started, start = [], subprocess.Popen
+
+    def counted(*command, **how):
+        started.append(command)
+        return start(*command, **how)
+
+    monkeypatch.setattr(dask.subprocess, "Popen", counted)
 
     def answered(*arguments):
         command = "answer data --schema s.json --rho 1 --insecure-seed 1 --jobs 1 --out a.csv"
@@ -188,6 +199,7 @@ def test_a_cluster_of_its_own_ends_with_the_run(folder, capfd):
         return (folder / "a.csv").read_bytes()
 
     assert answered("--engine", "dask", "--temp-folder", str(temporary)) == answered()
+    assert len(started) == 1
     assert not [process for process in psutil.Process().children() if is_worker(process)]
     assert not [*temporary.iterdir()]
 

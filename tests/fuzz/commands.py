@@ -32,10 +32,11 @@ INPUTS = ["t.csv", "bad.csv", "s.json", "w.json", "q.json", "r.zip", LEDGER, "no
 FILES = [*INPUTS, "o.csv", "o.csv.gz", "o.parquet", "o.zip", "o.json", "no/o.csv", "x" * 300]
 NUMBERS = ["0", "1", "2", "0.5", "1e-9", "-1", "nan", "inf", "1e308", "5e-324", "9" * 400, "x", "",
            "1,2", "0,1", "1MB", "3GB"]  # fmt: skip
-WORDS = ["auto", "marginal", "prefix", "range", "hybrid", "affine", "random", "custom", "hdmm",
-         "identity", "product", "uniform", "mbi", "sdv", "schema", "workload"]  # fmt: skip
+NAME = DOCUMENT["columns"][0]["name"]
+WORDS = [NAME, "auto", "marginal", "prefix", "range", "hybrid", "affine", "random", "custom",
+         "hdmm", "identity", "product", "uniform", "mbi", "sdv", "schema", "workload"]  # fmt: skip
 USUAL = [("--schema", "s.json", 9), ("--epsilon", "1", 9), ("--out", "o.csv", 9),
-         ("--ledger", LEDGER, 5), ("--pairs", "1", 10)]  # fmt: skip
+         ("--ledger", LEDGER, 5), ("--pairs", "1", 10), ("--columns", NAME, 9)]  # fmt: skip
 """Options with the values that they mostly have, and in how many cases of ten."""
 _numbers = st.sampled_from(NUMBERS) | st.integers(-3, 60).map(str) | st.floats().map(repr)
 _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
@@ -87,7 +88,9 @@ def argument_lists(draw: st.DrawFn) -> list[str]:
     verb = draw(st.sampled_from(verbs()))
     words = list(verb.words)
     for number in range(draw(st.sampled_from([verb.arguments] * 5 + [0, verb.arguments + 1]))):
-        likely = {"sample": "r.zip", "schema": "s.json"}.get(verb.words[0], "t.csv")
+        likely = {"sample": "r.zip", "marginals": "r.zip", "schema": "s.json"}.get(
+            verb.words[0], "t.csv"
+        )
         usual = "t.csv" if number else likely
         words.append(draw(st.sampled_from([usual] * 30 + INPUTS)))
     for option, value, tenths in USUAL:

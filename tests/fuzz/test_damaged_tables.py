@@ -76,7 +76,7 @@ STRUCTURE = {
     "blank lines": (csv(ROW, "", "", ROW), FITS),
     "semicolons": (csv(ROW).replace(b",", b";"), "fields are separated by ';': save it with"),
     "tabs": (csv(ROW).replace(b",", b"\t"), "fields are separated by tabs: save it with"),
-    "Excel": (b"PK\x03\x04" + csv(ROW), "is an Excel file: export it as CSV or Parquet"),
+    "Excel": (b"PK\x03\x04" + csv(ROW), "is an Excel file that cannot be read: save it"),
 }
 
 

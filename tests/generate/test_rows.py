@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -43,7 +44,9 @@ QUICK = SynthesisSettings(
     fit=FitSettings(sweeps=60, averaged=20, step=0.2),
     fit_rows=3000,
     refine_passes=2,
+    exact_cells=0,
 )
+EXACT = replace(QUICK, exact_cells=2**20)
 DOMAIN = domain_of(3, 4, 1, 2, 5)
 PAIRS = [(0, 1), (1, 3), (1, 4), (0, 4)]
 WORKLOAD = list(combinations(range(5), 2))
@@ -61,9 +64,9 @@ def truth(count=3000, seed=0):
     return drawn_rows(joint, count, seed)
 
 
-def synthesize(num_rows, seed=0, workers=1, measured=PAIRS, noise_std=3.0, **more):
-    model = residuals_of(truth(), DOMAIN, measured, noise_std)
-    return table_of(model, measured, WORKLOAD, num_rows, seed, QUICK, workers, **more)
+def synthesize(num_rows, seed=0, workers=1, measured=PAIRS, how=QUICK, **more):
+    model = residuals_of(truth(), DOMAIN, measured, 3.0)
+    return table_of(model, measured, WORKLOAD, num_rows, seed, how, workers, **more)
 
 
 def table_of(*arguments, **more):
@@ -76,21 +79,27 @@ def distance(rows, clique):
     return np.abs(a - b).sum()
 
 
+both_ways = pytest.mark.parametrize("how", [QUICK, EXACT], ids=["chains", "exact"])
+
+
+@both_ways
 @pytest.mark.parametrize("num_rows", [1, 2, 500, 2999, 3000, 3001, 9000, 40_000])
-def test_any_number_of_rows_has_codes_in_range(num_rows):
-    rows = synthesize(num_rows, seed=4)
+def test_any_number_of_rows_has_codes_in_range(num_rows, how):
+    rows = synthesize(num_rows, seed=4, how=how)
     assert rows.shape == (num_rows, 5)
     assert rows.dtype == np.int32
     assert ((rows >= 0) & (rows < DOMAIN.sizes)).all()
     if num_rows in (500, 3000, 9000, 40_000):  # the seed decides, not the number of workers
-        np.testing.assert_array_equal(rows, synthesize(num_rows, seed=4, workers=2))
-        assert (rows != synthesize(num_rows, seed=5)).any()
+        again = synthesize(num_rows, seed=4, workers=2, how=how)
+        np.testing.assert_array_equal(rows, again)
+        assert (rows != synthesize(num_rows, seed=5, how=how)).any()
 
 
+@both_ways
 @pytest.mark.parametrize("num_rows", [3000, 9000, 40_000])
-def test_measured_marginals_are_met_to_within_their_noise(num_rows):
+def test_measured_marginals_are_met_to_within_their_noise(num_rows, how):
     """Noise of 3 rows in each residual; a cell's is below it, so ‖·‖₁/rows < 3 · cells / 3000."""
-    rows = synthesize(num_rows)
+    rows = synthesize(num_rows, how=how)
     for clique in PAIRS:
         assert distance(rows, clique) < 3 * DOMAIN.size(clique) / 3000 + 0.02
 
@@ -101,35 +110,39 @@ def test_a_measured_dependence_is_better_met_than_without_measuring_it():
         assert distance(with_it, clique) < distance(without, clique) / 2
 
 
+@both_ways
 @pytest.mark.parametrize("measured", [[], [(0,)], [()]])
-def test_without_measured_pairs_attributes_match_on_their_own(measured):
-    rows = synthesize(4000, measured=measured)
+def test_without_measured_pairs_attributes_match_on_their_own(measured, how):
+    rows = synthesize(4000, measured=measured, how=how)
     for i in range(5):
         assert distance(rows, (i,)) < 0.05
 
 
+@both_ways
 @pytest.mark.parametrize("sizes", [(1,), (4,), (1, 1), (1, 3)])
 @pytest.mark.parametrize("count", [0, 1, 30])
-def test_small_domains_and_tables_work(sizes, count):
+def test_small_domains_and_tables_work(sizes, count, how):
     domain = domain_of(*sizes)
     table = np.random.default_rng(0).integers(0, sizes, (count, len(sizes))).astype(np.int32)
     everything = tuple(range(len(sizes)))
     model = residuals_of(table, domain, [everything], noise_std=0.5)
     for num_rows in (1, 40):
-        rows = table_of(model, [everything], [everything], num_rows, 0, QUICK)
+        rows = table_of(model, [everything], [everything], num_rows, 0, how)
         assert rows.shape == (num_rows, len(sizes))
         assert ((rows >= 0) & (rows < sizes)).all()
 
 
-def test_a_model_that_lost_every_row_to_noise_still_gives_rows():
+@both_ways
+def test_a_model_that_lost_every_row_to_noise_still_gives_rows(how):
     model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
     model.update((), np.array(-12.0), 0.01)
-    rows = table_of(model, [], WORKLOAD, 50, 0, QUICK)
+    rows = table_of(model, [], WORKLOAD, 50, 0, how)
     assert rows.shape == (50, 5)
 
 
+@both_ways
 @pytest.mark.parametrize("noise_std", [0.0, 4.0])
-def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std):
+def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std, how):
     """b = f(a) over 3000 rows; single-site Gibbs alone would be stuck or break it.
 
     The projected target may put at most the noise's mass, half of n_a n_b mean absolute errors,
@@ -141,7 +154,7 @@ def test_a_functional_dependence_is_reproduced_to_within_the_noise(noise_std):
     table = np.stack([a, (3 * a + 1) % 4, rng.integers(0, 3, 3000)], axis=1).astype(np.int32)
     cliques = [(0, 1), (1, 2)]
     model = residuals_of(table, domain, cliques, noise_std)
-    rows = table_of(model, cliques, [(0, 1), (0, 2), (1, 2)], 3000, 0, QUICK)
+    rows = table_of(model, cliques, [(0, 1), (0, 2), (1, 2)], 3000, 0, how)
     broken = np.mean(rows[:, 1] != (3 * rows[:, 0] + 1) % 4)
     assert broken <= 32 * 0.4 * noise_std / 3000 + 0.01
     shares = np.bincount(rows[:, 0], minlength=8) / 3000
@@ -163,6 +176,15 @@ def test_progress_tells_every_step_of_each_phase():
     for phase, total in (("fit", QUICK.fit.sweeps), ("draw", 14)):
         steps = [(done, of) for name, done, of in heard if name == phase]
         assert steps == [(k + 1, total) for k in range(total)]
+
+
+def test_the_exact_fit_tells_steps_up_to_its_end():
+    heard = []
+    synthesize(3000, how=EXACT, progress=lambda *step: heard.append(step))
+    steps = [(done, of) for name, done, of in heard if name == "fit"]
+    assert len({of for _, of in steps}) == 1
+    assert [done for done, _ in steps[:-1]] == list(range(1, len(steps)))
+    assert steps[-1][0] == steps[-1][1]
 
 
 def test_rows_come_page_by_page():

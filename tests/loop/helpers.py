@@ -41,8 +41,8 @@ def every_row(domain):
 class Recorder(audit.Recorder):
     """Mechanisms with a budget and a reproducible stream that keep every call."""
 
-    def __init__(self, rho, seed=0):
-        self.budget = Budget(rho)
+    def __init__(self, rho, seed=0, filtered=False):
+        self.budget = Budget(rho, filtered=filtered)
         super().__init__(self.budget, InsecureSeed(seed))
 
 

@@ -27,7 +27,7 @@ def forecast_of(rho, ways=2, **sizes):
 def test_large_columns_take_more_rows_and_more_budget_takes_fewer():
     assert forecast_of(rho_of(100.0, 1e-9), **SIZES).columns(5_000) == ()
     little, much = (forecast_of(rho_of(epsilon, 1e-9), **SIZES) for epsilon in (1.0, 10.0))
-    assert little.columns(5_000) == ("wide", "wider")
+    assert little.columns(500) == ("wide", "wider")
     least, fewer = little.least_rows(), much.least_rows()
     assert set(least) == set(SIZES)
     assert least["wider"] >= least["wide"] > least["b"]
@@ -119,6 +119,15 @@ def test_it_says_the_same_of_every_table(wide, capsys):
     assert len(set(said)) == 1
 
 
+def test_plan_says_where_nothing_but_single_columns_can_be_had(wide, capsys):
+    Path("s.json").write_text(json.dumps({"a": 60, "b": 60, "c": 300}))
+    plan = ["plan", "--schema", "s.json", "--epsilon", "0.1"]
+    for rows, said in (("1000", True), ("100000000", False)):
+        assert main([*plan, "--rows", rows]) == 0
+        printed = " ".join(capsys.readouterr().out.split())
+        assert ("likely nothing but single columns: use coarser bins" in printed) == said
+
+
 def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
     plan = ["plan", "--schema", "s.json", "--epsilon", "1", "--json"]
     assert main([*plan, "--rows", "2000"]) == 0
@@ -138,8 +147,8 @@ DOMAIN = Domain.from_sizes({"a": 500, "b": 400, "c": 300, "d": 2})
 GB = 2**30
 
 
-def plan(ways=2, max_memory=4 * GB, rows=50_000, workers=2):
-    return plan_memory(DOMAIN, Workload.all_ways(DOMAIN, ways), rows, max_memory, workers)
+def plan(ways=2, max_memory=4 * GB, rows=50_000):
+    return plan_memory(Workload.all_ways(DOMAIN, ways), rows, max_memory)
 
 
 def test_the_planned_peak_stays_below_the_ceiling_and_more_memory_never_allows_less():

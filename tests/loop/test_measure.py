@@ -286,18 +286,26 @@ def precisions(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_expected_errors_equal_a_direct_loop_in_any_order(seed):
+def test_expected_noise_equals_a_direct_loop_in_any_order(seed):
     known, budget = precisions(seed), 0.3
-    expected = []
+    expected, unmeasured = [], []
     for clique in CANDIDATES:
         _, rows, v, p = WIDE.problem(clique)
         variance = objective(v, allocate_precision(v, p, known[rows], budget), known[rows])
-        expected.append(math.sqrt(2 / math.pi * variance) * WIDER.size(clique))
-    found = WIDE.planner.expected_errors(known, budget)
+        expected.append(math.sqrt(variance))
+        held = [(vi, a) for vi, a in zip(v, known[rows]) if vi > 0]
+        unmeasured.append(math.sqrt(sum(vi / a if a else math.inf for vi, a in held)))
+    every = np.arange(len(CANDIDATES))
+    found, before = WIDE.planner.expected_stds(known, np.array([budget, 0.0]), every)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(before, unmeasured, rtol=1e-12)
     order = np.random.default_rng(0).permutation(len(CANDIDATES))
     shuffled = ConditionalPlanner(WIDER, WIDE.closure, [CANDIDATES[k] for k in order], WIDE.cost)
-    np.testing.assert_allclose(shuffled.expected_errors(known, budget), found[order])
+    (moved,) = shuffled.expected_stds(known, np.array([budget]), every)
+    np.testing.assert_allclose(moved, found[order])
+    some = every[::2]
+    (part,) = WIDE.planner.expected_stds(known, np.array([budget]), some)
+    np.testing.assert_array_equal(part, found[some])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -345,9 +353,9 @@ def test_a_single_valued_attribute_costs_and_gets_nothing():
     single = Planned(WIDER, [(0, 3), (3,), (0,)])
     chosen = single.planner.allocate((0, 3), single.nothing, 1.0)
     assert set(chosen) == {(), (0,)}
-    errors = single.planner.expected_errors(single.nothing, 1.0)
-    assert np.isfinite(errors).all()
-    assert errors[0] == pytest.approx(errors[2])
+    (stds,) = single.planner.expected_stds(single.nothing, np.ones(1), np.arange(3))
+    assert np.isfinite(stds).all()
+    assert stds[0] == pytest.approx(stds[2])
 
 
 @pytest.mark.parametrize("seed", range(10))

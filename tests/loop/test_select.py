@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1
+from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.loop import select
+from adaptive_qs.loop.estimates import ProjectedEstimates
+from adaptive_qs.loop.select import CELL_BITS, Selector, grid_l1, grid_l1_of_occupied
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 
 from .helpers import Recorder, centered, counter_of, domain_of, every_row, skewed_rows
@@ -30,15 +33,31 @@ def random_model(seed, measured, scale=5.0):
     reference = [rng.dirichlet(np.ones(n)) * 0.9 + 0.1 / n for n in DOMAIN.sizes]
     model = ReferenceModel(DOMAIN, reference)
     for tau in measured:
-        model.update(tau, centered(rng.normal(scale=scale, size=DOMAIN.shape(tau))), 1.0)
+        values = centered(rng.normal(scale=scale, size=DOMAIN.shape(tau)))
+        model.update(tau, values if tau else values + 30.0, 1.0)
     return model
+
+
+def projected(model, candidates=CANDIDATES):
+    """The public estimates of all candidates."""
+    estimates = ProjectedEstimates(model.domain, candidates)
+    estimates.refresh(model, np.ones(len(candidates), dtype=bool))
+    return estimates
+
+
+def projection(model, clique):
+    """A marginal on the simplex; where the model has less than a row, clipped at zero."""
+    cells = model.marginal(clique)
+    if np.maximum(cells, 0).sum() <= max(model.total, 1.0):
+        return np.maximum(cells, 0)
+    return project_to_simplex(cells, max(model.total, 1.0))
 
 
 def ready(table, model):
     """A selector on a list of rows or a counter that has seen this model."""
     counter = counter_of(DOMAIN, table) if isinstance(table, list) else table
     selector = Selector(counter, CANDIDATES, WEIGHTS)
-    selector.refresh(model)
+    selector.refresh(projected(model))
     return selector
 
 
@@ -51,20 +70,22 @@ def scores_of(selector, expected=NOTHING_EXPECTED, offered=ALL, epsilon=1.0):
 
 
 @given(st.lists(cliques, max_size=6), st.integers(0, 2**32 - 1))
-def test_the_grid_error_is_the_l1_distance_to_the_clipped_rounded_estimate(measured, seed):
+def test_the_grid_error_is_the_l1_distance_to_the_projected_rounded_estimate(measured, seed):
     model = random_model(seed, measured)
+    thresholds = projected(model).thresholds
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, seed % 100))
-    for clique in CANDIDATES:
+    for clique, tau in zip(CANDIDATES, thresholds):
         (front, product), (q, single), rest = model.last_axis_form(clique)
         estimate = front[..., None] * q + product[..., None] * single
         if rest is not None:
             estimate = estimate + rest
-        cells = np.floor(np.maximum(estimate, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
+        cells = np.floor(np.maximum(estimate - tau, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
         exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
-        (error,) = grid_l1(counter, model, [clique])
+        (error,) = grid_l1(counter, model, [clique], np.array([tau]))
         assert error == exact
-        # Rounding moves each cell by half a unit at most, floating point by far less.
-        plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
+        # Rounding moves each cell by half a unit at most, the threshold's 1e-9 of the rows and
+        # floating point by less.
+        plain = np.abs(counter.count(clique) - projection(model, clique)).sum()
         assert abs(error / 2**CELL_BITS - plain) <= DOMAIN.size(clique) * 2.0**-CELL_BITS
 
 
@@ -78,22 +99,38 @@ def test_the_grid_error_of_more_attributes_than_three_and_of_many_cliques_is_the
         model.update(tau, centered(rng.normal(scale=5, size=domain.shape(tau))), 1.0)
     counter = counter_of(domain, skewed_rows(domain, 40, 0))
     every = [c for k in range(1, 6) for c in combinations(range(5), k)]
-    for clique, error in zip(every, grid_l1(counter, model, every).tolist(), strict=True):
-        plain = np.abs(counter.count(clique) - np.maximum(model.marginal(clique), 0.0)).sum()
+    thresholds = projected(model, every).thresholds
+    found = grid_l1(counter, model, every, thresholds).tolist()
+    for clique, error, tau in zip(every, found, thresholds, strict=True):
+        plain = np.abs(counter.count(clique) - projection(model, clique)).sum()
         assert abs(error / 2**CELL_BITS - plain) <= domain.size(clique) * 2.0**-CELL_BITS
-        assert grid_l1(counter, model, [clique]).tolist() == [error]
+        assert grid_l1(counter, model, [clique], np.array([tau])).tolist() == [error]
+
+
+@given(st.lists(cliques, max_size=6), st.integers(0, 2**32 - 1))
+def test_occupied_cells_give_the_grid_error_but_for_the_sum_of_the_estimate(measured, seed):
+    model = random_model(seed, measured)
+    thresholds = projected(model).thresholds
+    counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, seed % 100))
+    few = grid_l1_of_occupied(counter, model, CANDIDATES, thresholds)
+    for clique, tau, error in zip(CANDIDATES, thresholds, few):
+        estimate = np.maximum(model.marginal(clique) - tau, 0.0)
+        (whole,) = grid_l1(counter, model, [clique], np.array([tau]))
+        replaced = max(model.total, 1.0) - estimate.sum()
+        units = 2 * DOMAIN.size(clique)  # each cell is rounded twice
+        assert abs(error - (whole + replaced * 2**CELL_BITS)) <= units
 
 
 @given(st.lists(cliques, min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_rescoring_stale_candidates_only_equals_rescoring_all(changes, seed):
     model = random_model(seed, [(), (0,), (1,), (0, 1)])
     lazy = Selector(COUNTER, CANDIDATES, WEIGHTS)
-    assert lazy.refresh(model) == len(CANDIDATES)
+    assert lazy.refresh(projected(model)) == len(CANDIDATES)
     rng = np.random.default_rng(seed)
     for tau in changes:
         model.update(tau, centered(rng.normal(scale=20, size=DOMAIN.shape(tau))), 2.0)
         stale = [c for c in CANDIDATES if set(tau) <= set(c)]
-        assert lazy.refresh(model, [tau]) == len(stale)
+        assert lazy.refresh(projected(model), [tau]) == len(stale)
         assert scores_of(lazy) == scores_of(ready(COUNTER, model))
 
 
@@ -103,7 +140,7 @@ def test_several_changes_at_once_leave_nothing_stale():
     for tau in [(0,), (1, 2)]:
         model.update(tau, centered(np.arange(DOMAIN.size(tau)).reshape(DOMAIN.shape(tau))), 2)
     stale = [c for c in CANDIDATES if 0 in c or c == (1, 2)]
-    assert lazy.refresh(model, [(0,), (1, 2)]) == len(stale)
+    assert lazy.refresh(projected(model), [(0,), (1, 2)]) == len(stale)
     assert scores_of(lazy) == scores_of(ready(COUNTER, model))
 
 
@@ -114,15 +151,19 @@ def test_scores_are_the_weighted_improvement():
     expected = np.linspace(0.5, 9.0, len(CANDIDATES))
     scores, sensitivity = scores_of(selector, expected)
     for score, clique, weight, offset in zip(scores, CANDIDATES, WEIGHTS, expected):
-        error = np.abs(COUNTER.count(clique) - np.maximum(model.marginal(clique), 0)).sum()
+        error = np.abs(COUNTER.count(clique) - projection(model, clique)).sum()
         improvement = score * max(WEIGHTS) / sensitivity
         slack = 1e-3 * max(WEIGHTS) * abs(error - offset) + 1e-2
         assert improvement == pytest.approx(weight * (error - offset), abs=slack)
 
 
+@pytest.mark.parametrize("most_formed", [select.MOST_FORMED, 3])
 @pytest.mark.parametrize("rows", [0, 1, 7])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_row_moves_a_score_by_more_than_the_declared_sensitivity(rows, seed):
+def test_no_row_moves_a_score_by_more_than_the_declared_sensitivity(
+    rows, seed, most_formed, monkeypatch
+):
+    monkeypatch.setattr(select, "MOST_FORMED", most_formed)
     table = skewed_rows(DOMAIN, rows, seed)
     model = random_model(seed, downward_closure(CANDIDATES)[seed:], scale=1.0)
 
@@ -161,8 +202,8 @@ def test_only_offered_candidates_are_chosen_and_weighed():
 def test_the_best_candidate_wins_at_a_large_epsilon_and_an_eighth_of_its_square_is_charged():
     selector = Selector(COUNTER, CANDIDATES, [1.0] * len(CANDIDATES))
     model = random_model(5, downward_closure(CANDIDATES))
-    selector.refresh(model)
-    errors = [np.abs(COUNTER.count(c) - np.maximum(model.marginal(c), 0)).sum() for c in CANDIDATES]
+    selector.refresh(projected(model))
+    errors = [np.abs(COUNTER.count(c) - projection(model, c)).sum() for c in CANDIDATES]
     chosen = selector.select(Recorder(rho=1e9), NOTHING_EXPECTED, 1e4, ALL)
     assert chosen == CANDIDATES[int(np.argmax(errors))]
     mechanisms = Recorder(rho=1.0)
@@ -174,7 +215,7 @@ def test_scores_do_not_depend_on_the_number_of_workers():
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 100, 0))
     model = random_model(1, downward_closure(CANDIDATES))
     single, double = (Selector(counter, CANDIDATES, WEIGHTS, workers) for workers in (1, 2))
-    assert single.refresh(model) == double.refresh(model)
+    assert single.refresh(projected(model)) == double.refresh(projected(model))
     assert scores_of(single) == scores_of(double)
 
 

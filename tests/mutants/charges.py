@@ -3,18 +3,25 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from unittest import mock
 
+import numpy as np
+
+from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop import loop, select
+from adaptive_qs.loop import loop, pricing, select
 from adaptive_qs.loop.measure import measure_residual
+from adaptive_qs.privacy import filter as filter_of_steps
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
+from adaptive_qs.strategy.arcs import ArcFactor
+from adaptive_qs.strategy.waves import WaveFactor
 
-from . import checks
-from .mutant import SEEN, peeking, replaced
+from . import checks, entry_checks
+from .mutant import SEEN, mutant, peeking, replaced
 
 
 @replaced(
@@ -35,6 +42,26 @@ def counts_sensitivity(original, self, requests):
     return original(self, [replace(request, event=halved(request.event)) for request in requests])
 
 
+@mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)
+def free_offset():
+    original = WaveFactor.squared_norm.func
+
+    def centered(factor):
+        if factor.offset is None or not factor.is_integral:
+            return original(factor)
+        rows = factor.answers(np.eye(factor.size, dtype=np.int64))
+        return int(((rows - rows.mean(axis=1, keepdims=True)) ** 2).sum(axis=0).max())
+
+    with mock.patch.object(WaveFactor, "squared_norm", property(centered)):
+        yield
+
+
+@mutant("arcs charged without the row that counts the circle", checks.long_axes)
+def free_circle():
+    with mock.patch.object(ArcFactor, "squared_norm", property(lambda f: f.circle.squared_norm)):
+        yield
+
+
 @replaced(Mechanisms, "select", "a sensitivity of scores that is too small", checks.replay)
 def score_sensitivity(original, self, event, scores, sensitivity):
     return original(self, event, scores, max(1, sensitivity // 2))
@@ -43,9 +70,9 @@ def score_sensitivity(original, self, event, scores, sensitivity):
 @replaced(
     select, "grid_l1", "a score with two private terms and the sensitivity of one", checks.replay
 )
-def two_terms(original, counter, model, cliques):
+def two_terms(original, counter, *public):
     rows = int(counter.count(()))
-    return original(counter, model, cliques) + (rows << select.CELL_BITS)
+    return original(counter, *public) + (rows << select.CELL_BITS)
 
 
 @replaced(Mechanisms, "select", "selections not charged", checks.replay, checks.recomputed)
@@ -95,6 +122,53 @@ def tolerant(_, self, limit):
     )
 
 
+@replaced(
+    filter_of_steps,
+    "_after_choice",
+    "choices that exact accounting overlooks",
+    entry_checks.filtered,
+)
+def overlooked_choice(_, left, event):
+    return left
+
+
+@replaced(
+    filter_of_steps,
+    "_after_choice",
+    "choices at their zCDP cost in exact accounting, whatever is left",
+    entry_checks.filtered,
+)
+def choice_at_zcdp(_, left, event):
+    return left - math.ceil(event.rho * UNITS_PER_RHO)
+
+
+@mutant("discrete noise that counts as continuous noise of its width", entry_checks.filtered)
+def noise_at_its_width():
+    with mock.patch.object(filter_of_steps, "ROUNDING_VARIANCE", 0):
+        yield
+
+
+@replaced(
+    LedgerRun,
+    "_charge",
+    "exact accounting that begins anew when a run is resumed",
+    entry_checks.filtered,
+)
+def forgotten_charges(original, self, events, cost):
+    before = self._filter_left
+    original(self, events, cost)
+    if self._position <= self.resumed:
+        self._filter_left = before
+
+
+@replaced(LedgerBook, "reserve", "a ledger that keeps no filter", entry_checks.filtered)
+def unfiltered_ledger(original, self, request, inputs, cost, insecure=False, filtered=False):
+    made = original(self, request, inputs, cost, insecure, False)
+    made.filtered = filtered  # what the statement says
+    made._filter_left = 10**30
+    return made
+
+
 @replaced(Budget, "release", "draws before the charge", checks.budget)
 def drawn_first(original, self, events, draw, definition=""):
     outputs = draw()
@@ -122,3 +196,8 @@ def redrawn(original, self, events, draw, definition=""):
 @peeking(loop, "initial_share", "a budget that depends on the data", checks.replay)
 def share_of_data(original, domain, rho, total):
     return original(domain, rho, float(SEEN[0].count(())))
+
+
+@peeking(pricing, "selection_rho", "a price of the budget that depends on the data", checks.replay)
+def price_of_data(original, *public):
+    return original(*public) / (1 + int(SEEN[0].count(())) % 2)

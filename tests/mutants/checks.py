@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import sqlite3
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import openpyxl
 
 from adaptive_qs.answering.plan import resolve_queries
 from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Synthesis, audit
@@ -34,9 +36,14 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.run.budget import Session
+from adaptive_qs.strategy import fixed_basis
+from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
+from ..answering import batches
 from ..audit import game, recompute
 from ..privacy import noise_paths
 
@@ -107,6 +114,21 @@ def replayed_tables() -> AuditReport:
         return audit(SCHEMA, 2, pairs=3, rhos=(5.0,), sample_every=1)
 
 
+def long_axes() -> list[str]:
+    """Queries over a long axis by itself and in a pair: every row against what is declared."""
+    sizes, wrong = (40, 3), []
+    for family in (Prefix(40), FirstCells(40, Circular(38))):
+        families = {0: family, 1: Prefix(3)}
+        parts = [batches.part(families, *some, sizes=sizes) for some in ([(0, 1)], [(0,), (1,)])]
+        asked = batches.workload(*parts, sizes=sizes)
+        with mock.patch.object(fixed_basis, "LARGE_AXIS", 30):
+            found = choose_mechanism(asked, "querysmasher").mechanism
+        inputs = batches.Batch(found.on_grid(30), UNITS_PER_RHO // 2).inputs.values()
+        changes = ((event, (columns * columns).sum(axis=0).max()) for event, columns in inputs)
+        wrong += [event.label for event, most in changes if most > event.squared_sensitivity]
+    return wrong
+
+
 def noise() -> list[str]:
     """Noise of three paths against its exact law, and of measurements against each other."""
     paths = noise_paths.paths()
@@ -121,7 +143,7 @@ def selection() -> list[str]:
 
 def neighbour_game() -> list[str]:
     """The tester's lower bound of μ."""
-    bound = game.loop_game(300).mu
+    bound = game.loop_game(500).mu
     return [] if bound <= game.MU else [f"mu is at least {bound}"]
 
 
@@ -133,7 +155,9 @@ def recomputed() -> list[str]:
     job = Synthesis.of(SCHEMA, 2, 1.0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        job.publish(table, Mechanisms(Budget(1.0), InsecureSeed(0)), folder, sampled=False)
+        job.publish(
+            table, Mechanisms(Budget(1.0, filtered=True), InsecureSeed(0)), folder, sampled=False
+        )
         return recompute.problems(folder / "release.zip")
 
 
@@ -328,3 +352,47 @@ def recorded_alike() -> list[str]:
         run_loop(MarginalCounter(table), workload, recorder, 1.0, workers=workers)
         outputs.append([np.asarray(call.output).tolist() for call in recorder.calls])
     return [] if outputs[0] == outputs[1] else ["the draws depend on the number of threads"]
+
+
+def cells_apart() -> list[str]:
+    """Tables whose rows are coded otherwise beside a row with a cell of another kind."""
+    schema = Schema.parse(
+        {
+            "version": 1,
+            "columns": [
+                {"name": "a", "type": "categorical", "values": ["7", "7.0", "x"]},
+                {
+                    "name": "b", "type": "numeric", "edges": [0, 2, 500, 2000], "missing": ["?"],
+                    "decimal": ",", "thousands": ".", "outside": "missing",
+                },
+            ],
+        }
+    )  # fmt: skip
+    rows = [(7.0, "1.234"), (7, "1,5")]
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        for ending, write in (("xlsx", _sheet), ("db", _database)):
+            alone, beside = (Path(folder) / f"{name}.{ending}" for name in ("alone", "beside"))
+            write(alone, rows)
+            write(beside, [*rows, ("x", "1.5")])
+            codes = [
+                [column[: len(rows)].tolist() for column in read_table(path, schema).columns]
+                for path in (alone, beside)
+            ]
+            if codes[0] != codes[1] or codes[0] != [[0, 0], [2, 0]]:
+                wrong.append(f"{ending}: {codes}")
+    return wrong
+
+
+def _sheet(path: Path, rows: list[tuple]) -> None:
+    book = openpyxl.Workbook()
+    for row in (("a", "b"), *rows):
+        book.active.append(row)
+    book.save(path)
+
+
+def _database(path: Path, rows: list[tuple]) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (a, b)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        database.commit()

@@ -4,15 +4,17 @@ import logging
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import loop
+from adaptive_qs.loop import loop, pricing
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.release.release import Release
-from adaptive_qs.table import encode
+from adaptive_qs.table import books, cells, encode
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
+from adaptive_qs.table.text import Spelling
 
 from . import checks
 from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped
@@ -26,13 +28,13 @@ def true_annealing():
         taken[:] = [clique]
         original(self, clique)
 
-    def distance(_, after, before):
+    def distance(_, after, before, total):
         return float(abs(after - SEEN[0].count(taken[0])).sum())
 
     with (
         watched_counter(),
-        wrapped(loop.Offer, "take", take),
-        wrapped(loop, "_clipped_distance", distance),
+        wrapped(pricing.Offer, "take", take),
+        wrapped(loop, "projected_distance", distance),
     ):
         yield
 
@@ -76,6 +78,20 @@ def quantiles(original, column, values, label):
     if isinstance(column, IntegerColumn):
         found = np.searchsorted(np.quantile(found, np.arange(1, 3) / 3), found)
     return found
+
+
+@replaced(books, "object_cells", "one text makes texts of all cells", checks.cells_apart)
+def all_texts(original, objects):
+    if any(isinstance(cell, str) for cell in objects):
+        objects = np.array([*map(str, objects), None], dtype=object)[:-1]
+    return original(objects)
+
+
+@replaced(cells, "numbers_read", "a decimal sign chosen by all cells", checks.cells_apart)
+def chosen_sign(original, values, spelling):
+    plain = original(values, Spelling())
+    points = pc.any(pc.match_substring_regex(pc.cast(values, "string"), r"^[0-9]+\.[0-9]$"))
+    return plain if points.as_py() else original(values, spelling)
 
 
 @replaced(MarginalCounter, "count", "every row counted twice", checks.replay, checks.counts)

@@ -24,16 +24,17 @@ import pyarrow as pa
 import adaptive_qs
 from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, least_memory, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
-from adaptive_qs.errors import AdaptiveQsError, DataError
+from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, DataError
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.privacy.budget import float_above
-from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
+from adaptive_qs.privacy.budget import Budget, float_above
+from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.run import job
 from adaptive_qs.run.job import Limits
 from adaptive_qs.table.schema import Schema
 
+from ..audit import recompute
 from .checks import quick_tables
 from .entries import (
     DECLARED,
@@ -216,6 +217,43 @@ def _unpaid(run: Watched, ledger: Path | None, learns: bool) -> Iterator[str]:
             yield "the ledger has not one finished run"
         if list(states[0].events) != run.events or states[0].spent != cost or book.held != cost:
             yield "the ledger was charged for something else"
+
+
+@in_folders
+def filtered(folder: Folders) -> Iterator[str]:
+    """A loop that forgets what exact accounting adds to the cost of its choices is stopped.
+
+    Wherever the budget is kept; its charges are within zCDP. A loop that does not is not stopped,
+    and releases charges that other code finds within the μ that is stated.
+    """
+    careless = mock.patch("adaptive_qs.loop.pricing.choice_cost", lambda rho, _: rho)
+    for entry in SYNTHESIS:
+        fresh = new_ledger(folder())
+        begun = copied(fresh, folder())
+        watch(entry, rows(ROWS), folder(), ledger=begun, stop_after=STOPPED)
+        for how, given in {
+            "in memory": {},
+            "on a ledger": {"ledger": fresh},
+            "resumed": {"ledger": begun, "resume": True},
+        }.items():
+            kept = {**given}
+            if "ledger" in given:
+                kept["ledger"] = copied(given["ledger"], folder())
+            with careless:
+                error = watch(entry, rows(ROWS), folder(), **kept).error
+            if "that exact accounting has left" not in str(error):
+                yield f"{entry}, {how}: more than exact accounting allows is granted"
+            run = watch(entry, rows(ROWS), folder(), **given)
+            if run.error is not None:
+                yield f"{entry}, {how}: ended by {run.error!r}"
+                continue
+            records = Transcript(events=tuple(run.events)).model_dump(mode="json")["events"]
+            if recompute.filter_problems(run.manifest, records):
+                yield f"{entry}, {how}: the charges exceed the mu that is stated"
+    narrow = GaussianEvent(Purpose.ROWS, (), 18, 18)
+    with suppress(BudgetExceeded):
+        Budget(0.9, filtered=True).release([narrow], lambda: [np.zeros(1, np.int64)])
+        yield "narrow noise is granted at the price of wide noise"
 
 
 OTHERWISE = {

@@ -95,10 +95,9 @@ def cells_of_rows(original, counter, schema, workload, target, work, *others):
 
 @replaced(tables, "measure", "memory planned for the rows that there are", entry_checks.ceilings)
 def memory_of_rows(original, counter, schema, workload, target, work, *others):
-    plan = work.limits
-    memory = plan.max_memory_bytes
-    found = plan_memory(counter.domain, workload, int(counter.count(())), memory, plan.workers)
-    limits = replace(plan, measured_cells=found.measured_cells)
+    memory = work.limits.max_memory_bytes
+    found = plan_memory(workload, int(counter.count(())), memory)
+    limits = replace(work.limits, measured_cells=found.measured_cells)
     return original(counter, schema, workload, target, replace(work, limits=limits), *others)
 
 
@@ -213,13 +212,15 @@ def learning_aside(original, schema, gathered, mechanisms, cost):
 @replaced(runs, "_begun", "a new budget after learning", entry_checks.charged_once)
 def budget_again(_, mechanisms):
     limit = mechanisms.ledger.limit
-    return lambda: runs.Mechanisms(Budget(limit.rho, limit.delta), mechanisms.entropy)
+    return lambda: runs.Mechanisms(
+        Budget(limit.rho, limit.delta, mechanisms.ledger.filtered), mechanisms.entropy
+    )
 
 
 @replaced(Session, "begin", "a run on a ledger counted in memory", entry_checks.charged_once)
 def counted_in_memory(original, self, request, insecure=False):
     original(self, request, insecure)
-    return Budget(self._cost.rho, self._cost.delta)
+    return Budget(self._cost.rho, self._cost.delta, self._filtered)
 
 
 @replaced(LedgerRun, "leave", "a budget given back after a crash", entry_checks.charged_once)

@@ -29,14 +29,17 @@ def test_contrast_is_that_of_the_standard():
 
 
 def test_text_is_legible_on_every_shade():
-    shades = [*charts.sequential(), *charts.diverging()]
-    assert len({shade.name for shade in shades}) == len(shades) == 21
-    assert all(charts.contrast(s.background, s.text) >= 4.5 for s in shades)
+    for dark in (False, True):
+        shades = [*charts.sequential(dark), *charts.diverging(dark)]
+        assert len({shade.name for shade in shades}) == len(shades) == 21
+        assert all(charts.contrast(s.background, s.text) >= 4.5 for s in shades)
 
 
 def test_more_is_darker():
     light = [charts.contrast(s.background, "#000000") for s in charts.sequential()]
     assert all(a > b for a, b in itertools.pairwise(light))
+    dark = [charts.contrast(s.background, "#000000") for s in charts.sequential(dark=True)]
+    assert all(a < b for a, b in itertools.pairwise(dark))  # lighter than a dark page
 
 
 @given(st.floats(), st.floats())

@@ -15,6 +15,7 @@ import numpy as np
 
 from adaptive_qs.answering.measure import measure
 from adaptive_qs.domain import Domain
+from adaptive_qs.loop.estimates import ProjectedEstimates
 from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.privacy.budget import Budget
@@ -166,7 +167,9 @@ def _marginal_selection(count: int) -> Selections:
     scores = weights * (errors - expected)
     epsilon = 4.0 / np.ptp(scores)
     selector = Selector(counter, cliques, weights.tolist())
-    selector.refresh(model)
+    estimates = ProjectedEstimates(counter.domain, cliques)
+    estimates.refresh(model, np.ones(len(cliques), dtype=np.bool_))
+    selector.refresh(estimates)
     mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     every = np.ones(len(cliques), dtype=bool)
     chosen = [

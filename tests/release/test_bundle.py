@@ -72,7 +72,7 @@ def make_release(insecure_seed=None, rho=0.5):
     limits = tables_limits(domain, workload, "2GB", 1)
     work = Tables(workload, "product", limits, rho)
     entropy = SystemEntropy() if insecure_seed is None else InsecureSeed(insecure_seed)
-    mechanisms = Mechanisms(Budget(rho), entropy)
+    mechanisms = Mechanisms(Budget(rho, filtered=True), entropy)
     counter = MarginalCounter(private_table())
     return measure(counter, SCHEMA, workload, target, work, mechanisms, PhaseClock())
 
@@ -211,6 +211,10 @@ EDITS = {
     "spent": ("manifest.json", lambda m: m.update(rho_spent=0.4)),
     "stamp": ("manifest.json", lambda m: m.update(stamp="fine")),
     "epsilon": ("manifest.json", lambda m: m.update(epsilon=m["epsilon"] / 2)),
+    "mu too small for its choices": (
+        "manifest.json",
+        lambda m: m.update(mu=m["mu"] * (1 - 1e-5), guarantee=""),
+    ),
     "fact dropped": ("manifest.json", lambda m: m["facts"].remove(paid_fact(m))),
     "fact of another kind": ("manifest.json", lambda m: paid_fact(m).update(kind="answers")),
     "fact of another column": ("manifest.json", lambda m: paid_fact(m).update(columns=["age"])),

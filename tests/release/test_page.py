@@ -1,23 +1,32 @@
 """The page inside a release bundle: only what the bundle holds, and that correctly."""
 
+import itertools
 import json
 import re
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.pages.charts import Bar
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import (
     COLUMNS_SHOWN,
     MARGINALS_SHOWN,
     MOST_LINES,
     MOST_STEPS,
+    Marginal,
+    SingleColumn,
     budget_parts,
     column_chart,
     release_page,
+    single_columns,
+    sure_at_most,
+    uses_of,
+    workload_marginals,
 )
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer import Synthesizer
@@ -56,6 +65,61 @@ def bundle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(bundle):
     return release_page(bundle)
+
+
+def opened(page):
+    """The text of a page, without tags."""
+    return re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ")
+
+
+def test_it_opens_with_what_the_data_are_and_what_they_are_good_for(bundle, page):
+    """From the schema in the bundle; markup in it stays text."""
+    about = {"title": "Visits <b>", "licence": "CC0", "description": "One row for a visit."}
+    told = replace(bundle, schema=bundle.schema.with_about(about))
+    changed = release_page(told)
+    assert "<title>Visits &lt;b&gt;</title>" in changed
+    text = opened(changed)
+    order = ["Visits", "One row for a visit.", "licence", "CC0", "What it is good for", "promised"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert "publisher" not in text
+    assert "A release under differential privacy" in page.split("</h1>")[0]
+    heads = re.findall(r"<h2 id=\"([a-z-]+)\">", changed)[1:]  # the contents come first
+    assert heads == ["good-for", "promise", "columns", "combinations", "budget", "rounds",
+                     "facts", "use", "versions"]  # fmt: skip
+
+
+def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
+    def column(name, l1):
+        return SingleColumn(1, SimpleNamespace(name=name), None if l1 is None else 9.0, l1)
+
+    columns = [column("noisy", 0.3), column("fine", 0.02), column("finer", 0.01)]
+    marginals = [
+        Marginal(("fine", "finer"), 9, True, 1.0, 0.04, 1, 0.1),
+        Marginal(("fine", "noisy"), 9, False, None, 0.01, 0, 0.0),
+    ]
+    uses = uses_of([*columns, column("single", None)], marginals, ("noisy",))
+    assert uses.good == (
+        "counts and shares of single columns: finer and fine",
+        "counts by combinations that were measured: fine × finer",
+    )
+    assert uses.careful[0] == "single columns whose noise is large: noisy"
+    assert uses.careful[1].startswith("1 combination not measured as a whole")
+    assert uses.bad[0] == "how anything depends on noisy: no combination was measured"
+    assert "groups of fewer than about 18 rows" in uses.bad[1]  # 1.96 · 9
+    assert "single rows" in uses.bad[2]
+    section = release_page(bundle).split('id="good-for"')[1].split("</section>")[0]
+    model = bundle.model()
+    parts = (single_columns(bundle.schema, model, model.total),
+             workload_marginals(bundle, model, model.total))  # fmt: skip
+    found = uses_of(*parts, bundle.manifest.unconnected)
+    assert section.count("<li>") == sum(map(len, found)) > 0
+    assert found.bad[-1] in section
+
+
+@pytest.mark.parametrize(("epsilon", "sure"), [(0.0, 0.5), (1.0, 0.7311), (1e12, 1.0)])
+def test_epsilon_in_plain_words(epsilon, sure):
+    assert sure_at_most(epsilon) == pytest.approx(sure, abs=1e-4)
 
 
 def test_the_bundle_holds_the_page_and_can_do_without(bundle, page, tmp_path):
@@ -150,7 +214,7 @@ def test_neighbours_are_put_together_and_missing_values_kept_apart():
     assert covered == list(range(101))
 
 
-UNEVEN = "Bins are not equally wide, but are drawn so."
+UNEVEN = "Bars are as wide as their bins, and their areas are the numbers."
 
 
 @pytest.mark.parametrize(
@@ -162,11 +226,37 @@ UNEVEN = "Bins are not equally wide, but are drawn so."
         ({"type": "integer", "min": 0, "max": 100, "bins": 30}, False),
     ],
 )
-def test_bins_that_are_not_equally_wide_are_said_to_be(content, told):
+def test_bins_that_are_not_equally_wide_are_drawn_with_their_width(content, told):
     declared = column(**content)
     axis = axis_of(declared, [1.0] * declared.size)
     assert axis.scale
     assert (UNEVEN in axis.note) == told
+    assert bool(axis.places) == told
+    if told:
+        assert "squeezed" in axis.note  # the last bin takes nearly all of a linear axis
+        assert axis.places[0] == 0
+        assert axis.places[-1] == pytest.approx(1_000)
+        assert all(a < b for a, b in itertools.pairwise(axis.places))
+        assert axis.places[1] > 10
+
+
+def test_the_areas_of_unequal_bins_are_their_numbers():
+    """Few bins, too: bars of 1, 3 and 6 times the width on a linear axis, and 4 of one share."""
+    edges = [0, 10, 40, 100, 110]
+    declared = column(type="numeric", edges=edges)
+    rows = [10.0, 30.0, 60.0, 20.0]
+
+    def bar(group):
+        return Bar(group.label, (sum(rows[k] for k in group.codes),), ends=group.ends)
+
+    axis = column_chart(declared, rows, bar)
+    assert "squeezed" not in axis.note
+    assert axis.places == pytest.approx([1_000 * edge / 110 for edge in edges])
+    heights = [100 - float(y) for y in re.findall(r"(?:V|M0 )([\d.]+)(?=H)", axis.steps(0))]
+    assert heights == pytest.approx([50, 50, 50, 100], abs=0.1)
+    ticks = axis.placed_ticks
+    assert [text for _, text in ticks] == ["0", "40", "110"]
+    assert ticks[1][0] == pytest.approx(100 * 40 / 110)
 
 
 def test_thousands_are_apart_but_not_in_years():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of
+from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of, mu_of
 from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
@@ -157,6 +157,8 @@ def test_every_budget_that_a_run_accepts_can_be_stated(budget, delta):
     target = PrivacyTarget.of(**budget, delta=delta)
     spent = GaussianEvent(Purpose.ROWS, (), 1, 1 / (Fraction(9, 5) * Fraction(target.rho)))
     figures = {"rho": target.rho, "epsilon": target.epsilon, "delta": target.delta}
+    if target.gaussian:
+        figures |= {"accountant": "Gaussian DP", "mu": mu_of(target.rho)}
     assert statement_page(manifest_of(SCHEMA, [spent], **figures))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 import mpmath
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.run.budget import MAX_COST, MIN_COST, SLACK, PrivacyTarget
+from adaptive_qs.run.budget import MAX_COST, MAX_FILTERED, MIN_COST, SLACK, PrivacyTarget
 
 TABLE = [
     (1, 1e-9, 0.03311483),
@@ -40,6 +42,40 @@ def test_known_costs_are_met_to_seven_digits_but_for_the_slack(epsilon, delta, c
     assert exact_delta(target.cost, epsilon) * (1 + SLACK) <= delta
     assert exact_delta(target.cost * (1 + 2 * SLACK), epsilon) * (1 + SLACK) > delta
     assert target.cost > 1.05 * 2 * rho_of(epsilon, delta)  # what exact accounting is for
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "cost"), TABLE)
+def test_tables_get_the_same_budget_as_answers_and_a_filter(epsilon, delta, cost):
+    target = PrivacyTarget.of(epsilon, delta)
+    assert target == replace(PrivacyTarget.of_answers(epsilon, delta), filtered=True)
+    assert target.gaussian
+    back = PrivacyTarget.of(rho=target.rho, delta=delta)
+    assert back.epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert exact_delta(target.cost, back.epsilon) * (1 + SLACK) <= delta
+
+
+def test_discovering_takes_its_share_of_delta_first():
+    target = PrivacyTarget.of(1, 1e-9, discovery_share=Fraction(1, 2), column_share=0.05)
+    assert target.filtered
+    assert target.rho == PrivacyTarget.of(1, 5e-10).rho
+    assert exact_delta(target.cost, 1) * (1 + SLACK) <= 5e-10
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"epsilon": 1, "discovery_share": Fraction(1, 2), "column_share": 0.5},
+        {"epsilon": 10, "column_share": 0.01},
+        {"epsilon": 1_000},
+        {"rho": MAX_FILTERED * 1.01},
+    ],
+)
+def test_tables_are_of_zcdp_where_noise_is_narrow(given_):
+    target = PrivacyTarget.of(**given_)
+    assert not target.gaussian
+    assert not target.filtered
+    left = target.delta * (1 - float(target.discovery_share))
+    assert target.epsilon == pytest.approx(epsilon_of(target.rho, left), rel=1e-9)
 
 
 @given(st.floats(0.01, 100), st.floats(1e-12, 1e-2))

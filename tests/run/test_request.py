@@ -16,8 +16,8 @@ DEFAULTS = {
     field.name: DEFAULT_SHARE if field.default is MISSING else field.default
     for field in fields(RunOptions)
 }
-OF_LOOPS = {"max_candidates", "max_cells"}
-"""What only tables have: answers leave nothing out."""
+OF_LOOPS = {"target", "max_candidates", "max_cells"}
+"""What only tables have: answers leave nothing out, and serve no target."""
 OF_BATCHES = {
     "jobs" if name == "workers" else name: value
     for name, value in DEFAULTS.items()

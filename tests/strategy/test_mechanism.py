@@ -40,7 +40,7 @@ def fourier(n):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_variances_by_length_are_those_of_the_covariance(family, n, make):
     queries, factor = family(n), make(n)
-    by_length = arc_variances(factor)
+    by_length = arc_variances(factor, Range(factor.shape[0]))
     expected = queries.squares(factor.covariance)
     found = by_length[queries.sums().astype(int)]
     np.testing.assert_allclose(found, expected, atol=1e-12 * expected.max())
@@ -49,12 +49,14 @@ def test_variances_by_length_are_those_of_the_covariance(family, n, make):
 
 def test_other_families_and_covariances_are_left_alone():
     assert arc_lengths(Random((5,), seed=1)) is None
-    assert arc_variances(DenseFactor(np.eye(4), (4,))) is None
-    assert arc_variances(FourierFactor((2, 2), np.array([[0.0, 0.0], [0.0, 4.0]]))) is None
+    assert arc_variances(DenseFactor(np.eye(4), (4,)), Range(4)) is None
+    assert (
+        arc_variances(FourierFactor((2, 2), np.array([[0.0, 0.0], [0.0, 4.0]])), Range(2)) is None
+    )
 
 
 def test_a_large_axis_takes_no_matrix():
-    by_length = arc_variances(fourier(100_000))
+    by_length = arc_variances(fourier(100_000), Range(100_000))
     assert by_length.shape == (100_001,)
     assert by_length[0] == 0
     assert by_length[-1] < 1e-9 * by_length.max()  # the whole circle is the total: no residual

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, get_worker
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.table import read
@@ -253,6 +253,39 @@ def test_nothing_stays_on_the_cluster(frame, opened, tmp_path, dask_client):
             break
         time.sleep(0.02)
     assert not held()
+
+
+def test_parts_are_dealt_so_that_no_worker_is_waited_for(dask_client):
+    cluster = dask.Cluster(dask_client, "cluster", 1)
+    sizes = [9, 1, 1, 7, 8, 1, 1, 5, 5, 3, 2, 1]
+    got = Counter()
+    for worker, size in zip(cluster.deal(sizes), sizes, strict=True):
+        got[worker] += size
+    assert sorted(got) == sorted(dask_client.nthreads())
+    assert len(set(got.values())) == 1
+    assert cluster.deal([]) == []
+
+
+def test_every_worker_loads_the_program_first_and_then_gets_its_share(
+    frame, opened, small_parts, tmp_path, monkeypatch, dask_client
+):
+    happened = []
+
+    def noted(what, call):
+        def run(*arguments):
+            happened.append((what, get_worker().address))
+            return call(*arguments)
+
+        return run
+
+    monkeypatch.setattr(dask, "load_programs", noted("load", dask.load_programs))
+    monkeypatch.setattr(dask, "encode_chunk", noted("encode", dask.encode_chunk))
+    with opened(written(frame, tmp_path, "csv")):
+        pass
+    workers = set(dask_client.nthreads())
+    assert {worker for what, worker in happened[:2]} == workers
+    assert [what for what, _ in happened[:3]] == ["load", "load", "encode"]
+    assert {worker for what, worker in happened[2:]} == workers
 
 
 def test_workers_that_are_lost_while_they_count(frame, small_parts, tmp_path, monkeypatch):

@@ -195,7 +195,7 @@ def test_output_paths(tmp_path):
         with pytest.raises(InputError):
             check_writable(bad)
     with pytest.raises(InputError, match="format"):
-        table_format(tmp_path / "t.xlsx")
+        table_format(tmp_path / "t.xls")
 
 
 def test_failed_write_leaves_the_old_file(tmp_path):

@@ -18,9 +18,11 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.profile import FORMATS, in_natural_order
+from adaptive_qs.table.orders import in_natural_order
+from adaptive_qs.table.profile import FORMATS
 from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.text import Spelling
 
 from . import helpers
 
@@ -218,7 +220,7 @@ def test_identifiers_are_left_out_with_the_reason(tmp_path):
     assert proposal.schema.names == ("age",)
     assert set(proposal.schema.ignore) == set(proposal.left_out)
     assert "'rownames', 'SEQN' (an identifier" in proposal.reasons[0]
-    assert "thousands separators" in proposal.left_out["pay"]
+    assert "nobody can tell decimals and thousands" in proposal.left_out["pay"]
     assert proposal.left_out["none"] == "empty"
     assert all(reason in proposal.schema.description for reason in proposal.reasons)
 
@@ -249,7 +251,10 @@ def test_numbers_may_name_columns(tmp_path, header):
         ("2020-01-01", 365, "D", 1, "date", "month"),
         ("2020-01-01", 365, "D", 200, "date", "week"),
         ("2010-01-01", 2_191, "D", 1, "date", "quarter"),
-        ("1920-01-01", 30_000, "D", 1, "date", "year"),
+        ("1940-01-01", 18_500, "D", 1, "date", "5 years"),
+        ("1985-01-01", 14_000, "D", 1, "date", "year"),
+        ("1701-01-01", 109_000, "D", 1, "date", "5 years"),
+        ("1501-01-01", 3_600, "50D", 1, "date", "100 years"),
         ("2020-01-01", 24, "h", 1, "datetime", "hour"),
         ("2020-01-01", 25, "h", 1, "datetime", "day"),
         ("2020-01-01 00:30", 365, "D", 1, "datetime", "month"),
@@ -341,23 +346,65 @@ def written(pattern, values=AMOUNTS):
     return [pattern.format(value) for value in values]
 
 
+COMMAS = str.maketrans(",.", ".,")
+FORMS = {
+    "0,5": ([t.translate(COMMAS) for t in written("{:.2f}", AMOUNTS)], {"decimal": ","}),
+    "1.234,5": (
+        [t.translate(COMMAS) for t in written("{:,.2f}", AMOUNTS * 10)],
+        {"decimal": ",", "thousands": "."},
+    ),
+    "1 234,5": (
+        [t.translate({44: 160, 46: 44}) for t in written("{:,.2f}", AMOUNTS * 10)],
+        {"decimal": ",", "thousands": " "},
+    ),
+    "1,234.5": (written("{:,.2f}", AMOUNTS * 10), {"thousands": ","}),
+    "1'234.5": (
+        [t.replace(",", "'") for t in written("{:,.2f}", AMOUNTS * 10)], {"thousands": "'"}
+    ),
+    "1.234.567": (
+        [t.translate(COMMAS) for t in written("{:,.0f}", AMOUNTS**3 + 10**6)],
+        {"decimal": ",", "thousands": "."},
+    ),
+}  # fmt: skip
+
+
+def test_numbers_in_the_form_of_a_country_are_read_and_written_in_it(tmp_path, doors):
+    """Their bins are those of the same numbers as the program writes them."""
+    columns = {name: cells for name, (cells, _) in FORMS.items()}
+    columns["few, with words"] = ["0,5", "1,0", "?", "1,5"] * 150
+    for name, (cells, form) in FORMS.items():
+        plain = [Spelling(**form).read(cell) for cell in cells]
+        columns[f"{name} plain"] = [(int if "." not in text else float)(text) for text in plain]
+    proposal = doors(columns)
+    assert proposal.schema.names == tuple(columns)
+    for name, (_, form) in FORMS.items():
+        column, plain = map(proposal.schema.column, (name, f"{name} plain"))
+        assert column == plain.model_copy(update={"name": name, **form})
+        assert f'numbers with "{next(iter(form))}" ' in proposal.notes[name]
+    few = proposal.schema.column("few, with words")
+    assert (few.decimal, few.missing, few.num_values) == (",", ("?",), 3)
+
+
+def test_commas_that_may_mean_either_are_left_to_the_owner(doors):
+    """Unless one cell tells, wherever it is."""
+    cells = ["1,234", "2,500", "317", *(f"{k},{100 + k}" for k in range(1, N))]
+    told = {"decimal": [*cells, "1,5"], "thousands": [*cells, "1,234,567"]}
+    proposal = doors({"x": [*cells, "5"], **told})
+    reason = proposal.left_out["x"]
+    assert reason.startswith("numbers of which nobody can tell decimals and thousands: ")
+    for key in told:
+        assert proposal.schema.column(key).spelling.fields == {key: ","}
+
+
 SPELLED = {
-    "a decimal comma": written("{:.2f}", AMOUNTS),
     "currency signs": written("${:.2f}"),
     "currency signs, after": written("{:.2f} €"),
     "currency signs, words": written("EUR {:.2f}"),
     "percent signs": written("{:.3f} %", AMOUNTS / 10),
-    "thousands separators": written("{:,.2f}", AMOUNTS * 10),
     "currency signs and thousands separators": written("$ {:,.0f}", AMOUNTS * 100),
-    "a decimal comma and thousands separators": [
-        text.translate(str.maketrans(",.", ".,")) for text in written("{:,.2f}", AMOUNTS * 10)
-    ],
-    "thousands separators, of Switzerland": [
-        text.replace(",", "'") for text in written("{:,.2f}", AMOUNTS * 10)
-    ],
+    "a decimal comma and thousands separators": [*written("{:,.2f}", AMOUNTS[1:] * 10), "1.234,5"],
     "brackets for a minus and currency signs": ["($12.50)", *written("${:.2f}", AMOUNTS[1:])],
 }
-SPELLED["a decimal comma"] = [text.replace(".", ",") for text in SPELLED["a decimal comma"]]
 
 
 DURATIONS = pd.to_timedelta(RNG.integers(0, 200_000, N), "s")
@@ -444,8 +491,8 @@ NAN = np.where(np.arange(N) == 7, np.nan, AMOUNTS)
 CODE = np.where(np.arange(N) < 3, 1e9, RNG.integers(0, 100, N) + 0.5)
 AS_MISSING = "count as missing"
 PROPOSED = {
-    "few with commas": (
-        ["0,5", "1,0", "1,5"] * 200, {"values": ("0,5", "1,0", "1,5")}, "a decimal comma"
+    "few in percent": (
+        ["0.5%", "1.0%", "1.5%"] * 200, {"values": ("0.5%", "1.0%", "1.5%")}, "percent signs"
     ),
     "not a number": (NAN, {"type": "numeric"}, ""),
     "words among few": (

@@ -236,7 +236,7 @@ def test_mixed_objects_in_pandas():
         (b"a;b\n1;a\n", "separated by ';': save it with commas"),
         (b"a\tb\n1\ta\n", "separated by tabs: save it with commas"),
         (b"a|b\n1|a\n", "separated by '|': save it with commas"),
-        (b"PK\x03\x04c4n4ry", "is an Excel file: export it as CSV or Parquet"),
+        (b"PK\x03\x04c4n4ry", "is an Excel file that cannot be read: save it again as .xlsx"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1c4n4ry", "is an Excel file"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
         (gzip.compress(b"a,b\n1,a\n" * 999)[:-9], "gzip"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -127,7 +128,7 @@ def test_too_many_sets_to_list_are_replaced_by_smaller_ones_of_the_same_weight(w
 def test_nothing_is_left_out_of_what_fits():
     workload = Workload.all_ways(DOMAIN, 3)
     assert limited(workload, Ceilings(10**6, 10**9)) == (workload, None)
-    assert keep_what_fits(workload, 1_000, 2**31, 1) == (workload, None)
+    assert keep_what_fits(workload, 1_000, 2**31) == (workload, None)
 
 
 # In use.
@@ -223,11 +224,69 @@ def test_ceilings_that_are_no_positive_integers_are_refused(bad):
 def test_the_forecast_of_a_pass_counts_candidates_and_cells():
     workload = Workload.all_ways(DOMAIN, 2)
     candidates = [c for c in workload.closure if c and 3 not in c]
-    without, with_rows = (ScoringForecast.of(workload, 1, rows) for rows in (None, 10**6))
+    without, with_rows = (ScoringForecast.of(workload, rows) for rows in (None, 10**6))
     assert without.candidates == len(candidates) == 15
     assert without.cells == sum(map(DOMAIN.size, candidates))
     assert without.seconds < with_rows.seconds
     assert "every million rows" in str(without)
     assert "every million rows" not in str(with_rows)
     assert "MB without the rows" in str(without)
-    assert without.memory_bytes < ScoringForecast.of(workload, 8, None).memory_bytes
+
+
+def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("adaptive_qs.run.tables.MOST_LISTED", 200)
+    monkeypatch.setattr("adaptive_qs.workload.workload.MAX_CLIQUES", 500)
+    sizes = dict.fromkeys(list(SIZES)[:16], 2)
+    (tmp_path / "s.json").write_text(json.dumps(sizes))
+    words = ["--schema", "s.json", "--ways", "3", "--max-candidates", "20", "--rho", "1"]
+    assert main(["plan", *words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert set(found) == {"refused", "tables", "scoring"}
+    assert found["refused"] in err
+    assert "560, more than 500" in found["refused"]
+    FRAME[list(sizes)].to_csv("t.csv", index=False)
+    assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert found["scoring"]["left_out"] == made["left_out"]
+    assert "of 560 marginals asked for" in made["left_out"]
+    assert main(["plan", *words, "--rows", "300"]) == 0
+    out = capsys.readouterr().out
+    assert "left out" in " ".join(out.split())
+    assert "the number of rows would be known" in out
+    assert main(["plan", *words, "--mechanism", "identity"]) == 4
+    capsys.readouterr()
+    assert main(["plan", *words, "--queries", "prefix"]) == 4
+    assert "560, more than 500" in capsys.readouterr().err
+
+
+def test_a_plan_of_sets_asked_for_twice_forecasts_what_synthesize_looks_at(files, capsys):
+    parts = [{"ways": [2]}, {"attributes": [["a", "b", "c"]], "weight": 3}, {"ways": [3]}]
+    Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+    words = ["--schema", "s.json", "--workload", "w.json", "--max-candidates", "8", "--rho", "1"]
+    assert main(["plan", *words, "--json"]) == 0
+    scoring = json.loads(capsys.readouterr().out)["scoring"]
+    assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["left_out"] == scoring["left_out"]
+    assert f"{scoring['candidates']} candidates of {scoring['cells']} cells" in err
+
+
+def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, capsys):
+    """The largest marginal would have fitted the memory with one thread, and not with eight."""
+    (tmp_path / "s.json").write_text(json.dumps(sizes := {"a": 3000, "b": 3000, "c": 2}))
+    words = ["plan", "--schema", str(tmp_path / "s.json"), "--max-memory", "2500MB", "--json"]
+    told, asked = [], []
+    for threads in (1, 8):
+        assert main([*words, "--jobs", str(threads)]) == 0
+        told.append(json.loads(capsys.readouterr().out)["scoring"])
+        options = RunOptions(rho=1.0, workers=threads, max_memory="2500MB")
+        job = tables_job(Schema.parse(sizes), 2, "product", "aim", "loglinear", options)
+        asked.append((job.work.words(), job.work.left_out, job.work.limits.measured_cells))
+        assert job.work.limits.scoring_workers <= threads
+    assert told[0] == told[1]
+    assert asked[0] == asked[1]
+    assert "(--max-memory)" in told[0]["left_out"]

@@ -28,6 +28,17 @@ def test_relevance_is_the_weighted_overlap(weight_of, clique):
 
 
 @given(weights)
+def test_priorities_are_the_4_norm_of_the_weights_that_contain_a_clique(weight_of):
+    workload = Workload(DOMAIN, weight_of)
+    inside = [c for c in workload.closure if c]
+    for clique, found in zip(inside, workload.priorities(inside), strict=True):
+        slow = math.fsum(w**4 for pi, w in weight_of.items() if set(clique) <= set(pi)) ** 0.25
+        assert found == pytest.approx(slow)
+    spread = Workload(DOMAIN, weight_of, handed_down=True).priorities(inside)
+    assert spread.tolist() == [workload.relevance(clique) for clique in inside]
+
+
+@given(weights)
 def test_the_closure_is_all_subsets_of_the_cliques(weight_of):
     workload = Workload(DOMAIN, weight_of)
     slow = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeA
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from adaptive_qs.domain import BinLabel
+from adaptive_qs.pages.words import significant
 from adaptive_qs.table.text import ASCII_SPACE, escapes
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table import bins as binning
-    from adaptive_qs.table import cells
+    from adaptive_qs.table import cells, orders
     from adaptive_qs.table import profile as spelled
     from adaptive_qs.table.profile import Profile
 
@@ -43,8 +44,8 @@ else:
             return getattr(import_module(self._name), attribute)
 
     np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
-    binning, cells, spelled = (
-        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "profile")
+    binning, cells, orders, spelled = (
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "orders", "profile")
     )
 
 MAX_SIZE = 2**32
@@ -137,6 +138,8 @@ class ColumnBase(BaseModel):
     """What a schema tells of the values of such columns."""
     by_day: ClassVar[bool] = False
     """Whether the values are whole days, so that one day is a value and no span of time."""
+    measured: ClassVar[bool] = False
+    """Whether the values are amounts or moments, of which there are means and quantiles."""
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
@@ -263,21 +266,28 @@ class ColumnBase(BaseModel):
     def value_labels(self) -> list[str]:
         """Labels of declared values and of the catch-all, in the order of the codes."""
 
+    def plain(self, values: pa.Array) -> pa.Array:
+        """Normalised cells as ``read`` takes them: with numbers as Python writes them."""
+        return values
+
     def encode(self, values: pa.Array) -> Codes:
         """Codes of normalised cells: shape (len(values),), negative where a cell is refused.
 
         A text that CSV escapes is read in its escaped form, too.
         """
         values = cells.unescaped(values, self.escapes)
-        codes = self.read(values)
+        plain = self.plain(values)
+        codes = self.read(plain)
         empty = values.is_null().to_numpy(zero_copy_only=False)
-        blank = empty | cells.is_marker(values, ("",), numeric=False)
+        blank = empty | cells.is_marker(values, ("",))
         codes[(codes < 0) & blank] = EMPTY
         if self.other_code is not None:
             codes[(codes < 0) & ~empty] = self.other_code
         if self.missing_code is not None:
-            marked = cells.is_marker(values, self.missing, self.numeric)
-            codes[empty | marked] = self.missing_code
+            codes[empty | cells.is_marker(values, self.missing)] = self.missing_code
+            if self.numeric:
+                markers = self.plain(pa.array(self.missing)).drop_null().to_pylist()
+                codes[cells.is_number_of(plain, markers)] = self.missing_code
         return codes
 
     def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
@@ -342,6 +352,21 @@ class ColumnBase(BaseModel):
         Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
         """
         return codes, codes
+
+    def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        """Normalised cells of a ``measured`` column as amounts: shape (len(values),).
+
+        Numbers are themselves, dates and times seconds since 1970; what cannot be read is NaN.
+        Unlike codes, amounts know neither bins nor ends of the range.
+        """
+        return np.full(len(values), np.nan)
+
+    def amount_text(self, amount: float, whole: bool = False) -> str:
+        """An amount, or a mean of amounts, as people read it; with all its digits if asked for."""
+        if whole:
+            return f"{amount:.12g}"
+        text = significant(amount, 4)
+        return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
     # Proposing and auditing.
 

@@ -20,6 +20,7 @@ from adaptive_qs.table.columns.base import (
     binning,
     cells,
     np,
+    orders,
     pa,
     pc,
     refuse_duplicates,
@@ -191,6 +192,8 @@ class CategoricalColumn(ColumnBase):
         if not profile.numeric:
             return None if profile.dated else cls._draft_of_texts(profile)
         rows, distinct = profile.filled, len(profile.points)
+        if not profile.spelling.plain:  # which only numbers have
+            return None
         few = binning.codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
         exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
         scattered = profile.high - profile.low + 1 > 5 * distinct
@@ -203,7 +206,7 @@ class CategoricalColumn(ColumnBase):
     def _draft_of_texts(cls, profile: Profile) -> Draft:
         """Labels, or why the texts are none."""
         values = profile.values
-        ordered = spelled.in_natural_order(values)
+        ordered = orders.in_natural_order(values)
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,21 +22,31 @@ from adaptive_qs.table.columns.numeric import RangeColumn
 from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from adaptive_qs.table.columns.base import Codes
     from adaptive_qs.table.profile import Profile, Span
 
-Granularity = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
+DayGranularity = Literal[
+    "day", "week", "month", "quarter", "year", "5 years", "10 years", "100 years"
+]
+Granularity = Literal[
+    "minute", "hour", "day", "week", "month", "quarter", "year", "5 years", "10 years", "100 years"
+]
 
 _LENGTH = {"minute": 60, "hour": 3_600, "day": 86_400}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_YEARS = {"5 years": 60, "10 years": 120, "100 years": 1_200}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
+_EPOCH_MONTHS = 12 * EPOCH.year
+"""From the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
 def period_of(moment: dt.date, granularity: Granularity) -> int:
-    """Number of whole periods from 1970 to a moment; weeks begin on Monday."""
+    """Number of whole periods from the one that holds the first of 1970 to that of a moment; weeks
+    begin on Monday, several years at a multiple of their number."""
     if granularity in _MONTHS:
-        months = (moment.year - EPOCH.year) * 12 + moment.month - 1
-        return months // _MONTHS[granularity]
+        return _of_months((moment.year - EPOCH.year) * 12 + moment.month - 1, granularity)
     return periods_of(seconds_of(moment), granularity)
 
 
@@ -45,8 +56,13 @@ def periods_of(seconds: Any, granularity: Granularity) -> Any:
         return seconds // _LENGTH[granularity]
     if granularity == "week":
         return (seconds // _LENGTH["day"] + 3) // 7
-    months = seconds.astype("M8[s]").astype("M8[M]").astype(np.int64)
-    return months // _MONTHS[granularity]
+    return _of_months(seconds.astype("M8[s]").astype("M8[M]").astype(np.int64), granularity)
+
+
+def _of_months(months: Any, granularity: Granularity) -> Any:
+    """The periods of months since January 1970."""
+    length = _MONTHS[granularity]
+    return (months + _EPOCH_MONTHS) // length - _EPOCH_MONTHS // length
 
 
 def starts_of(periods: Codes, granularity: Granularity) -> Codes:
@@ -55,8 +71,9 @@ def starts_of(periods: Codes, granularity: Granularity) -> Codes:
         return periods * _LENGTH[granularity]
     if granularity == "week":
         return (periods * 7 - 3) * _LENGTH["day"]
-    months = (periods * _MONTHS[granularity]).astype("M8[M]")
-    return months.astype("M8[s]").astype(np.int64)
+    length = _MONTHS[granularity]
+    months = (periods + _EPOCH_MONTHS // length) * length - _EPOCH_MONTHS
+    return months.astype("M8[M]").astype("M8[s]").astype(np.int64)
 
 
 class MomentColumn(RangeColumn):
@@ -129,17 +146,31 @@ class MomentColumn(RangeColumn):
         low = np.maximum(starts_of(periods, self.granularity), first)
         return low, np.minimum(starts_of(periods + 1, self.granularity) - 1, last)
 
+    def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
+        return np.where(readable, seconds, np.nan)
+
+    def amount_text(self, amount: float, whole: bool = False) -> str:
+        """A day, with the hour and minute where the column has times."""
+        if not math.isfinite(amount):
+            return super().amount_text(amount)
+        moment = EPOCH + dt.timedelta(seconds=round(amount))
+        return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
+
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(rng.integers(*self.ends(codes), endpoint=True)).cast(pa.timestamp("s"))
 
     def value_labels(self) -> list[str]:
-        """The periods in ISO 8601; weeks by their first and last day."""
+        """The periods in ISO 8601; weeks and several years by their first and last day."""
         periods = self.period(self.min) + np.arange(self.num_values)
         if self.granularity == "quarter":
             return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
-        if self.granularity == "week":
-            days = starts_of(periods, "week").astype("M8[s]").astype("M8[D]")
-            return [bin_label(str(day), str(day + np.timedelta64(6, "D"))) for day in days]
+        if self.granularity == "week" or self.granularity in _YEARS:
+            days = (
+                starts_of(each, self.granularity).astype("M8[s]").astype("M8[D]")
+                for each in (periods, periods + 1)
+            )
+            return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
         moments = periods.astype(f"M8[{_UNITS[self.granularity]}]")
         mark = "h" if self.granularity == "hour" else ""
         return [f"{moment}{mark}" for moment in moments]
@@ -180,8 +211,8 @@ class DateColumn(MomentColumn):
     """First day."""
     max: dt.date
     """Last day."""
-    granularity: Literal["day", "week", "month", "quarter", "year"] = "day"
-    """Calendar period that shares a code; weeks begin on Monday."""
+    granularity: DayGranularity = "day"
+    """Calendar period that shares a code; weeks begin on Monday, decades at 1990 and the like."""
 
     @property
     def span(self) -> tuple[int, int]:
@@ -204,7 +235,7 @@ class DatetimeColumn(MomentColumn):
     max: dt.datetime
     """Last date and time, without a time zone."""
     granularity: Granularity = "hour"
-    """Calendar period that shares a code; weeks begin on Monday."""
+    """Calendar period that shares a code; weeks begin on Monday, decades at 1990 and the like."""
 
     def _check_values(self) -> None:
         for moment in (self.min, self.max):
@@ -257,7 +288,14 @@ def _kind(span: Span) -> str:
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
     first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
-    finest: tuple[Granularity, ...] = ("month", "quarter", "year")
+    finest: tuple[Granularity, ...] = (
+        "month",
+        "quarter",
+        "year",
+        "5 years",
+        "10 years",
+        "100 years",
+    )
     if way is None or "%d" in way:
         finest = ("day", "week", *finest)
     if not span.days:

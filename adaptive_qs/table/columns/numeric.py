@@ -9,9 +9,9 @@ from collections.abc import Hashable, Sequence
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.words import first_of
@@ -30,7 +30,7 @@ from adaptive_qs.table.columns.base import (
     spelled,
 )
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
-from adaptive_qs.table.text import integer_of, number_of
+from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, integer_of, number_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +69,7 @@ class RangeColumn(ColumnBase):
     """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
     or count them, and cells that cannot be read, as "missing"."""
 
+    measured = True
     disclosed: ClassVar = "their bounds and bins"
     review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
 
@@ -87,7 +88,38 @@ class RangeColumn(ColumnBase):
         """A cell beyond the upper end of the range."""
 
 
-class BinnedColumn(RangeColumn):
+class NumberColumn(ColumnBase):
+    """A column whose cells may hold numbers in the form of a country.
+
+    Cells of text are read in that form and no other, so that 1.234 is never taken for another
+    number; CSV is written in it. Numbers in tables with types are what they are.
+    """
+
+    decimal: DecimalSign = "."
+    """The sign before the decimals in text: 1234.5 or 1234,5."""
+    thousands: GroupSign | None = None
+    """What parts groups of three digits in text: 1.234,5 with "." (and decimal ","). Cells may do
+    without, CSV is written with it. " " takes no-break spaces as well."""
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How numbers are written in text."""
+        return Spelling(self.decimal, self.thousands or "")
+
+    def plain(self, values: pa.Array) -> pa.Array:
+        return cells.numbers_read(values, self.spelling)
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        return cells.numbers_written(super().csv_texts(values), self.spelling)
+
+    @model_validator(mode="after")
+    def _check_spelling(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}: change one of them")
+        return self
+
+
+class BinnedColumn(NumberColumn, RangeColumn):
     """Integers or numbers, most of them in bins."""
 
     numeric = True
@@ -95,6 +127,12 @@ class BinnedColumn(RangeColumn):
     review: ClassVar = RangeColumn.review | {
         "bins": "round or usual limits? A bin each for 0, top codes and the like?"
     }
+    number_type: ClassVar[CellType]
+    """What plain cells may be in tables with types."""
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        return (self.number_type,) if self.spelling.plain else ()
 
     def _range_in_words(self, span: str, bins: bool, own: list[str]) -> str:
         """The range, the number of bins and which values have one of their own."""
@@ -105,6 +143,10 @@ class BinnedColumn(RangeColumn):
         if own:
             words += f", own bin{'s' if len(own) > 1 else ''}: {first_of(own, OWN_BINS)}"
         return words + beyond
+
+    def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        numbers, readable = cells.as_numbers(values)
+        return np.where(readable, numbers, np.nan)
 
 
 class IntegerColumn(BinnedColumn):
@@ -135,7 +177,7 @@ class IntegerColumn(BinnedColumn):
         return self.max - self.min + 1 if self.starts is None else len(self.starts)
 
     def declares(self, text: str) -> bool:
-        value = integer_of(text)
+        value = integer_of(self.spelling.read(text) or "")
         return value is not None and self.min <= value <= self.max
 
     def _check_values(self) -> None:
@@ -225,10 +267,10 @@ class IntegerColumn(BinnedColumn):
             content["bin_starts"] = starts[:-1]
         return Draft({**content, **clip}, note)
 
-    cell_types: ClassVar[tuple[CellType, ...]] = ("integer",)
+    number_type: ClassVar[CellType] = "integer"
 
     def _beyond(self) -> str:
-        return str(self.max + 1)
+        return self.spelling.write(str(self.max + 1))
 
 
 class NumericColumn(BinnedColumn):
@@ -287,7 +329,7 @@ class NumericColumn(BinnedColumn):
         return len(self.bin_edges) - 1
 
     def declares(self, text: str) -> bool:
-        value = number_of(text)
+        value = number_of(self.spelling.read(text) or "")
         return value is not None and self.bin_edges[0] <= value <= self.bin_edges[-1]
 
     def _check_values(self) -> None:
@@ -397,13 +439,13 @@ class NumericColumn(BinnedColumn):
             content["step"] = grid.step
         return Draft(content, note or _spanning(points))
 
-    cell_types: ClassVar[tuple[CellType, ...]] = ("number",)
+    number_type: ClassVar[CellType] = "number"
 
     def _beyond(self) -> str:
-        return repr(abs(self.bin_edges[-1]) * 2 + 1)
+        return self.spelling.write(repr(abs(self.bin_edges[-1]) * 2 + 1))
 
 
-class PrivateRangeColumn(PrivateColumn):
+class PrivateRangeColumn(NumberColumn, PrivateColumn):
     """Ordered values in bins of about equally many rows each, ends included where not declared."""
 
     key = "private_bins"
@@ -439,6 +481,7 @@ class PrivateRangeColumn(PrivateColumn):
         return low, self.greatest if self.max is None else self.max
 
     def declares(self, text: str) -> bool:
+        text = self.spelling.read(text) or ""
         value = integer_of(text) if self.whole else number_of(text)
         return value is not None and self.span[0] <= value <= self.span[1]
 
@@ -473,7 +516,7 @@ class PrivateRangeColumn(PrivateColumn):
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         """Normalised cells as integers or numbers; anything where they are none."""
-        return (cells.as_integers if self.whole else cells.as_numbers)(values)[0]
+        return (cells.as_integers if self.whole else cells.as_numbers)(self.plain(values))[0]
 
     @abstractmethod
     def _ready(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from adaptive_qs.arguments import Registry, one_of
 from adaptive_qs.machine import CheckRows, StepProgress
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.domain import Clique, Domain
+
+
+class Occupied(NamedTuple):
+    """The cells of a marginal that have rows.
+
+    Attributes:
+        cells: shape (cells,), their positions in the flattened marginal, in any order.
+        counts: shape (cells,), rows of each, at least 1.
+    """
+
+    cells: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 class CountingEngine(Protocol):
@@ -35,6 +47,9 @@ class CountingEngine(Protocol):
         Cliques are not empty. Counts are never released without noise. Threads may ask at the same
         time.
         """
+
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """The same marginals by their occupied cells: less work where most cells are empty."""
 
     def count_rows(self) -> int:
         """The number of rows; private."""
@@ -95,6 +110,8 @@ ENGINES: Registry[EngineOpener] = Registry(
     }
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
+SCHEDULED = (DEFAULT_ENGINE, "dask")
+"""Those that take a scheduler."""
 
 
 def open_engine(

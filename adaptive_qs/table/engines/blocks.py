@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.table.engines import Occupied
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
@@ -18,6 +20,13 @@ BLOCK_ROWS = 2**16
 """Rows of a block: it stays in the processor's cache while all cliques are counted."""
 SHARED_CELLS = 2**21
 """Cells of a pass up to which every thread has counts of its own, and takes some of the blocks."""
+
+SPARSE = 4
+"""Cells for each row from which on a marginal's occupied cells are listed while rows are counted;
+in smaller ones they are looked for afterwards."""
+LISTED_CELLS = 2**26
+"""Cells of a marginal up to which each has a place while rows are counted; larger ones are
+sorted."""
 
 
 class Blocks(Protocol):
@@ -68,6 +77,7 @@ class BlockEngine:
         self.domain: Domain = domain
         self._blocks = blocks
         self._workers = workers
+        self._spare: list[NDArray[np.uint32]] = []  # zeros, where cells are listed
 
     def count_rows(self) -> int:
         """The number of rows; private."""
@@ -88,6 +98,45 @@ class BlockEngine:
             parts = [cliques[k::workers] for k in range(workers)]
             counted_parts = list(pool.map(lambda part: self._count(part, every), parts))
         return [counted_parts[k % workers][k // workers] for k in range(len(cliques))]
+
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """The occupied cells of the marginals over some cliques; whoever asks has threads."""
+        listed = map(self.domain.size, cliques)
+        room = max((size for size in listed if size <= LISTED_CELLS), default=0)
+        places = np.zeros(0, dtype=np.uint32)
+        with suppress(IndexError):
+            places = self._spare.pop()
+        if places.size < room:
+            places = np.zeros(room, dtype=np.uint32)
+        found = [self._occupied(clique, places) for clique in cliques]
+        self._spare.append(places)
+        return found
+
+    def _occupied(self, clique: Clique, places: NDArray[np.uint32]) -> Occupied:
+        """Those of one clique; ``places`` are zero before and after."""
+        size, rows = self.domain.size(clique), self._blocks.num_rows
+        every = range(self._blocks.num_blocks)
+        if size <= SPARSE * rows:
+            counts = self._count([clique], every)[0].reshape(-1)
+            cells = np.flatnonzero(counts)
+            return Occupied(cells, counts[cells])
+        if size > LISTED_CELLS:
+            blocks = [self._cells(clique, number, np.int64) for number in every]
+            none = np.empty(0, np.int64)
+            return Occupied(*np.unique(np.concatenate([none, *blocks]), return_counts=True))
+        listed, found = np.empty(rows, dtype=np.uint32), 0
+        for number in every:
+            found = _list_occupied(self._cells(clique, number, np.uint32), places, listed, found)
+        return Occupied(*_take_occupied(places, listed[:found]))
+
+    def _cells(self, clique: Clique, number: int, kind: type) -> NDArray[Any]:
+        """The cell of each row of a block."""
+        shape = self.domain.shape(clique)
+        first, *others = self._blocks.read(number, clique)
+        cells: NDArray[Any] = first.astype(kind)
+        for codes, size in zip(others, shape[1:]):
+            _next_axis(cells, codes, kind(size))
+        return cells
 
     def _count(self, cliques: Sequence[Clique], numbers: Sequence[int]) -> list[NDArray[np.int64]]:
         """The marginals of the rows in some blocks."""
@@ -123,6 +172,15 @@ def count_block(
         flat += _tally_in_lanes(cells, flat.size)
 
 
+def load_programs() -> None:
+    """Have what counts compiled or loaded, which takes up to some seconds, before rows wait."""
+    for kind in (np.uint8, np.uint16, np.uint32):  # see code_dtype
+        codes: Codes = np.zeros(1, dtype=kind)
+        for cells in (1, 2 * _LANE_CELLS):
+            counts = np.zeros((cells, 1), dtype=np.int64)
+            count_block([codes, codes], counts, np.empty(1, dtype=np.uint32))
+
+
 _LANE_CELLS = 2**12
 
 
@@ -136,6 +194,27 @@ def _next_axis(cells, codes, size):  # type: ignore[no-untyped-def]
 def _tally(cells, counts):  # type: ignore[no-untyped-def]
     for cell in cells:
         counts[cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def _list_occupied(cells, places, listed, number):  # type: ignore[no-untyped-def]
+    """Count cells in their places, list those that come first, and return how many are listed."""
+    for cell in cells:
+        if places[cell] == 0:
+            listed[number] = cell
+            number += 1
+        places[cell] += 1
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _take_occupied(places, listed):  # type: ignore[no-untyped-def]
+    """The cells listed and their counts, whose places are cleared."""
+    cells, counts = np.empty(listed.size, np.int64), np.empty(listed.size, np.int64)
+    for k in range(listed.size):
+        cells[k], counts[k] = listed[k], places[listed[k]]
+        places[listed[k]] = 0
+    return cells, counts
 
 
 @njit(cache=True, nogil=True)

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import count
 from pathlib import Path
@@ -39,9 +39,9 @@ from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress, version_
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, read_table
-from adaptive_qs.table.engines import CountingEngine, EngineOptions
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
-from adaptive_qs.table.files import private_folder
+from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
+from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
+from adaptive_qs.table.files import inside, private_folder
 from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
@@ -81,6 +81,11 @@ class Part:
     path: str
     stamp: Stamp
     piece: Piece | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return self.stamp[0] if self.piece is None else self.piece.size
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,6 +148,18 @@ def _same(value: T) -> T:
 
 
 @_safely
+def _load(reader: Reader) -> None:
+    check_versions("a worker", own_versions(), reader.versions)
+    load_programs()
+
+
+@_safely
+def _see(parts: Sequence[Part]) -> None:
+    for part in parts:
+        _check_file(part)
+
+
+@_safely
 def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
     """The parts of a file, each of about so many bytes, where it can be read in parts."""
     with _steady(part, reader), open_file(part.path) as source:
@@ -184,6 +201,25 @@ def _add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return total
 
 
+@_safely
+def _list(codes: Codes, asked: Asked) -> list[Occupied]:
+    """The occupied cells of the marginals of a part."""
+    return BlockEngine(codes.domain, HeldBlocks(codes.columns)).occupied(asked.cliques)
+
+
+@_safely
+def _join(parts: Sequence[list[Occupied]]) -> list[Occupied]:
+    """The occupied cells of parts together."""
+    return [_joined(each) for each in zip(*parts)]
+
+
+def _joined(parts: Sequence[Occupied]) -> Occupied:
+    cells, where = np.unique(np.concatenate([p.cells for p in parts]), return_inverse=True)
+    counts = np.zeros(cells.size, dtype=np.int64)
+    np.add.at(counts, where, np.concatenate([p.counts for p in parts]))
+    return Occupied(cells, counts)
+
+
 @contextmanager
 def _steady(part: Part, reader: Reader) -> Iterator[None]:
     """Make sure that a worker sees the file that the coordinator saw, with the same program."""
@@ -210,7 +246,7 @@ def _check_file(part: Part) -> None:
 
 def file_stamp(path: str) -> Stamp:
     """What tells the state of a file; raises OSError."""
-    found = os.stat(path)
+    found = os.stat(inside(path)[0])
     return found.st_size, found.st_mtime_ns
 
 
@@ -256,6 +292,8 @@ HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
 """Cells that are counted at once, unless a single marginal has more."""
+MOST_LISTED = 2**22
+"""Occupied cells that a worker lists at a time, but for those of one clique."""
 FAN = 8
 """Arrays that a task adds."""
 
@@ -301,21 +339,55 @@ class Cluster:
                 check_versions(f"the worker at {address}", packages, own_versions())
             return sum(self._client.nthreads().values())
 
+    def everywhere(self, task: Callable[[Any], Any], argument: Any) -> None:
+        """Have every worker do a task.
+
+        Raises:
+            AdaptiveQsError: as :meth:`results`.
+        """
+        with self._failing():
+            workers = list(self._client.nthreads())
+        self.results(self.submit_all(task, [argument] * len(workers), workers=workers))
+
+    def deal(self, sizes: Sequence[int]) -> list[str]:
+        """A worker for each of some parts of these sizes, so that each gets its share by threads.
+
+        What a worker encodes it counts as well: the one with most would be waited for.
+        """
+        with self._failing():
+            threads = self._client.nthreads()
+        dealt, loads = [""] * len(sizes), dict.fromkeys(threads, 0)
+        for place in sorted(range(len(sizes)) if threads else (), key=lambda k: -sizes[k]):
+            after = {worker: (loads[worker] + sizes[place]) / threads[worker] for worker in loads}
+            dealt[place] = min(after, key=lambda worker: after[worker])
+            loads[dealt[place]] += sizes[place]
+        return dealt
+
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future:
         """Start a task."""
         return self.submit_all(task, *([each] for each in arguments))[0]
 
     def submit_all(
-        self, task: Callable[..., Any], *arguments: Sequence[Any], first: bool = False
+        self,
+        task: Callable[..., Any],
+        *arguments: Sequence[Any],
+        first: bool = False,
+        workers: Sequence[str] = (),
     ) -> list[Future]:
-        """Start a task for each value of the arguments, ``first`` of all that wait."""
+        """Start a task for each value of the arguments, ``first`` of all that wait, each on its
+        worker, if there are some, as long as that is not lost."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
         with self._failing():
-            started: list[Future] = self._client.map(
-                task, *arguments, key=keys, priority=int(first)
-            )
-            return started
+            if not any(workers):
+                started: list[Future] = self._client.map(
+                    task, *arguments, key=keys, priority=int(first)
+                )
+                return started
+            return [
+                self._client.submit(task, *each, key=key, workers=[on], allow_other_workers=True)
+                for key, on, *each in zip(keys, workers, *arguments, strict=True)
+            ]
 
     def results(
         self, futures: Sequence[Future], seen: Callable[[Any], None] | None = None
@@ -394,13 +466,26 @@ class DaskEngine:
         runs = batches(self.domain, cliques, BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """The occupied cells of the marginals over some cliques, joined on the workers."""
+        most = max(MOST_LISTED // max(self._rows, 1), 1)
+        runs = [cliques[k : k + most] for k in range(0, len(cliques), most)]
+        return [found for run in runs for found in self._summed(_list, _join, run)]
+
+    def _summed(
+        self, task: Callable[..., Any], add: Callable[..., Any], run: Sequence[Clique]
+    ) -> Any:
+        """What a task finds in all parts, added up by another one on the workers."""
+        start, asked = self._cluster.submit_all, Asked(run)
+        found = start(task, self._parts, [asked] * len(self._parts))
+        while len(found) > 1:
+            groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
+            found = start(add, groups, first=True)
+        (total,) = self._cluster.results(found)
+        return total
+
     def _counted(self, cliques: Sequence[Clique]) -> Iterator[NDArray[np.int64]]:
-        start, asked = self._cluster.submit_all, Asked(cliques)
-        counts = start(_count, self._parts, [asked] * len(self._parts))
-        while len(counts) > 1:
-            groups = [counts[k : k + FAN] for k in range(0, len(counts), FAN)]
-            counts = start(_add, groups, first=True)
-        (total,) = self._cluster.results(counts)
+        total = self._summed(_count, _add, cliques)
         ends = np.cumsum([self.domain.size(clique) for clique in cliques])
         for clique, cells in zip(cliques, np.split(total, ends[:-1])):
             yield cells.reshape(self.domain.shape(clique))
@@ -419,26 +504,49 @@ def open_dask(
         cluster = stack.enter_context(_connected(options))
         threads = cluster.start()
         reader = cluster.submit(_same, Reader(schema, own_versions()))
+        cluster.everywhere(_load, reader)
         if isinstance(source, str | Path):
             parts = _file_parts(cluster, reader, source, threads)
-            tasks = cluster.submit_all(_encode, parts, [reader] * len(parts))
+            readers, dealt = [reader] * len(parts), cluster.deal([part.size for part in parts])
+            tasks = cluster.submit_all(_encode, parts, readers, workers=dealt)
         else:
             table = read_table(source, schema, None, options.check_held)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that a task is large
-                tasks = [cluster.submit(_same, codes) for codes in _held_parts(table)]
+                tasks = _sent(cluster, table)
         rows = _number_encoded(cluster, tasks, options.check_rows, progress)
         if not rows:
             raise DataError(f"{source}: no rows: give a table with at least one")
         yield DaskEngine(cluster, schema.domain(), tasks, rows)
 
 
+@contextmanager
+def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[EngineOptions]:
+    """Options by which :func:`open_dask` finds a cluster that works and sees a table.
+
+    Args:
+        source: the table.
+        rows: of the table.
+        options: of the engine.
+
+    Raises:
+        InputError: there is no cluster, it has no workers or other versions, or one of them does
+            not see a file.
+        ResourceExceeded: the table is no file, and too large for the coordinator's memory.
+    """
+    is_file = isinstance(source, str | Path)
+    if not is_file and options.check_held is not None:
+        options.check_held(rows)
+    with _connected(options) as cluster:
+        cluster.start()
+        if is_file:
+            cluster.everywhere(_see, _whole_files(source))
+        yield replace(options, scheduler=cluster)
+
+
 def _file_parts(cluster: Cluster, reader: Future, source: str | Path, threads: int) -> list[Part]:
     """The parts of all files, the large ones cut by workers."""
-    whole = []
-    for path in map(os.path.abspath, table_files(source)):
-        stamp = redacted(partial(file_stamp, path), partial(unreadable, path))
-        whole.append(Part(path, stamp))
+    whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
     most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
     large = [part for part in whole if part.stamp[0] > most]
@@ -446,10 +554,22 @@ def _file_parts(cluster: Cluster, reader: Future, source: str | Path, threads: i
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
 
-def _held_parts(table: CodedTable) -> Iterator[Codes]:
+def _whole_files(source: str | Path) -> list[Part]:
+    whole = []
+    for path in map(os.path.abspath, table_files(source)):
+        stamp = redacted(partial(file_stamp, path), partial(unreadable, path))
+        whole.append(Part(path, stamp))
+    return whole
+
+
+def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
+    """The parts of a table in memory, on the workers."""
+    parts = []
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
-        yield Codes(table.domain, columns)
+        parts.append(Codes(table.domain, columns))
+    dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
+    return cluster.submit_all(_same, parts, workers=dealt)
 
 
 def _number_encoded(
@@ -475,8 +595,12 @@ def _number_encoded(
 
 @contextmanager
 def _connected(options: EngineOptions) -> Iterator[Cluster]:
-    """A cluster that the caller has a client of, or the address; or a new one on this machine."""
+    """A cluster that the caller is connected to, has a client of, or the address; or a new one on
+    this machine."""
     given: Any = options.scheduler
+    if isinstance(given, Cluster):
+        yield given
+        return
     security = None
     if isinstance(given, Client):  # ours, another one, takes all with it when it is closed
         if given.status != "running":

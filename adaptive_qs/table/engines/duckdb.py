@@ -14,7 +14,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.coded import code_dtype
 from adaptive_qs.table.encode import coded_chunks
-from adaptive_qs.table.engines import CountingEngine, EngineOptions
+from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.sql import duckdb, said, settings
@@ -48,13 +48,23 @@ class DuckEngine:
         """
         return list(map(self._count, cliques))
 
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """The occupied cells of the marginals over some cliques: the groups as they are found."""
+        return list(map(self._occupied, cliques))
+
     def _count(self, clique: Clique) -> NDArray[np.int64]:
+        shape, found = self.domain.shape(clique), self._occupied(clique)
+        counts = np.zeros(shape, dtype=np.int64)
+        counts.reshape(-1)[found.cells] = found.counts
+        return counts
+
+    def _occupied(self, clique: Clique) -> Occupied:
         names = ", ".join(f"c{i}" for i in clique)
         sql = f"SELECT {names}, count(*) AS n FROM codes GROUP BY {names}"
         found = self._fetched(sql, dict)
-        counts = np.zeros(self.domain.shape(clique), dtype=np.int64)
-        counts[tuple(np.asarray(found[f"c{i}"]) for i in clique)] = found["n"]
-        return counts
+        codes = tuple(np.asarray(found[f"c{i}"], dtype=np.int64) for i in clique)
+        cells = np.ravel_multi_index(codes, self.domain.shape(clique))
+        return Occupied(cells, np.asarray(found["n"], dtype=np.int64))
 
     def _fetched(self, sql: str, kind: type) -> Any:
         with closing(self._connection.cursor()) as cursor:  # threads may ask at the same time

@@ -17,7 +17,13 @@ from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, re
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import coded_chunks
-from adaptive_qs.table.engines import CountingEngine, EngineOptions, blocks, open_engine
+from adaptive_qs.table.engines import (
+    DEFAULT_ENGINE,
+    CountingEngine,
+    EngineOptions,
+    blocks,
+    open_engine,
+)
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.schema import Schema
@@ -27,29 +33,49 @@ SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
 
 
-def check_room(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
-    """Refuse rows that an engine will have no room for, and an engine that cannot be opened, before
-    anything is spent on learning how they are to be coded.
+@contextmanager
+def made_ready(
+    name: str, source: Any, rows: int, domain: Domain, options: EngineOptions
+) -> Iterator[EngineOptions]:
+    """What an engine is to be told, where its table was read before: what would stop it on that
+    table is refused before anything is spent on learning how the cells are to be coded.
+
+    A cluster stays connected until the context is left, so that it is started once.
 
     Args:
         name: of the engine.
+        source: the table.
         rows: of the table.
         domain: the attributes with as many codes as they can get.
         options: of the engine.
 
     Raises:
-        InputError: there is no folder for temporary files, or the engine cannot be opened.
+        InputError: there is no folder for temporary files, the engine cannot be opened, or workers
+            do not see the table.
         ResourceExceeded: there is no room.
     """
+    name = _taken(name, source, options)
+    if name == "memory" and options.check_held is not None:
+        options.check_held(rows)
+    if options.scheduler is None:
+        _check_disk(name, rows, domain, options)
+    if name == "dask":
+        from adaptive_qs.table.engines.dask import check_cluster
+
+        with check_cluster(source, rows, options) as connected:
+            yield connected
+        return
     one = Schema.parse({"a": 1})
     row = CodedTable.from_codes(one.domain(), [np.zeros(1, dtype=np.uint8)])
     with open_engine(name, row, one, options):
         pass
+    yield options
+
+
+def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) -> None:
+    """Refuse codes that stay on this machine and find no room there."""
     row_bytes = sum(code_dtype(size).itemsize for size in domain.sizes)
-    if name == "memory" and options.check_held is not None:
-        options.check_held(rows)
-    held = name == "memory" or (name == "auto" and rows * row_bytes <= options.rows_bytes)
-    if held or options.scheduler is not None:
+    if name == "memory" or (name == DEFAULT_ENGINE and rows * row_bytes <= options.rows_bytes):
         return
     folder = temporary_folder(options.temp_folder)
     if shutil.disk_usage(folder).free < rows * row_bytes + SPARE_BYTES:
@@ -235,8 +261,16 @@ def open_auto(
 
     Where a scheduler is given, its workers count; rows of DuckDB stay with DuckDB.
     """
-    if options.scheduler is not None:
-        return open_engine("dask", source, schema, options, progress)
-    if isinstance(source, Query | Relation):
-        return open_engine("duckdb", source, schema, options, progress)
+    name = _taken(DEFAULT_ENGINE, source, options)
+    if name != DEFAULT_ENGINE:
+        return open_engine(name, source, schema, options, progress)
     return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
+
+
+def _taken(name: str, source: Any, options: EngineOptions) -> str:
+    """The engine that is meant where none was named and another one is nearer to the rows."""
+    if name == DEFAULT_ENGINE and options.scheduler is not None:
+        return "dask"
+    if name == DEFAULT_ENGINE and isinstance(source, Query | Relation):
+        return "duckdb"
+    return name

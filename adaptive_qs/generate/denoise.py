@@ -1,0 +1,142 @@
+"""One-way marginals from noisy counts: what their noise cannot have made, and no mass moved."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from adaptive_qs.generate.loglinear import project_to_simplex
+
+# Two estimates of non-negative counts are averaged; both see released values only.
+#
+# A projection is bound to the noisy counts. Where codes are unordered, it is the nearest point of
+# the simplex, which takes the same from every cell. Where they are ordered, the distribution
+# function is projected instead (isotonic regression), which moves mass between neighbours only.
+#
+# The other is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells of
+# an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956; by
+# expectation-maximisation on a grid, Laird 1978), so that rare codes are pooled. Along an ordered
+# column a cell keeps the level of its neighbour but for a jump, whose probability is learnt as well
+# (Barry and Hartigan 1992), so that runs of like cells are pooled.
+
+Array = NDArray[np.float64]
+
+CLEAR = 8.0
+"""Standard deviations above which a cell is left as it is: the noise is small beside it."""
+LEVELS = 41
+"""Levels of the grid, from 0 to somewhat more than ``CLEAR`` standard deviations."""
+ROUNDS = 60
+"""Rounds of expectation-maximisation: the estimates hardly move after a few dozen."""
+
+
+def denoised_counts(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:
+    """Non-negative counts of a column's codes, nearer to the true ones than the noisy ones are.
+
+    Args:
+        noisy: an unbiased estimate of each count (rows), shape (codes,).
+        noise_std: standard deviation of its noise (rows), positive.
+        total: what the counts sum to (rows), positive.
+        ordered: whether neighbouring codes are alike, and prefixes of them count.
+    """
+    projected = project_distribution if ordered else project_to_simplex
+    return 0.5 * (projected(noisy, total) + posterior_means(noisy, noise_std, total, ordered))
+
+
+def project_distribution(noisy: Array, total: float) -> Array:
+    """The counts whose cumulative sums are nearest to those of the noisy ones, in Euclidean
+    distance, among non-negative counts that sum to ``total``, shape (codes,)."""
+    sums = np.cumsum(noisy)[:-1]
+    if sums.size:
+        sums = np.clip(isotonic_regression(sums).x, 0.0, total)
+    return np.diff(sums, prepend=0.0, append=total)
+
+
+def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:
+    """Mean counts given the noisy ones, under a prior learnt from these, shape (codes,).
+
+    They are brought to the total by moving each in proportion to its posterior variance, so that
+    cells that are surely empty stay so.
+    """
+    means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
+    unclear = np.flatnonzero(noisy < CLEAR * noise_std)
+    if unclear.size:
+        grid = np.linspace(0.0, 1.25 * CLEAR * noise_std, LEVELS)
+        likelihood = np.subtract.outer(noisy[unclear], grid).astype(np.float32)
+        likelihood /= noise_std
+        np.square(likelihood, out=likelihood)
+        likelihood -= likelihood.min(axis=1, keepdims=True)
+        likelihood *= -0.5
+        np.exp(likelihood, out=likelihood)
+        likelihood += 1e-30
+        means[unclear], variances[unclear] = _smoothed(likelihood, grid, ordered)
+    return _brought_to(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+
+
+def _brought_to(means: Array, variances: Array, total: float) -> Array:
+    """max(means + c · variances, 0) with the c for which this sums to the total."""
+    turning = -means / variances  # a cell is positive for c above it
+    order = np.argsort(turning, kind="stable")
+    slopes, levels = np.cumsum(variances[order]), np.cumsum(means[order])
+    shifts = (total - levels) / slopes  # where the cells up to a rank are the positive ones
+    rank = np.flatnonzero(shifts > turning[order])[-1]
+    return np.maximum(means + shifts[rank] * variances, 0.0)
+
+
+@njit(cache=True)
+def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
+    """Mean and variance of each cell's level given all cells: forwards and backwards along them.
+
+    A cell has the level of the one before, or after a jump a new one from the prior; unordered
+    cells always jump. Prior and probability of a jump are those that make the cells likeliest.
+    """
+    cells, levels = likelihood.shape
+    prior, jump = np.full(levels, 1.0 / levels), 0.5 if ordered else 1.0
+    weights = np.empty(levels)
+    before = np.empty((cells, levels), dtype=np.float32)
+    after = np.ones((cells, levels), dtype=np.float32)
+    for _ in range(ROUNDS):
+        for i in range(cells):
+            total = 0.0
+            for k in range(levels):
+                chance = prior[k] if i == 0 else (1 - jump) * before[i - 1, k] + jump * prior[k]
+                weights[k] = chance * likelihood[i, k]
+                total += weights[k]
+            for k in range(levels):
+                before[i, k] = weights[k] / total
+        entered, jumps = np.zeros(levels), 0.0
+        for i in range(cells - 1, 0, -1):
+            new, stay, largest = 0.0, 0.0, 0.0
+            for k in range(levels):
+                ahead = likelihood[i, k] * after[i, k]
+                new += prior[k] * ahead
+                stay += (1 - jump) * before[i - 1, k] * ahead
+            whole = stay + jump * new
+            for k in range(levels):
+                ahead = likelihood[i, k] * after[i, k]
+                entered[k] += jump * prior[k] * ahead / whole
+                weights[k] = (1 - jump) * ahead + jump * new
+                largest = max(largest, weights[k])
+            jumps += jump * new / whole
+            for k in range(levels):
+                after[i - 1, k] = weights[k] / largest
+        total = 0.0
+        for k in range(levels):
+            weights[k] = before[0, k] * after[0, k]
+            total += weights[k]
+        entered += weights / total
+        prior = entered / entered.sum()
+        if ordered:
+            jump = (jumps + 1) / (cells + 1)
+    means, variances = np.empty(cells), np.empty(cells)
+    for i in range(cells):
+        total, mean, square = 0.0, 0.0, 0.0
+        for k in range(levels):
+            weight = np.float64(before[i, k]) * after[i, k]
+            total += weight
+            mean += weight * grid[k]
+            square += weight * grid[k] ** 2
+        means[i] = mean / total
+        variances[i] = square / total - means[i] ** 2
+    return means, variances

@@ -1,0 +1,477 @@
+"""The log-linear fit of a domain whose cells all fit into memory: no sampling, no chains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.loglinear import Rows, maximal_cliques, over_rows, uniform
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.residual import ReferenceModel
+
+# Of all distributions p over the cells, the one that minimises
+#
+#     κ · KL(p ‖ q) + ½ Σ_τ λ_τ ‖z_τ − n R_τ p‖²
+#
+# for measured residuals z_τ of precision λ_τ and n rows: the most likely p under the noise, with a
+# prior that holds it near q. It has the form p ∝ q · exp(Σ_τ R_τᵀ θ_τ), and θ minimises the smooth,
+# convex dual
+#
+#     log Σ q exp(Σ R_τᵀ θ_τ) − Σ θ_τ·z_τ / n + κ/(2n²) Σ ‖θ_τ‖² / λ_τ.
+#
+# κ follows from what was released, as the weight of a prior does in the evidence approximation
+# (MacKay 1992): κ = γ / (2 KL), where γ, the number of well-determined parameters, is what noise
+# would misfit on average less what the fit misfits.
+#
+# Interactions of a higher order are weaker as a rule. So residuals of up to two attributes are
+# fitted first, near the product q of the one-way marginals; then those of up to three, near the
+# distribution so found, with a κ of their own; and so on.
+
+Array = NDArray[np.float64]
+
+BLOCK_CELLS = 2**10
+"""Cells of a block of attributes, through whose table cliques reach the joint distribution."""
+MOST_PARAMETERS = 2**18
+"""Cells of all measured residuals together that an exact fit takes on."""
+TOLERANCE = 0.1
+"""How far from the optimum a fit may stop, in standard deviations of each measurement's noise."""
+ROUGH = 1.0
+"""The same while κ is being found."""
+PRIOR_ROUNDS = 4
+"""How often κ is adjusted at most."""
+STEPS = 250
+"""Most steps for one κ."""
+REMEMBERED = 10
+"""Pairs of steps and gradients that the quasi-Newton method keeps."""
+
+
+def can_fit(domain: Domain, measured: Iterable[Clique], most_cells: int) -> bool:
+    """Whether an exact fit has room for the joint distribution and the measured residuals."""
+    if domain.size(tuple(range(len(domain)))) > most_cells:
+        return False
+    return sum(map(domain.size, downward_closure(measured))) <= MOST_PARAMETERS
+
+
+class Joint:
+    """The cells of a domain in natural order, and its marginals.
+
+    Args:
+        domain: the attributes.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._sizes = np.array(domain.sizes)
+        self.cells = math.prod(domain.sizes)
+        strides = np.append(np.cumprod(self._sizes[:0:-1])[::-1], 1)
+        self.strides = strides.astype(np.int64)
+
+    def marginal(self, array: Array, clique: Clique) -> Array:
+        """Sums of an array over all cells, shaped like the marginal over a clique."""
+        out = np.zeros(self.domain.shape(clique))
+        _sum_out(out.reshape(-1), array, self._sizes, self._steps(clique))
+        return out
+
+    def add(self, array: Array, table: Array, clique: Clique) -> None:
+        """Add a table over a clique to an array over all cells, in place."""
+        _spread(array, np.ravel(table), self._sizes, self._steps(clique))
+
+    def _steps(self, clique: Clique) -> NDArray[np.int64]:
+        """How far a step along each attribute leads in the marginal of a clique."""
+        steps = np.zeros(len(self.domain), dtype=np.int64)
+        shape = self.domain.shape(clique)
+        for axis, attribute in enumerate(clique):
+            steps[attribute] = math.prod(shape[axis + 1 :])
+        return steps
+
+
+@njit(cache=True, nogil=True)
+def _sum_out(out, array, sizes, steps):  # type: ignore[no-untyped-def]
+    digits = np.zeros(sizes.size, np.int64)
+    last, cell = sizes.size - 1, 0
+    for first in range(0, array.size, sizes[last]):
+        for v in range(sizes[last]):
+            out[cell + v * steps[last]] += array[first + v]
+        axis = last - 1
+        while axis >= 0:
+            digits[axis] += 1
+            cell += steps[axis]
+            if digits[axis] < sizes[axis]:
+                break
+            cell -= steps[axis] * sizes[axis]
+            digits[axis] = 0
+            axis -= 1
+
+
+@njit(cache=True, nogil=True)
+def _spread(array, table, sizes, steps):  # type: ignore[no-untyped-def]
+    digits = np.zeros(sizes.size, np.int64)
+    last, cell = sizes.size - 1, 0
+    for first in range(0, array.size, sizes[last]):
+        for v in range(sizes[last]):
+            array[first + v] += table[cell + v * steps[last]]
+        axis = last - 1
+        while axis >= 0:
+            digits[axis] += 1
+            cell += steps[axis]
+            if digits[axis] < sizes[axis]:
+                break
+            cell -= steps[axis] * sizes[axis]
+            digits[axis] = 0
+            axis -= 1
+
+
+def gather_blocks(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> list[Clique]:
+    """Blocks of attributes, so that each clique lies in one of them.
+
+    Greedy: a block begins with the largest clique left, and takes the attribute that brings in
+    most cliques for its size while its marginal has at most ``most_cells``.
+    """
+    left = set(cliques)
+    blocks = []
+    while left:
+        block = max(left, key=lambda c: (domain.size(c), c))
+        while True:
+            wider = [
+                tuple(sorted((*block, i)))
+                for i in range(len(domain))
+                if i not in block and domain.size(block) * domain.sizes[i] <= most_cells
+            ]
+            inside = _count_inside(left, block)
+            gains = [
+                (_count_inside(left, wide) - inside) * math.log(domain.size(block) + 1)
+                / math.log(domain.size(wide) + 1)
+                for wide in wider
+            ]  # fmt: skip
+            if not gains or max(gains) <= 0:
+                break
+            block = wider[int(np.argmax(gains))]
+        members = set(block)
+        left = {c for c in left if not members.issuperset(c)}
+        blocks.append(block)
+    return blocks
+
+
+def _count_inside(cliques: Iterable[Clique], block: Clique) -> int:
+    members = set(block)
+    return sum(members.issuperset(clique) for clique in cliques)
+
+
+class Residuals:
+    """The measured residuals of a joint distribution as one linear map R.
+
+    Args:
+        joint: the cells.
+        model: their estimates.
+        measured: cliques that were measured; the residuals in them and of single attributes count.
+
+    Attributes:
+        values: z, all residuals one after the other (rows).
+        precision: λ of each of these (1 / rows²).
+        degrees: dimension of the residual spaces together.
+    """
+
+    def __init__(self, joint: Joint, model: ReferenceModel, measured: Iterable[Clique]) -> None:
+        domain = joint.domain
+        wanted = downward_closure([*measured, *((i,) for i in range(len(domain)))])
+        several = (t for t in wanted if t and min(domain.shape(t)) > 1)
+        measured_ones = (t for t in several if t in model.estimates)
+        self._residuals = sorted(measured_ones, key=lambda t: (domain.shape(t), t))
+        sizes = [domain.size(t) for t in self._residuals]
+        self._start = np.cumsum([0, *sizes])
+        estimates = [model.estimates[t] for t in self._residuals]
+        self.values = np.concatenate([np.zeros(0), *(e.values.ravel() for e in estimates)])
+        self.precision = np.repeat([e.precision for e in estimates], sizes)
+        self.degrees = sum(math.prod(n - 1 for n in domain.shape(t)) for t in self._residuals)
+        self._joint = joint
+        blocks = gather_blocks(domain, maximal_cliques(self._residuals), BLOCK_CELLS)
+        left = dict(zip(self._residuals, self._start.tolist()))
+        self._maps = [(block, self._incidence(block, left)) for block in blocks]
+
+    def _incidence(self, block: Clique, left: dict[Clique, int]) -> csr_matrix:
+        """Which cells of the residuals in a block each of its cells lies in, shape (cells, all).
+
+        Takes the residuals out of those left, which map to where they start.
+        """
+        domain = self._joint.domain
+        codes = dict(zip(block, np.indices(domain.shape(block)).reshape(len(block), -1)))
+        inside = [t for t in left if set(block).issuperset(t)]
+        columns = [
+            left.pop(t) + np.ravel_multi_index([codes[i] for i in t], domain.shape(t))
+            for t in inside
+        ]
+        cells = domain.size(block)
+        entries = np.stack(columns, axis=1).ravel()
+        ends = np.arange(cells + 1) * len(columns)
+        return csr_matrix(
+            (np.ones(entries.size), entries, ends), shape=(cells, int(self._start[-1]))
+        )
+
+    def of(self, array: Array) -> Array:
+        """R p: the residuals of an array over all cells, one after the other."""
+        sums = np.zeros(self.values.size)
+        for block, incidence in self._maps:
+            sums += incidence.T @ self._joint.marginal(array, block).ravel()
+        return self._centered(sums)
+
+    def add_transposed(self, array: Array, coefficients: Array) -> None:
+        """Add Rᵀθ to an array over all cells, in place; the coefficients are centered."""
+        for block, incidence in self._maps:
+            self._joint.add(array, incidence @ coefficients, block)
+
+    def _centered(self, values: Array) -> Array:
+        """Tables over the residuals without their means along every axis."""
+        parts, start = [np.zeros(0)], 0
+        for shape, alike in groupby(self._residuals, key=self._joint.domain.shape):
+            end = start + len(list(alike)) * math.prod(shape)
+            part = values[start:end].reshape(-1, *shape)
+            for axis in range(1, part.ndim):
+                part = part - part.mean(axis=axis, keepdims=True)
+            parts.append(part.ravel())
+            start = end
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class ExactFit:
+    """The distribution that was fitted, and how well.
+
+    Attributes:
+        joint: the cells.
+        probabilities: p, one for each cell in natural order.
+        prior_weight: κ of the last fit.
+        misfit: Σ λ_τ ‖z_τ − n R_τ p‖², which noise would make ``degrees`` on average.
+        degrees: dimension of the measured residuals.
+        gap: largest deviation from optimality (standard deviations of the noise); ``TOLERANCE``
+            where the steps sufficed.
+    """
+
+    joint: Joint
+    probabilities: Array
+    prior_weight: float
+    misfit: float
+    degrees: int
+    gap: float
+
+
+def fit_exactly(
+    model: ReferenceModel,
+    measured: Iterable[Clique],
+    singles: Sequence[Array],
+    progress: StepProgress | None = None,
+) -> ExactFit:
+    """The joint distribution that is most likely given the noise, near that of lower order.
+
+    Args:
+        model: the noisy estimates.
+        measured: cliques that were measured.
+        singles: one non-negative array per attribute: its counts without interactions (rows).
+        progress: called after each step.
+    """
+    domain, total = model.domain, max(model.total, 1.0)
+    joint = Joint(domain)
+    log_q = np.zeros(joint.cells)
+    for i, single in enumerate(singles):
+        floored = np.maximum(single, 0.5)
+        joint.add(log_q, np.log(floored / floored.sum()), (i,))
+    closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
+    orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
+    clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS + 1) * STEPS)
+    for order in orders:
+        residuals = Residuals(joint, model, [c for c in closure if len(c) <= order])
+        dual = _Dual(residuals, log_q, total)
+        theta, kappa = _fit_order(dual, clock)
+        log_q = dual.log_probabilities(theta)
+    clock.finish()
+    misfit, gap = dual.misfit(theta, kappa), dual.gap(theta, kappa)
+    return ExactFit(joint, np.exp(log_q), kappa, misfit, residuals.degrees, gap)
+
+
+def _fit_order(dual: _Dual, clock: _Clock) -> tuple[Array, float]:
+    """θ and the κ that agrees with it."""
+    theta, kappa = dual.start(), 1.0
+    for _ in range(PRIOR_ROUNDS):
+        theta = dual.minimised(theta, kappa, ROUGH, clock)
+        before, kappa = kappa, dual.evidence_weight(theta, kappa)
+        if abs(kappa - before) <= 0.1 * kappa:
+            break
+    return dual.minimised(theta, kappa, TOLERANCE, clock), kappa
+
+
+class _Clock:
+    """Counts the steps of all fits and tells them; there may be fewer than planned."""
+
+    def __init__(self, progress: StepProgress | None, planned: int) -> None:
+        self._progress, self._planned, self._done = progress, planned, 0
+
+    def tick(self) -> None:
+        """One more step."""
+        self._done += 1
+        if self._progress and self._done < self._planned:
+            self._progress(self._done, self._planned)
+
+    def finish(self) -> None:
+        """No more steps."""
+        if self._progress:
+            self._progress(self._planned, self._planned)
+
+
+class _Dual:
+    """The dual of the fit: its value, its gradient, and what follows from its minimum."""
+
+    def __init__(self, residuals: Residuals, log_q: Array, total: float) -> None:
+        self._residuals = residuals
+        self._log_q = log_q
+        self._total = total
+        self._wanted = residuals.values / total
+        self._noise = 1 / (total**2 * residuals.precision)  # variance of a share
+
+    def start(self) -> Array:
+        """θ of q."""
+        return np.zeros(self._wanted.size)
+
+    def _normalised(self, theta: Array) -> tuple[Array, float]:
+        """p and log Σ q exp(Rᵀθ)."""
+        p = self._log_q.copy()
+        self._residuals.add_transposed(p, theta)
+        largest = float(p.max())
+        np.exp(p - largest, out=p)
+        total = float(p.sum())
+        p /= total
+        return p, largest + math.log(total)
+
+    def log_probabilities(self, theta: Array) -> Array:
+        """log p."""
+        log_p = self._log_q.copy()
+        self._residuals.add_transposed(log_p, theta)
+        return log_p - self._normalised(theta)[1]
+
+    def _value(self, theta: Array, kappa: float) -> tuple[float, Array]:
+        p, log_sum = self._normalised(theta)
+        pull = kappa * self._noise * theta
+        value = log_sum - float(theta @ self._wanted) + 0.5 * float(theta @ pull)
+        return value, self._residuals.of(p) - self._wanted + pull
+
+    def minimised(self, theta: Array, kappa: float, tolerance: float, clock: _Clock) -> Array:
+        """θ near the minimum for κ, from a first guess: the gradient is within ``tolerance``
+        standard deviations of the noise, where ``STEPS`` steps get there."""
+        if not theta.size:
+            return theta
+        std = np.sqrt(self._noise)
+
+        def objective(at: Array) -> tuple[float, Array]:
+            value, gradient = self._value(at, kappa)
+            near = np.abs(gradient / std).max() <= tolerance
+            return value, np.zeros_like(gradient) if near else gradient  # zero ends the search
+
+        options = {"maxiter": STEPS, "maxcor": REMEMBERED, "gtol": 0.0, "ftol": 0.0}
+        found = minimize(
+            objective, theta, jac=True, method="L-BFGS-B", options=options,
+            callback=lambda _: clock.tick(),
+        )  # fmt: skip
+        return np.asarray(found.x)
+
+    def gap(self, theta: Array, kappa: float) -> float:
+        """Largest entry of the gradient, in standard deviations of the noise."""
+        gradient = self._value(theta, kappa)[1]
+        return float(np.abs(gradient / np.sqrt(self._noise)).max(initial=0.0))
+
+    def misfit(self, theta: Array, kappa: float) -> float:
+        """Σ λ ‖z − n R p‖² at the minimum, where z − n R p = κ θ / (n λ)."""
+        return kappa**2 * float(self._noise @ np.square(theta))
+
+    def evidence_weight(self, theta: Array, kappa: float) -> float:
+        """κ = γ / (2 KL(p ‖ q)), at least one row and at most as many as the table has."""
+        p, log_sum = self._normalised(theta)
+        divergence = float(theta @ self._residuals.of(p)) - log_sum
+        determined = max(self._residuals.degrees - self.misfit(theta, kappa), 1.0)
+        return float(np.clip(determined / max(2 * divergence, 1e-9), 1.0, self._total))
+
+
+class ExactChains:
+    """Rows drawn from a fitted distribution, and later states of the same rows.
+
+    The first state is a systematic sample: with cells in their order, every run of them has its
+    share of the rows to within one. Each further state redraws every value of a row given its
+    others, which keeps the distribution as it is.
+
+    Args:
+        fit: the distribution.
+        num_rows: rows of a state.
+        rng: randomness.
+        workers: threads; the rows do not depend on it.
+    """
+
+    def __init__(
+        self, fit: ExactFit, num_rows: int, rng: np.random.Generator, workers: int
+    ) -> None:
+        self.rng = rng
+        self._workers = workers
+        self._joint = fit.joint
+        self._probabilities = fit.probabilities
+        self._sizes = np.array(fit.joint.domain.sizes)
+        self._strides = fit.joint.strides
+        up_to = np.cumsum(fit.probabilities)
+        points = (np.arange(num_rows) + rng.random()) * (up_to[-1] / num_rows)
+        cells = np.searchsorted(up_to, points, side="right")
+        self.rows: Rows = (cells[:, None] // self._strides % self._sizes).astype(np.int32)
+
+    def marginals(self, cliques: Iterable[Clique]) -> list[NDArray[np.float32]]:
+        """The marginals that as many rows as a state has should have, over these cliques."""
+        wanted = self._probabilities * len(self.rows)
+        return [self._joint.marginal(wanted, c).astype(np.float32) for c in cliques]
+
+    def advance(self, times: int = 1) -> Rows:
+        """The state and those after it, one below the other, in an array of their own."""
+        states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
+        for state in states:
+            state[:] = self.rows
+            self._move()
+        return states.reshape(-1, self.rows.shape[1])
+
+    def _move(self) -> None:
+        key = int(self.rng.integers(2**63))
+        order = self.rng.permutation(self.rows.shape[1])
+
+        def block(start: int, stop: int) -> None:
+            _redraw(
+                self.rows, start, stop, order, self._probabilities, self._sizes, self._strides,
+                np.uint64(key),
+            )  # fmt: skip
+
+        over_rows(self._workers, len(self.rows), block)
+
+
+@njit(cache=True, nogil=True)
+def _redraw(rows, begin, end, order, p, sizes, strides, key):  # type: ignore[no-untyped-def]
+    for r in range(begin, end):
+        cell = 0
+        for i in range(sizes.size):
+            cell += rows[r, i] * strides[i]
+        for step in range(order.size):
+            i = order[step]
+            first = cell - rows[r, i] * strides[i]
+            total = 0.0
+            for v in range(sizes[i]):
+                total += p[first + v * strides[i]]
+            left = uniform(key, r, step) * total
+            choice = rows[r, i]
+            for v in range(sizes[i]):
+                chance = p[first + v * strides[i]]
+                if chance > 0.0:
+                    choice = v
+                    left -= chance
+                    if left < 0.0:
+                        break
+            rows[r, i] = choice
+            cell = first + choice * strides[i]

@@ -1,0 +1,54 @@
+"""What the fit aims at: single columns without most of their noise, and a model that has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.generate.denoise import denoised_counts
+from adaptive_qs.generate.loglinear import Target, make_target
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
+
+Array = NDArray[np.float64]
+
+LEAST_ROWS = 0.5
+"""Rows of a code in the distribution of its column, which is strictly positive."""
+
+
+def single_targets(model: ReferenceModel) -> list[Target]:
+    """The counts of every column, denoised, with the noise that they were measured with."""
+    return [_single(model, i) for i in range(len(model.domain))]
+
+
+def _single(model: ReferenceModel, attribute: int) -> Target:
+    projected = make_target(model, (attribute,))
+    if not model.precision((attribute,)):
+        return projected
+    counts = denoised_counts(
+        model.marginal((attribute,)),
+        projected.noise_std,
+        max(model.total, 1.0),
+        model.domain.attributes[attribute].ordered,
+    )
+    return Target(projected.clique, counts, projected.noise_std)
+
+
+def positive_shares(singles: Sequence[Target]) -> tuple[Array, ...]:
+    """A strictly positive distribution for each column, of at least half a row for each code."""
+    floored = (np.maximum(target.counts, LEAST_ROWS) for target in singles)
+    return tuple(counts / math.fsum(counts) for counts in floored)
+
+
+def denoised_model(model: ReferenceModel, singles: Sequence[Target]) -> ReferenceModel:
+    """The model with these single columns: their residuals instead of the measured ones, and their
+    product as the reference. Interactions are as measured."""
+    estimates = dict(model.estimates)
+    for target in singles:
+        measured = estimates.get(target.clique)
+        if measured is not None:
+            residual = decompose(target.counts, target.clique, target.clique)
+            estimates[target.clique] = ResidualEstimate(residual, measured.precision)
+    return ReferenceModel(model.domain, positive_shares(singles), estimates)

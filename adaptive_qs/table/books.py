@@ -1,0 +1,464 @@
+"""Tables inside other files: sheets of Excel workbooks, tables of SQLite and DuckDB databases.
+
+A file that holds one table is read as that table; of several, the one that is named as FILE::NAME.
+Cells of workbooks and of SQLite have types of their own, so each is read by itself, as a Python
+object is; DuckDB's columns have declared types. Nothing that these libraries say is passed on: they
+quote cells.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import warnings
+import zipfile
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.table import sql
+from adaptive_qs.table.cells import object_cells, redacted
+from adaptive_qs.table.read import Chunk, Source, unreadable
+from adaptive_qs.table.text import ASCII_SPACE
+from adaptive_qs.table.write import AsText, OutputFormat
+
+_ROWS = 1 << 14
+Row = Sequence[Any]
+
+
+def _chosen(path: Path, names: Sequence[str], wanted: str | None, what: str) -> str:
+    """The name of the table to read; names in the file are not quoted, since they may be private.
+
+    Raises:
+        DataError: there is none, or none of that name, or several and no name was given.
+    """
+    if wanted is not None:
+        if wanted not in names:
+            raise DataError(f"{path}: has no {what} {wanted!r}: check the name behind ::")
+        return wanted
+    if not names:
+        raise DataError(f"{path}: has no {what}: check the file")
+    if len(names) > 1:
+        raise DataError(f"{path}: has {len(names)} {what}s: name one, as {path}::NAME")
+    return names[0]
+
+
+def _chunks(
+    names: Sequence[str], rows: Iterator[Row], total: int, wanted: Sequence[str]
+) -> Iterator[Chunk]:
+    """Rows of Python objects, one for each name, as chunks of the wanted columns."""
+    places, done = [names.index(name) for name in wanted], 0
+    while block := [*islice(rows, _ROWS)]:
+        columns = []
+        for place in places:
+            objects = np.empty(len(block), dtype=object)
+            objects[:] = [row[place] for row in block]
+            columns.append(object_cells(objects))
+        done += len(block)
+        yield Chunk(tuple(columns), done, max(total, done))
+
+
+def _guarded(rows: Iterator[Chunk], explain: Callable[[Exception], DataError]) -> Iterator[Chunk]:
+    """The chunks; what a library says of its cells, as a warning or an error, is lost."""
+
+    def following() -> Chunk | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return next(rows, None)
+
+    while (chunk := redacted(following, explain)) is not None:
+        yield chunk
+
+
+# Sheets of Excel workbooks (.xlsx).
+
+
+def openpyxl() -> Any:
+    """The library.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import openpyxl as library
+    except ImportError:
+        raise InputError(
+            "openpyxl is not installed: pip install 'adaptive-qs[excel]', or take CSV or Parquet"
+        ) from None
+    return library
+
+
+@contextmanager
+def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
+    """A sheet as a source: names in its first row; rows without any value are none.
+
+    Formulas count by the values that were computed last, dates and numbers by the kind of each
+    cell. Times of day and durations are of no type that columns take.
+
+    Raises:
+        DataError: it is no workbook, has not that sheet, or no names; also while reading.
+    """
+    library = openpyxl()
+
+    def damaged(error: Exception) -> DataError:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            return unreadable(path, error)
+        return DataError(
+            f"{path}: is an Excel file that cannot be read: save it again as .xlsx, or export it "
+            "as CSV or Parquet"
+        )
+
+    def opened() -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return library.load_workbook(file, read_only=True, data_only=True)
+
+    with redacted(lambda: path.open("rb"), damaged) as file:
+        book = redacted(opened, damaged)
+        visible = [s.title for s in book.worksheets if s.sheet_state == "visible"]
+        titles = visible if name is None else [sheet.title for sheet in book.worksheets]
+        sheet = book[_chosen(path, titles, name, "sheet")]
+        total = redacted(lambda: sheet.max_row or 0, damaged)
+        sheet.reset_dimensions()  # which files may state wrongly
+
+        def values() -> Iterator[Row]:
+            return sheet.iter_rows(values_only=True)
+
+        names = _header(path, redacted(lambda: next(values(), ()), damaged))
+
+        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+            rows = _filled(path, islice(values(), 1, None), len(names))
+            yield from _guarded(_chunks(names, rows, total, wanted), damaged)
+
+        with closing(book):
+            yield Source(str(path), names, read)
+
+
+def _header(path: Path, cells: Row) -> tuple[str, ...]:
+    names = ["" if cell is None else str(cell).strip(ASCII_SPACE) for cell in cells]
+    while names and not names[-1]:
+        names.pop()
+    if not names or "" in names:
+        raise DataError(f"{path}: the first row has no names of columns: write them there")
+    return tuple(names)
+
+
+def _filled(path: Path, rows: Iterator[Row], width: int) -> Iterator[Row]:
+    """Rows with a cell for every name, but for those without any value."""
+    for row in rows:
+        if any(cell is not None for cell in row[width:]):
+            raise DataError(
+                f"{path}: a row has cells beyond the names in the first row: name all columns"
+            )
+        if any(cell is not None for cell in row):
+            yield (*row[:width], *[None] * (width - len(row)))
+
+
+# Tables of databases.
+
+
+def _at_rest(path: Path, *beside: str) -> None:
+    """Refuse a database some of whose rows are still in a file beside it.
+
+    Raises:
+        DataError: they are.
+    """
+    for suffix in beside:
+        log = path.with_name(path.name + suffix)
+        if os.path.exists(log) and os.path.getsize(log):
+            raise DataError(
+                f"{path}: has changes in {log.name}: close the program that writes to it"
+            )
+
+
+@contextmanager
+def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
+    """A table or view of a SQLite database as a source; the file is opened for reading only.
+
+    Raises:
+        DataError: it cannot be read, is being written to, or has not that table.
+    """
+    _at_rest(path, "-wal", "-journal")
+
+    def damaged(_: Exception) -> DataError:
+        return DataError(f"{path}: is no SQLite database that can be read: check the file")
+
+    def connected() -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+        )
+
+    with closing(redacted(connected, damaged)) as database:
+
+        def ask(query: str) -> list[Row]:
+            return redacted(lambda: database.execute(query).fetchall(), damaged)
+
+        ask("PRAGMA trusted_schema=OFF")  # views are the file's, whose author is not known
+        kinds = "('table')" if name is None else "('table', 'view')"
+        listed = ask(f"SELECT name FROM sqlite_schema WHERE type IN {kinds} ORDER BY name")
+        tables = [title for (title,) in listed if not title.startswith("sqlite_")]
+        table = _chosen(path, tables, name, "table")
+        names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
+        total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
+
+        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+            listed = ", ".join(map(_identifier, names))
+            rows = redacted(
+                lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
+            )
+            yield from _guarded(_chunks(names, rows, total, wanted), damaged)
+
+        yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
+
+
+@contextmanager
+def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
+    """A table or view of a DuckDB database as a source; the file is opened for reading only.
+
+    Raises:
+        DataError: it is being written to, or has not that table.
+        InputError: it cannot be read, or DuckDB is not installed.
+    """
+    _at_rest(path, ".wal")
+    kinds = "" if name is not None else "WHERE table_type = 'BASE TABLE'"
+    listed = f"SELECT table_name FROM information_schema.tables {kinds} ORDER BY table_name"
+    with _rows_of_query(path, listed) as source:
+        tables = pa.chunked_array(
+            [chunk.columns[0] for chunk in source.read(source.names)], pa.string()
+        )
+    table = _chosen(path, tables.to_pylist(), name, "table")
+    with _rows_of_query(path, f"SELECT * FROM {_identifier(table)}") as source:
+        yield source
+
+
+@contextmanager
+def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
+    """The rows of a query as a source that is called by its file, as are refusals to open it."""
+    refusal: InputError | None = None
+    with ExitStack() as opened:
+        try:
+            source = opened.enter_context(sql.Query(path, query).open())
+        except InputError as error:
+            refusal = InputError(str(error).removeprefix("--database "))
+        if refusal is None:
+            yield replace(source, label=str(path))
+    if refusal is not None:
+        raise refusal  # once DuckDB's error is gone
+
+
+def _identifier(name: str) -> str:
+    """A name in quotation marks, for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+# Writing: into a temporary file of the library's own, which is then copied.
+
+_TABLE, _ANSWERS = "synthetic", "answers"
+"""Names of the table in a file of rows, and in one of answers."""
+_MOST_ROWS = 2**20 - 1
+"""Of a sheet, beside its header."""
+_FIRST_DAY = dt.datetime(1900, 3, 1)
+"""Excel counts a day before it that never was."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Stands for the time of writing, so that the same table gives the same bytes."""
+_WRITTEN = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
+_ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
+"""What the text of a sheet cannot hold, or would bring back as something else."""
+
+Written = Iterator[Callable[[Sequence[pa.Array]], None]]
+"""What writes columns of some rows."""
+
+
+class Container(OutputFormat):
+    """A file that holds one table and that is read by its own library."""
+
+    readable = True
+
+    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Values of the declared types, missing ones as empty cells or null."""
+        pages = iter(tables)
+        first = next(pages)
+        with self._opened(first.schema, _TABLE, file) as write:
+            for page in chain([first], pages):
+                for batch in page.to_batches(max_chunksize=_ROWS):
+                    columns = zip(batch.columns, texts)
+                    write([self._cells(values, as_text) for values, as_text in columns])
+
+    @contextmanager
+    def batch_writer(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
+    ) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Every text as it is."""
+        plain = pa.schema(
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        )
+        with self._opened(plain, _ANSWERS, file) as write:
+            yield lambda batch: write(batch.cast(plain).columns)
+
+    @abstractmethod
+    def _opened(
+        self, schema: pa.Schema, name: str, file: BinaryIO
+    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
+        """What writes columns of some rows, in the types of the schema, until the block ends."""
+
+    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
+        """Values as the file has them; by default as they are."""
+        return values
+
+
+def _texts(values: pa.Array, as_text: AsText) -> pa.Array:
+    """The texts of values, null where missing."""
+    return pc.if_else(values.is_valid(), as_text(values), None)
+
+
+@contextmanager
+def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
+    """The path of a temporary file that is written in the block and then copied."""
+    with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
+        path = Path(folder) / name
+        yield path
+        with path.open("rb") as written:
+            shutil.copyfileobj(written, file)
+
+
+class Excel(Container):
+    """A workbook with one sheet; texts are texts, and formulas escaped as in CSV."""
+
+    is_text = True
+
+    @staticmethod
+    def library() -> object:
+        """As :func:`openpyxl`."""
+        return openpyxl()
+
+    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
+        """Texts with their escapes, and days that Excel cannot count as texts."""
+        early = pa.types.is_temporal(values.type) and len(values.drop_null()) > 0
+        if early:
+            early = pc.min(values.cast(pa.timestamp("s"))).as_py() < _FIRST_DAY
+        return _texts(values, as_text) if early or pa.types.is_string(values.type) else values
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+        library = openpyxl()
+        book = library.Workbook(write_only=True)
+        sheet = book.create_sheet(name)
+        rows = 0
+
+        def cell(value: Any) -> Any:
+            if not isinstance(value, str):
+                return value
+            if _ILLEGAL.search(value):
+                raise InputError("a text has characters that Excel cannot hold: write Parquet")
+            written = library.cell.WriteOnlyCell(sheet, value)
+            written.data_type = "s"  # whatever it looks like
+            return written
+
+        def write(columns: Sequence[pa.Array]) -> None:
+            nonlocal rows
+            rows += len(columns[0])
+            if rows > _MOST_ROWS:
+                raise InputError(
+                    f"a sheet of Excel holds {_MOST_ROWS:,} rows: write fewer, or CSV or Parquet"
+                )
+            for row in zip(*(column.to_pylist() for column in columns)):
+                sheet.append([cell(value) for value in row])
+
+        sheet.append([cell(title) for title in schema.names])
+        with _copied(file, "table.xlsx") as path:
+            try:
+                yield write
+            finally:
+                sheet.close()
+            book.save(path.with_name("stamped.xlsx"))
+            _without_times(path.with_name("stamped.xlsx"), path)
+
+
+def _without_times(source: Path, target: Path) -> None:
+    """Copy a workbook without the time of its writing."""
+    with (
+        zipfile.ZipFile(source) as given,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made,
+    ):
+        for member in given.namelist():
+            info = zipfile.ZipInfo(member, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with given.open(member) as read, made.open(info, "w", force_zip64=True) as written:
+                if member == "docProps/core.xml":
+                    written.write(_WRITTEN.sub(rb"\g<1>1980-01-01T00:00:00Z", read.read()))
+                else:
+                    shutil.copyfileobj(read, written)
+
+
+class Sqlite(Container):
+    """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
+
+    is_text = False
+
+    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
+        return _texts(values, as_text) if pa.types.is_temporal(values.type) else values
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+        table, names = _identifier(name), [*map(_identifier, schema.names)]
+        kinds = [_sqlite_type(kind) for kind in schema.types]
+        columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
+        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
+        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            database.execute(f"CREATE TABLE {table} ({columns})")
+
+            def write(columns: Sequence[pa.Array]) -> None:
+                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
+
+            yield write
+            database.commit()
+
+
+def _sqlite_type(kind: pa.DataType) -> str:
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
+
+
+class DuckDb(Container):
+    """A DuckDB database with one table."""
+
+    is_text = False
+
+    @staticmethod
+    def library() -> object:
+        """As :func:`~adaptive_qs.table.sql.duckdb`."""
+        return sql.duckdb()
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+        table, library = _identifier(name), sql.duckdb()
+        with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
+
+            def run(query: str, page: pa.Table) -> None:
+                database.register("page", page)
+                database.execute(f"{query} SELECT * FROM page")
+                database.unregister("page")
+
+            run(f"CREATE TABLE {table} AS", schema.empty_table())
+            yield lambda columns: run(
+                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
+            )
+
+
+EXCEL, SQLITE, DUCKDB = Excel(), Sqlite(), DuckDb()

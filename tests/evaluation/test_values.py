@@ -1,0 +1,194 @@
+"""Values in their units, against pandas and slow counting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.evaluation.evaluation import evaluate, evaluation_json
+from adaptive_qs.evaluation.sentences import group_means_sentence, values_sentence
+from adaptive_qs.evaluation.tables import TablePair
+from adaptive_qs.evaluation.values import FREQUENT, QUANTILES, column_values
+from adaptive_qs.evaluation.verdict import findings, verdict
+from adaptive_qs.table.schema import Schema
+
+DISTRICTS = ("north", "south", "isle")
+SCHEMA = Schema.parse({"version": 1, "columns": [
+    {"name": "price", "type": "numeric", "edges": [0, 100, 200, 1000], "decimals": 2,
+     "missing": ["", "-1"]},
+    {"name": "day", "type": "date", "min": "2020-01-01", "max": "2021-12-31",
+     "granularity": "quarter"},
+    {"name": "age", "type": "integer", "min": 0, "max": 99},
+    {"name": "capped", "type": "integer", "min": 0, "max": 9, "outside": "clip"},
+    {"name": "district", "type": "categorical", "values": list(DISTRICTS)},
+]})  # fmt: skip
+ROWS = 1_500
+
+
+def people(seed, rows=ROWS, within=lambda x, rng: x):
+    """Rows whose prices depend on the district; ``within`` may move prices, as bins do."""
+    rng = np.random.default_rng(seed)
+    district = rng.choice(3, rows, p=[0.6, 0.3, 0.1])
+    price = (
+        np.round(np.array([60, 130, 400])[district] * rng.uniform(0.5, 1.5, rows) / 5) * 5 - 0.01
+    )
+    days = pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, rows), unit="D")
+    return pd.DataFrame({
+        "price": np.where(rng.random(rows) < 0.1, np.nan, within(price, rng)),
+        "day": days,
+        "age": rng.integers(0, 100, rows),
+        "capped": rng.integers(0, 15, rows),
+        "district": np.array(DISTRICTS)[district],
+    })  # fmt: skip
+
+
+def spread_in_bins(price, rng):
+    """What drawing evenly in wide bins does: the codes stay, the values do not."""
+    low, high = (np.array(ends)[np.digitize(price, [100, 200])]
+                 for ends in ((0, 100, 200), (100, 200, 1000)))  # fmt: skip
+    return np.round(rng.uniform(low, high - 0.01), 2)
+
+
+TRUE, SAME, SPREAD = people(1), people(2), people(2, within=spread_in_bins)
+
+
+def values_of(true, made, schema=SCHEMA):
+    pair = TablePair.of(true, made, schema)
+    return pair, {found.column.name: found for found in column_values(pair, schema)}
+
+
+@pytest.mark.parametrize("form", ["frame", "csv", "parquet"])
+def test_means_and_quantiles_are_those_of_the_cells(tmp_path, form):
+    """Also where a code stands for a bin, a quarter, or all that is beyond the range."""
+    tables = [TRUE, SPREAD]
+    if form != "frame":
+        for k, table in enumerate(tables):
+            tables[k] = tmp_path / f"{k}.{form}"
+            text = table.assign(day=table.day.dt.strftime("%Y-%m-%d"))
+            (text.to_csv if form == "csv" else text.to_parquet)(tables[k], index=False)
+    _, found = values_of(*tables)
+    assert set(found) == {"price", "day", "age", "capped"}
+    for name, column in found.items():
+        for summary, table in ((column.true, TRUE), (column.synthetic, SPREAD)):
+            cells = table[name].dropna()
+            if name == "day":
+                cells = (cells - pd.Timestamp(0)).dt.total_seconds()
+            assert summary.rows == len(cells)
+            assert summary.mean == pytest.approx(cells.mean(), rel=1e-12)
+            assert summary.std == pytest.approx(cells.std(ddof=0), rel=1e-9)
+            wanted = np.quantile(cells, QUANTILES, method="inverted_cdf")
+            assert list(summary.quantiles) == pytest.approx(list(wanted))
+            often = TRUE[name].dropna().value_counts().sort_index()
+            often = often.sort_values(ascending=False, kind="stable").index[:FREQUENT]
+            assert summary.frequent == pytest.approx(table[name].dropna().isin(often).mean())
+
+
+def test_markers_that_are_numbers_are_no_values():
+    true = TRUE.assign(price=np.where(np.arange(ROWS) % 2, -1, 50))
+    _, found = values_of(true, true)
+    assert (found["price"].true.mean, found["price"].true.rows) == (50, ROWS // 2)
+
+
+def test_tables_of_codes_tell_values_only_where_codes_are_values():
+    pair, _ = values_of(TRUE, SAME)
+    coded = TablePair(pair.true, pair.synthetic)
+    assert [c.column.name for c in column_values(coded, SCHEMA)] == ["age"]
+
+
+def test_values_that_moved_within_their_bins_are_judged():
+    """Codes are those of another sample, and the mean is 19 % too large."""
+    same, moved = (evaluate(TRUE, made, SCHEMA) for made in (SAME, SPREAD))
+    assert values_sentence(same).word == "kept"
+    sentence = values_sentence(moved)
+    assert (sentence.grade, sentence.word) == ("fair", "moved")
+    means = [f"{table.price.mean():.1f}" for table in (TRUE, SPREAD)]
+    assert f"“price” (mean {means[0]}, now {means[1]})" in sentence.text
+    assert "Frequent values are lost: “price”" in sentence.text
+    judged = verdict(findings(moved), None)
+    assert judged.columns.word == "kept"  # which knows bins only
+    assert dict(judged.uses)["single columns"] == "fair"
+    assert judged.overall.word != "close"
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"), [(1.0, "kept"), (1.03, "kept"), (1.12, "moved"), (1.4, "far off")]
+)
+def test_a_mean_is_off_by_parts_of_itself(factor, word):
+    """The standard error of the mean of age, 29·√(2/1500), is 1.05: 3 of it are 6 % of 50."""
+    made = SAME.assign(age=np.minimum(TRUE.age.to_numpy() * factor, 150).astype(int))
+    wide = SCHEMA.model_copy(update={"columns": tuple(
+        c.model_copy(update={"max": 150}) if c.name == "age" else c for c in SCHEMA.columns
+    )})  # fmt: skip
+    sentence = values_sentence(evaluate(TRUE, made, wide))
+    assert sentence.word == word
+
+
+def test_one_value_only_is_kept_or_not():
+    true = TRUE.assign(age=40)
+    assert values_of(true, true)[1]["age"].off == 0
+    moved = values_of(true, TRUE.assign(age=50))[1]["age"]
+    assert moved.off == pytest.approx(10 / 2)  # 5 % of 40
+    zero = values_of(TRUE.assign(age=0), TRUE.assign(age=1))[1]["age"]
+    assert zero.off == math.inf
+
+
+# Group means.
+
+
+def test_group_means_are_those_of_pandas_and_the_strongest_pairs_come_first():
+    evaluation = evaluate(TRUE, SPREAD, SCHEMA)
+    (found,) = evaluation.group_means  # nothing else depends on the district
+    assert (found.column.name, found.by, found.number) == ("price", "district", 3)
+    true, made = (t.groupby("district").price.agg(["mean", "count"]) for t in (TRUE, SPREAD))
+    assert [g.label for g in found.groups] == list(DISTRICTS)
+    for group in found.groups:
+        assert group.rows == (true["count"][group.label], made["count"][group.label])
+        assert group.means == pytest.approx((true["mean"][group.label], made["mean"][group.label]))
+    weight = true["count"] / true["count"].sum()
+    error = math.sqrt((weight * (made["mean"] - true["mean"]) ** 2).sum())
+    overall = TRUE.price.mean()
+    assert found.error == pytest.approx(error)
+    assert found.spread == pytest.approx(math.sqrt((weight * (true["mean"] - overall) ** 2).sum()))
+    assert "for “isle” is" in group_means_sentence(evaluation).text
+
+
+def test_the_error_of_fresh_samples_is_the_one_expected():
+    """30 samples: the mean of their squared errors varies by √(2/30)·√(Σ e²) of 3 groups, at most
+    26 % of the whole; four times that."""
+    errors, fresh = [], []
+    for seed in range(30):
+        (found,) = evaluate(TRUE, people(100 + seed), SCHEMA, 1).group_means
+        errors.append(found.error**2)
+        fresh.append(found.fresh**2)
+        assert found.off <= 0.15
+    assert np.mean(errors) == pytest.approx(np.mean(fresh), rel=4 * math.sqrt(2 / 30))
+
+
+def test_lost_group_means_are_far():
+    """All districts with the mean of all rows."""
+    shuffled = SAME.assign(price=np.random.default_rng(3).permutation(SAME.price))
+    evaluation = evaluate(TRUE, shuffled, SCHEMA)
+    (found,) = evaluation.group_means
+    assert found.off > 0.9
+    sentence = group_means_sentence(evaluation)
+    assert (sentence.grade, sentence.word) == ("poor", "far")
+    assert "“price” by “district”" in sentence.text
+    gone = evaluate(TRUE, SAME[SAME.district != "isle"], SCHEMA)
+    assert "for “isle”" in group_means_sentence(gone).text
+    assert group_means_sentence(gone).text.endswith("no row now.")
+
+
+def test_they_are_in_the_json_object():
+    evaluation = evaluate(TRUE, SPREAD, SCHEMA)
+    content = evaluation_json(evaluation, [])
+    found = {entry["attribute"]: entry for entry in content["values"]}
+    assert found["day"]["unit"] == "seconds since 1970"
+    assert found["price"]["true"]["quantiles"].keys() == {"p5", "p25", "p50", "p75", "p95"}
+    assert found["price"]["off"] > 1 > found["age"]["off"]
+    (means,) = content["group_means"]
+    assert means["groups"][0]["mean"]["true"] == pytest.approx(
+        TRUE.price[TRUE.district == "north"].mean()
+    )

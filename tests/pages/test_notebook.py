@@ -1,0 +1,113 @@
+"""What notebooks show: results as small tables, and a run at work as bars."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+
+import adaptive_qs
+from adaptive_qs.pages.notebook import PHASES, ProgressBar, card
+
+NASTY = "<b>a&b</b>"
+SCHEMA = {"version": 1, "columns": [
+    {"name": NASTY, "type": "integer", "min": 0, "max": 3},
+    {"name": "y", "type": "boolean"},
+]}  # fmt: skip
+FRAME = pd.DataFrame({NASTY: np.arange(200) % 4, "y": np.arange(200) % 3 == 0})
+
+
+def test_names_and_values_are_escaped():
+    shown = card(NASTY, [(NASTY, NASTY)], NASTY)
+    assert "<b>" not in shown
+    assert shown.count("&lt;b&gt;a&amp;b&lt;/b&gt;") == 4
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+        return adaptive_qs.Synthesizer(rho=1, workers=1, insecure_seed=1).fit(FRAME, schema=SCHEMA)
+
+
+def test_a_release_shows_its_privacy_in_a_notebook(model):
+    shown = model.release_._repr_html_()
+    assert f"epsilon {model.epsilon_:.6g}, delta 1e-09" in shown
+    assert "one row; neighbouring tables add or remove one row" in shown
+    assert "<strong>NOT PRIVATE" in shown
+    assert "2: &lt;b&gt;a&amp;b&lt;/b&gt;, y" in shown
+    assert model._repr_mimebundle_()["text/html"] == shown
+    assert "text/html" in adaptive_qs.Synthesizer(rho=1)._repr_mimebundle_()
+
+
+def test_plans_answers_and_comparisons_show_what_their_text_does(model):
+    planned = adaptive_qs.plan(SCHEMA, 1, rho=1)
+    assert f"{planned.queries:,}" in planned._repr_html_()
+    assert f"{planned.rmse:.4g} rows" in planned._repr_html_()
+    answers = adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1)
+    assert "reading them spends the budget, once" in answers._repr_html_()
+    assert len(list(answers.batches())) > 0  # nothing was read for it
+    assert "NOT PRIVATE" not in answers._repr_html_()
+    compared = adaptive_qs.evaluate(FRAME, model.sample(100, seed=1), SCHEMA)
+    shown = compared._repr_html_()
+    assert f"mean {compared.workload.mean_l1:.4g}, largest" in shown
+    assert "for its owner only" in shown
+    assert "200" not in shown  # the number of rows
+
+
+def test_a_bar_is_silent_where_nobody_looks(capsys):
+    bar = ProgressBar()
+    bar("read", 1, 2)
+    assert capsys.readouterr() == ("", "")
+    assert "<progress" in bar.html()
+
+
+def test_a_bar_in_a_terminal_is_one_line(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    bar = ProgressBar()
+    for done in range(0, 101):
+        bar("read", done, 100)
+    bar("fit", 0, 0)
+    lines = stream.getvalue().split("\r\x1b[2K")[1:]
+    assert lines[0].startswith("reading the table: 0 %, 0.0 s")
+    assert any(line.startswith("reading the table: 100 %") for line in lines)
+    assert lines[-1].startswith("fitting the table: 0 %")
+    assert len(lines) < 50  # not every report
+    assert "\n" not in stream.getvalue()
+
+
+def test_every_phase_of_a_run_has_words(model):
+    bar = ProgressBar()
+    seen = []
+    adaptive_qs.Synthesizer(
+        rho=1, workers=1, progress=lambda *report: (seen.append(report[0]), bar(*report))
+    ).fit(FRAME, schema=SCHEMA)
+    assert seen
+    assert set(seen) <= PHASES.keys()
+    assert all(PHASES[phase] in bar.html() for phase in set(seen))
+
+
+def test_a_notebook_shows_the_bars_in_one_place():
+    """In a real kernel; the last update is what stays."""
+    code = (
+        "from adaptive_qs import ProgressBar\n"
+        "bar = ProgressBar()\n"
+        "for done in range(51): bar('read', done, 50)\n"
+        "bar('fit', 3, 4)\n"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    (output,) = notebook.cells[0].outputs
+    shown = output["data"]["text/html"]
+    assert shown.count("<progress") == 2
+    assert "reading the table" in shown
+    assert 'max="4" value="3"' in shown

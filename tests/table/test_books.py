@@ -1,0 +1,287 @@
+"""Tables inside Excel workbooks and databases: read cell by cell, written as they were declared."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+import zipfile
+
+import duckdb
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+from adaptive_qs.cli.entry import main
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.table import books
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode, read_table, table_bytes
+from adaptive_qs.table.files import FORMATS
+from adaptive_qs.table.propose import propose
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.write import write_table
+
+CANARY = "c4n4ry"
+ENDINGS = (".xlsx", ".db", ".duckdb")
+COLUMNS = [
+    {"name": "age", "type": "integer", "min": 0, "max": 99, "missing": ["?"]},
+    {"name": "pay", "type": "numeric", "edges": [0, 10, 500.5], "decimals": 2, "decimal": ","},
+    {"name": "town", "type": "categorical", "values": ["Bonn", "007", "=1+1", "#N/A", "a b"],
+     "missing": ["", "none"]},
+    {"name": "born", "type": "date", "min": "1880-01-01", "max": "2020-12-31",
+     "granularity": "10 years", "format": "%d.%m.%Y", "missing": ["?"]},
+    {"name": "seen", "type": "datetime", "min": "2020-01-01T00:00:00",
+     "max": "2020-02-01T00:00:00"},
+    {"name": "fit", "type": "boolean"},
+    {"name": "level", "type": "categorical", "values": [1, 5, 30]},
+]  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": COLUMNS})
+
+
+def coded(rows=150, seed=0):
+    rng = np.random.default_rng(seed)
+    return CodedTable.from_codes(
+        SCHEMA.domain(), [rng.integers(0, size, rows) for size in SCHEMA.domain().sizes]
+    )
+
+
+def assert_same(table, other):
+    for one, two in zip(table.columns, other.columns):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".sqlite"])
+def test_what_is_written_comes_back_to_the_same_codes(tmp_path, ending):
+    """Twice with the same bytes, but for DuckDB, whose files have a random name inside."""
+    table = coded()
+    paths = [tmp_path / f"{k}{ending}" for k in range(2)]
+    for path in paths:
+        write_table(decode(table, SCHEMA, np.random.default_rng(1)), path, SCHEMA)
+        assert_same(read_table(path, SCHEMA), table)
+    if ending != ".duckdb":
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_sheet_has_typed_cells_and_no_formula_runs(tmp_path):
+    path = tmp_path / "t.xlsx"
+    for formulas, shown in (("keep", "=1+1"), ("escape", "'=1+1")):
+        write_table(decode(coded(), SCHEMA, np.random.default_rng(1)), path, SCHEMA, formulas)
+        sheet = openpyxl.load_workbook(path)["synthetic"]
+        columns = {cells[0].value: cells[1:] for cells in sheet.columns}
+        towns = {cell.value: cell.data_type for cell in columns["town"]}
+        assert towns == dict.fromkeys(("Bonn", "007", shown, "#N/A", "a b"), "s") | {None: "n"}
+        assert {type(cell.value) for cell in columns["pay"]} <= {int, float}
+        assert {type(cell.value) for cell in columns["seen"]} == {dt.datetime}
+        assert {type(cell.value) for cell in columns["fit"]} == {bool}
+        assert {type(cell.value) for cell in columns["age"]} == {int, type(None)}
+
+
+def in_each(tmp_path, header, rows):
+    """The same rows as a workbook and as databases."""
+    made = [tmp_path / f"in{ending}" for ending in ENDINGS]
+    for path in made:
+        path.unlink(missing_ok=True)
+    book = openpyxl.Workbook()
+    for row in (header, *rows):
+        book.active.append(row)
+    book.save(made[0])
+    with sqlite3.connect(made[1]) as database:
+        places = ", ".join("?" * len(header))
+        database.execute(f"CREATE TABLE people ({', '.join(header)})")
+        database.executemany(f"INSERT INTO people VALUES ({places})", rows)
+    database.close()
+    frame = pd.DataFrame(rows, columns=header)
+    with duckdb.connect(str(made[2])) as database:
+        database.sql("CREATE TABLE people AS SELECT * FROM frame")
+    assert len(frame)
+    return made
+
+
+ONE = {"version": 1, "columns": [
+    {"name": "x", "type": "integer", "min": 0, "max": 9, "missing": [""]},
+    {"name": "y", "type": "categorical", "values": ["a", "b"]},
+]}  # fmt: skip
+
+
+def test_every_command_takes_them(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    rows = [[int(x), "ab"[x % 2]] for x in rng.integers(0, 10, 300)]
+    schema = tmp_path / "s.json"
+    schema.write_text(json.dumps(ONE))
+    expected = [tuple(row) for row in rows]
+    for path, ending in zip(in_each(tmp_path, ["x", "y"], rows), (".db", ".xlsx", None)):
+        assert propose(path).schema.names == ("x", "y")
+        table = read_table(f"{path}", Schema.parse(ONE))
+        assert [*zip(table.columns[0], ["ab"[k] for k in table.columns[1]])] == expected
+        if ending is None:
+            continue
+        out = tmp_path / f"out{ending}"
+        words = ["--schema", str(schema), "--rho", "5", "--out", str(out), "--workers", "1"]
+        assert main(["synthesize", str(path), *words, "--insecure-seed", "1"]) == 0
+        assert main(["schema", "check", str(schema), str(out)]) == 0
+        assert f"{out}: fits the schema" in capsys.readouterr().out
+        assert main(["schema", "check", str(path)]) == 2
+        assert "is a table; the schema comes first" in capsys.readouterr().err
+
+
+MIXED = [[7, "a"], ["7", "a"], [7.0, "a"], [None, "b"], [" 3 ", "b"], [0, "a"]]
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".db"])
+def test_a_cell_is_read_by_itself(tmp_path, ending):
+    """Whatever the types of the others; in any order, and on its own."""
+    schema, codes = Schema.parse(ONE), [7, 7, 7, 10, 3, 0]
+
+    def read(rows):
+        path = next(p for p in in_each(tmp_path, ["x", "y"], rows) if p.suffix == ending)
+        return read_table(path, schema).columns[0].tolist()
+
+    same = [[str(x), y] for x, y in MIXED[:3]]
+    for rows, expected in ((MIXED, codes), (MIXED[::-1], codes[::-1])):
+        path = tmp_path / f"in{ending}"
+        write_mixed(path, rows)
+        assert read_table(path, schema).columns[0].tolist() == expected
+    assert read(same) == [7, 7, 7]
+    for row, code in zip(MIXED, codes):
+        write_mixed(path, [row])
+        assert read_table(path, schema).columns[0].tolist() == [code]
+
+
+def write_mixed(path, rows):
+    path.unlink(missing_ok=True)
+    if path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in (["x", "y"], *rows):
+            book.active.append(row)
+        book.save(path)
+        return
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (x, y)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    database.close()
+
+
+def test_one_of_several_tables_is_named(tmp_path):
+    """And tells the file from the same file with another table in it."""
+    book = openpyxl.Workbook()
+    book.active.title = "first"
+    for title, cell in (("first", 1), ("second", 2)):
+        sheet = book["first"] if title == "first" else book.create_sheet(title)
+        for row in (["x", "y"], [cell, "a"]):
+            sheet.append(row)
+    paths = [tmp_path / f"t{ending}" for ending in ENDINGS]
+    book.save(paths[0])
+    for path, connect in zip(paths[1:], (sqlite3.connect, duckdb.connect)):
+        database = connect(str(path))
+        for title, cell in (("first", 1), ("second", 2)):
+            database.execute(f"CREATE TABLE \"{title}\" AS SELECT {cell} AS x, 'a' AS y")
+        database.commit()
+        database.close()
+    for path in paths:
+        for name, code in (("first", 1), ("second", 2)):
+            assert read_table(f"{path}::{name}", Schema.parse(ONE)).columns[0].tolist() == [code]
+        with pytest.raises(DataError, match=f"has 2 (sheet|table)s: name one, as {path}::NAME"):
+            read_table(path, Schema.parse(ONE))
+        with pytest.raises(DataError, match=r"has no (sheet|table) 'third': check the name"):
+            read_table(f"{path}::third", Schema.parse(ONE))
+        one, two = (b"".join(table_bytes(f"{path}::{name}")) for name in ("first", "second"))
+        assert one != two
+    plain = tmp_path / "t.csv"
+    plain.write_text("x,y\n1,a\n")
+    with pytest.raises(DataError, match="holds no several tables: leave out ::first"):
+        read_table(f"{plain}::first", Schema.parse(ONE))
+
+
+def refusal(path, schema=ONE):
+    with pytest.raises((DataError, InputError)) as caught:
+        read_table(path, Schema.parse(schema))
+    said = str(caught.value)
+    assert CANARY not in said
+    assert "\n" not in said
+    assert caught.value.__context__ is None
+    return said
+
+
+def test_bad_workbooks_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "t.xlsx"
+
+    def refused(*rows):
+        write = openpyxl.Workbook()
+        for row in rows:
+            write.active.append(row)
+        write.save(path)
+        return refusal(path)
+
+    assert "no names of columns" in refused()
+    assert "no names of columns" in refused([None, "y"], [1, "a"])
+    assert "cells beyond the names" in refused(["x", "y"], [1, "a", CANARY])
+    assert "column 'y' has a value that is not declared" in refused(["x", "y"], [1, CANARY])
+    assert "column 'x' has objects of other types" in refused(["x", "y"], [dt.time(1, 2), "a"])
+    assert "no rows" in refused(["x", "y"], [None, None])
+    assert "0 of the 2 columns" in refused([CANARY, "1"], [CANARY, "2"])
+    path.write_bytes(b"PK\x03\x04" + CANARY.encode())
+    assert "is an Excel file that cannot be read" in refusal(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/workbook.xml", CANARY)
+    assert "is an Excel file that cannot be read" in refusal(path)
+
+
+def test_bad_databases_are_refused_in_one_line(tmp_path):
+    for path in in_each(tmp_path, ["x", "y"], [[1, "a"], [2, CANARY]])[1:]:
+        assert "column 'y' has a value that is not declared" in refusal(path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:100] + CANARY.encode() * 200)
+        assert refusal(path).startswith(f"{path}: is n")
+        path.write_bytes(whole)
+        log = path.with_name(path.name + ("-wal" if path.suffix == ".db" else ".wal"))
+        log.write_text(CANARY)
+        assert f"has changes in {log.name}: close the program" in refusal(path)
+    empty = tmp_path / "none.db"
+    database = sqlite3.connect(empty)
+    database.execute("CREATE TABLE t (x)")
+    database.execute("DROP TABLE t")
+    database.commit()
+    database.close()
+    assert "has no table: check the file" in refusal(empty)
+
+
+def test_what_excel_cannot_hold_is_refused(tmp_path, monkeypatch):
+    content = {"version": 1, "columns": [
+        {"name": "x", "type": "categorical", "values": ["a\x01", "b"]},
+    ]}  # fmt: skip
+    schema, path = Schema.parse(content), tmp_path / "t.xlsx"
+    for codes, hint in (([0], "characters that Excel"), ([1] * 4, "a sheet of Excel holds 3 rows")):
+        monkeypatch.setattr(books, "_MOST_ROWS", 3)
+        table = CodedTable.from_codes(schema.domain(), [codes])
+        with pytest.raises(InputError, match=hint):
+            write_table(decode(table, schema, np.random.default_rng(0)), path, schema)
+        assert not path.exists()
+
+
+def test_without_the_library_nothing_is_spent(tmp_path, monkeypatch, capsys):
+    (path,) = in_each(tmp_path, ["x", "y"], [[1, "a"]])[:1]
+    plain, schema = tmp_path / "t.csv", tmp_path / "s.json"
+    plain.write_text("x,y\n1,a\n")
+    schema.write_text(json.dumps(ONE))
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    for source, out in ((path, "o.csv"), (plain, "o.xlsx")):
+        words = ["--schema", str(schema), "--rho", "1", "--out", str(tmp_path / out)]
+        assert main(["synthesize", str(source), *words]) == 2
+        said = capsys.readouterr().err
+        assert "openpyxl is not installed: pip install 'adaptive-qs[excel]'" in said
+        assert "budget" not in said
+
+
+def test_a_named_table_is_not_written_over(tmp_path, capsys):
+    path = in_each(tmp_path, ["x", "y"], [[1, "a"]])[1]
+    schema = tmp_path / "s.json"
+    schema.write_text(json.dumps(ONE))
+    words = ["--schema", str(schema), "--rho", "1", "--out", str(path), "--force"]
+    assert main(["synthesize", f"{path}::people", *words]) == 2
+    assert "is also an input or another output" in capsys.readouterr().err
+
+
+def test_all_endings_are_covered():
+    assert {e for e in FORMATS if isinstance(FORMATS[e], books.Container)} == {*ENDINGS, ".sqlite"}
