@@ -26,7 +26,7 @@ from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, re
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
-from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
+from adaptive_qs.privacy.events import BATCH, Cost, Event, GaussianEvent
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     digest_of_statement,
@@ -277,8 +277,6 @@ def _check_finite(name: str, answers: SetAnswers) -> None:
 
 # The privacy statement of a batch of answers, for the sidecar.
 
-_BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
-
 
 class Charges(BaseModel):
     """Charges of equal purpose and parameters; the columns are those of the first of them."""
@@ -352,7 +350,7 @@ def statement_of_answers(
     Raises:
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
     """
-    gaussian = all(isinstance(event, GaussianEvent) and event.purpose in _BATCH for event in events)
+    gaussian = all(isinstance(event, GaussianEvent) and event.purpose in BATCH for event in events)
     return AnswersManifest(
         **stated(events, schema, ANSWERS, stamp),
         rho=target.rho,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
@@ -170,6 +171,48 @@ def _polars(rows: Rows, types: Types, folder: Path) -> Any:
     return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
 
 
+def _excel(rows: Rows, types: Types, folder: Path) -> Path:
+    """Cells of the kinds of Python objects; a row of missing values has texts for them, since one
+    without any value is none."""
+    from openpyxl import Workbook
+
+    book, path = Workbook(write_only=True), folder / "rows.xlsx"
+    sheet = book.create_sheet()
+    typed = types.objects(rows).to_numpy()
+    for cells, texts in zip([np.array(types.names), *typed], [types.names, *rows]):
+        held = [text or " " for text in texts] if all(c is None for c in cells) else cells
+        sheet.append([_excel_cell(sheet, cell) for cell in held])
+    book.save(path)
+    return path
+
+
+def _excel_cell(sheet: Any, value: Cell) -> Any:
+    """Text as text, whatever it looks like."""
+    from openpyxl.cell import WriteOnlyCell
+
+    cell = WriteOnlyCell(sheet, value)
+    if isinstance(value, str):
+        cell.data_type = "s"
+    return cell
+
+
+def _sqlite(rows: Rows, types: Types, folder: Path) -> Path:
+    """Columns without a type, whose values keep the types of Python objects; moments are texts."""
+    path = folder / "rows.db"
+    path.unlink(missing_ok=True)
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in types.names)
+    places = ", ".join("?" * len(types.names))
+    held = [
+        [cell.isoformat() if isinstance(cell, date) else cell for cell in row]
+        for row in types.objects(rows).to_numpy()
+    ]
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE rows ({names})")
+        database.executemany(f"INSERT INTO rows VALUES ({places})", held)
+        database.commit()
+    return path
+
+
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "CSV": lambda rows, types, folder: write_rows(rows, types.names, folder),
@@ -179,9 +222,12 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "pyarrow": _chunked,
         "CSV.gz": lambda rows, types, folder: write_rows(rows, types.names, folder, "rows.csv.gz"),
     }
+    | {"SQLite": _sqlite}
+    | ({"Excel": _excel} if find_spec("openpyxl") else {})
     | ({"polars": _polars} if find_spec("polars") else {})
 )
-"""Every form in which a table may come, by its name; polars where it is installed."""
+"""Every form in which a table may come, by its name; Excel and polars where their libraries are
+installed."""
 
 
 def _common_type(

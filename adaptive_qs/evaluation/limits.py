@@ -17,6 +17,8 @@ CLOSE_SINGLE, USABLE_SINGLE = 0.02, 0.10
 """L1 error beyond a fresh sample, where independence says nothing."""
 FEW, SPARSE = 5, 0.5
 """True rows of a cell that are few, and the share of the rows in such cells that is too large."""
+FURTHEST = 2.0
+"""L1 distance that no two tables exceed."""
 STEP_ERROR = 0.05
 """Relative error of the estimate for a fresh sample that is allowed for: over cells from
 well-filled to nearly empty it is below 3 % for tables of equal size, and 5 % too large at most for
@@ -106,7 +108,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "marginals": (
         Rule("no scale", "plain", lambda p: not p.known,
              f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
-             "so that chance decides most of every error"),
+             "so that chance decides most of every error, or a table has so few rows that chance "
+             "may take a fresh sample as far off as any table can be"),
         *_CLOSENESS,
     ),
     "queries": (

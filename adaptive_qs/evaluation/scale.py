@@ -22,6 +22,7 @@ from adaptive_qs.evaluation.limits import (
     CLOSE_SINGLE,
     DEVIATIONS,
     DOUBTFUL,
+    FURTHEST,
     GONE,
     KEPT_V,
     LEAST_EFFECT,
@@ -133,8 +134,19 @@ class WorkloadScale:
 
     @property
     def known(self) -> bool:
-        """Whether some marginals were counted, and most rows lie in cells with enough of them."""
-        return bool(self.per_clique) and self.sparse <= SPARSE
+        """Whether some marginals were counted, most rows lie in cells with enough of them, and
+        there are errors that chance does not explain."""
+        return bool(self.per_clique) and self.sparse <= SPARSE and not self.vacuous
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether chance may take a fresh sample as far off as any table can be."""
+        return self.fresh + self.doubt >= FURTHEST
+
+    @property
+    def doubt(self) -> float:
+        """How much further than expected a fresh sample may be, and the estimate be wrong."""
+        return self.chance + STEP_ERROR * self.fresh
 
     @property
     def joint(self) -> bool:
@@ -156,7 +168,7 @@ class WorkloadScale:
     @property
     def place(self) -> Place:
         """Where the mean error stands."""
-        excess, doubt = self.l1 - self.fresh, self.chance + STEP_ERROR * self.fresh
+        excess, doubt = self.l1 - self.fresh, self.doubt
         worse = self.joint and self.l1 >= self.independent and excess > doubt
         scaled = self.position is not None
         room = self.independent - self.fresh if scaled else 1.0

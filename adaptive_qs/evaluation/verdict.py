@@ -146,7 +146,12 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
         rest += "the scale."
     rest += f" A fresh sample of {counted(evaluation.pair.synthetic.num_rows, 'row')} would differ "
     rest += f"by about {significant(scale.fresh)}"
-    if not scale.known:
+    if scale.vacuous:
+        rest += (
+            ". With so few rows chance alone may take a sample as far off as any table can be, so "
+            "no grade is given. More rows would say more."
+        )
+    elif not scale.known:
         rest += (
             f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {limit.FEW} "
             "of them: chance decides most of such an error, so no grade is given. Fewer columns at "

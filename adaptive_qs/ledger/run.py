@@ -30,7 +30,7 @@ from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Ledger, Output, Place, float_above
-from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Transcript
+from adaptive_qs.privacy.events import BATCH, Cost, Event, GaussianEvent, Transcript
 
 
 class LedgerRun(Ledger):
@@ -239,13 +239,16 @@ class RunState:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise.
+        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise on a
+        batch of answers, whose parameters were fixed in advance.
 
-        Holds for events whose parameters were all fixed in advance, such as those of one batch.
+        What a run that decides as it goes happens to have spent is no such bound.
         """
         fine = FINE_NOISE**2
         if not self.events or not all(
-            isinstance(event, GaussianEvent) and event.noise_variance >= fine
+            isinstance(event, GaussianEvent)
+            and event.purpose in BATCH
+            and event.noise_variance >= fine
             for event in self.events
         ):
             return None

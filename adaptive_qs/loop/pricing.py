@@ -172,7 +172,8 @@ def selection_rho(
     At ε the exponential mechanism misses the best score by about 2/ε (rows times the largest
     weight); so at a price λ it is worth ρ = ε²/8 where √(1/2ρ) + λρ is least. It never takes more
     than its share of what is left, nor than its part of what choices may still take if all later
-    rounds are typical ones. So all choices together take no more than the first allowance.
+    rounds are typical ones. So all choices together take no more than the first allowance, but
+    where a round that was to take all there is leaves something for others.
 
     Args:
         price: λ, weighted rows for a unit of ρ.
@@ -289,6 +290,8 @@ class Schedule:
         budget = RoundBudget(choice.selecting, measuring if 2 * measuring < spare else spare)
         self.left -= (cost + budget.measuring) * (1 + SAFETY) + self._rounding
         self._allowance -= choice.selecting
+        if self._allowance <= 0:  # the round was to take all there is, and what was chosen did not
+            self._allowance = self.left * self._share
         return budget
 
     def judge(self, moved: float, expected: float) -> None:

@@ -34,6 +34,9 @@ FINE_NOISE = 2**19
 """Standard deviation from which on discrete noise has the curve of Gaussian DP, up to a share of δ;
 proof in ``adaptive_qs.run.budget``."""
 
+DISCRETE_SHARE = 2.0**-21
+"""That share: by so much of itself δ may be larger than for continuous noise."""
+
 _NORMAL_SLACK = 2.0**-48
 """Times (1 + |x|)(16 + x + μ), the relative error allowed for each normal term: rounding moves x
 by at most 2⁻⁵²(x + μ), a tail by |x| as much, and the functions err by few ulp."""

@@ -34,6 +34,9 @@ class Purpose(StrEnum):
     """Answers to the workload's own queries."""
 
 
+BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
+"""What a batch of answers is charged for: parameters of such charges are fixed before the first."""
+
 _WORDS = {
     Purpose.ROWS: "",
     Purpose.BINS: "bins of ",

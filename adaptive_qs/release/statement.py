@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
-from adaptive_qs.privacy.accounting import delta_of, gaussian_delta_of
+from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
 from adaptive_qs.privacy.filter import left_after
@@ -205,7 +205,7 @@ class Statement(BaseModel):
         else:
             if 2 * spent.rho > Fraction(self.mu) ** 2:
                 raise ValueError("mu is not that of the charges")
-            implied = gaussian_delta_of(self.mu, self.epsilon)
+            implied = gaussian_delta_of(self.mu, self.epsilon) * (1 + DISCRETE_SHARE)
         if Fraction(implied) + spent.delta > Fraction(self.delta) * (1 + ROUNDING):
             raise ValueError("epsilon and delta are not what the budget implies")
         return self

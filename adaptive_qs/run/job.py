@@ -24,6 +24,7 @@ from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
 from adaptive_qs.table.encode import table_bytes, unchanged
 from adaptive_qs.table.engines import ENGINES, SCHEDULED, EngineOptions, open_engine
 from adaptive_qs.table.engines.local import made_ready
+from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
 
@@ -80,6 +81,11 @@ class Limits:
     def rows_bytes(self) -> int:
         """What is set aside for rows."""
         return int(ROWS_SHARE * self.max_memory_bytes)
+
+    @property
+    def opened_bytes(self) -> int:
+        """What a file may take while its rows are read: nothing else is held then."""
+        return self.max_memory_bytes - self.rows_bytes - PROCESS_BYTES
 
     @property
     def solver_bytes(self) -> int:
@@ -232,6 +238,7 @@ class Job(Generic[W]):
         schema, begin = self.schema, self._begin
         name, how = self.options.engine, self._engine_options
         source = prepared(source, how)
+        check_held(source, self.work.limits.opened_bytes)
         with ExitStack() as opened:
             with unchanged(source):
                 self.session.recognise(table_bytes(source))

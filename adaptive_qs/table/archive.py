@@ -12,7 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -210,3 +210,32 @@ class _Guarded(io.FileIO):
         if len(found) > most or asked > most + 1:
             raise zipfile.BadZipFile("too many members")
         return found
+
+
+# Excel workbooks, which are such archives made by others, and read by another library.
+
+_SHEETS, _PIVOTS = "xl/worksheets/", "xl/pivotCache/"
+"""Members that are read row by row, or not at all."""
+_TEXT, _TEXT_BYTES = b"<si", 160
+"""Begins a text of a workbook, and the memory that it takes beside its characters."""
+
+
+def check_texts(path: Path, most_bytes: int) -> None:
+    """Refuse a workbook whose texts do not fit so much memory, as openpyxl holds all of them.
+
+    Raises:
+        ResourceExceeded: they do not; the message does not tell how many came.
+    """
+    needed = 0
+    with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # whoever opens it explains them
+        held = [m for m in book.infolist() if not m.filename.startswith((_SHEETS, _PIVOTS))]
+        needed = 2 * sum(member.file_size for member in held)
+        for member in held if needed <= most_bytes else ():
+            with book.open(member) as file:
+                pieces = iter(partial(file.read, _PIECE), b"")
+                needed += _TEXT_BYTES * sum(piece.count(_TEXT) for piece in pieces)
+    if needed > most_bytes:
+        raise ResourceExceeded(
+            f"{path}: its texts need more memory than the {max(most_bytes, 0) >> 20:,} MB there "
+            "are for them: raise --max-memory, or export it as CSV or Parquet"
+        )

@@ -29,7 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
+from adaptive_qs.table.archive import check_texts
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
@@ -110,8 +112,10 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
 
     Raises:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.
+        ResourceExceeded: its texts do not fit the machine.
     """
     library = openpyxl()
+    check_texts(path, memory_bytes(None) - PROCESS_BYTES)
 
     def damaged(error: Exception) -> DataError:
         if isinstance(error, FileNotFoundError | PermissionError):
@@ -124,7 +128,7 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
     def opened() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return library.load_workbook(file, read_only=True, data_only=True)
+            return library.load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
     with redacted(lambda: path.open("rb"), damaged) as file:
         book = redacted(opened, damaged)
@@ -135,7 +139,10 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         sheet.reset_dimensions()  # which files may state wrongly
 
         def values() -> Iterator[Row]:
-            return sheet.iter_rows(values_only=True)
+            for number, row in enumerate(sheet.iter_rows(values_only=True)):
+                if number > _MOST_ROWS:
+                    raise DataError(f"{path}: has rows beyond the last of a sheet: save it again")
+                yield row
 
         names = _header(path, redacted(lambda: next(values(), ()), damaged))
 
@@ -193,7 +200,10 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     """
     _at_rest(path, "-wal", "-journal")
 
-    def damaged(_: Exception) -> DataError:
+    def damaged(error: Exception) -> DataError:
+        # The message is only searched: it quotes the cell.
+        if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
+            return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
         return DataError(f"{path}: is no SQLite database that can be read: check the file")
 
     def connected() -> sqlite3.Connection:
@@ -250,7 +260,8 @@ def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
     refusal: InputError | None = None
     with ExitStack() as opened:
         try:
-            source = opened.enter_context(sql.Query(path, query).open())
+            rows = sql.Query(path, query, label=f"{path}: the table")
+            source = opened.enter_context(rows.open())
         except InputError as error:
             refusal = InputError(str(error).removeprefix("--database "))
         if refusal is None:

@@ -86,7 +86,9 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
         return _filled(pc.if_else(readable, digits, None).cast(pa.int64()), np.int64(0))
     if values.type == pa.uint64():
-        values = pc.if_else(pc.less(values, 2**62), values, None).cast(pa.int64())
+        values = pc.if_else(pc.less(values, pa.scalar(2**62, pa.uint64())), values, None).cast(
+            pa.int64()
+        )
     if pa.types.is_int64(values.type):
         return _filled(values, np.int64(0))
     if pa.types.is_float64(values.type):

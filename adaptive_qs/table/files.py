@@ -300,8 +300,9 @@ def inside(path: str | Path) -> tuple[Path, str | None]:
 
 
 def is_pattern(path: str | Path) -> bool:
-    """Whether it is a pattern for the names of files, such as data/*.csv, and no file itself."""
-    return glob.has_magic(str(path)) and not os.path.exists(path)
+    """Whether it is a pattern for the names of files, such as data/*.csv, and no file itself, nor a
+    table inside one."""
+    return glob.has_magic(str(path)) and not os.path.exists(inside(path)[0])
 
 
 def is_written_only(path: str | Path) -> bool:

@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import DataError, InputError, reason
-from adaptive_qs.table.archive import open_archive
+from adaptive_qs.table.archive import check_texts, open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
     CheckedText,
@@ -208,6 +208,19 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
         names = tuple(file.schema_arrow.names)
         read = partial(_read_parquet, file, damaged, piece)
         yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
+
+
+def check_held(source: Any, most_bytes: int) -> None:
+    """Refuse a table whose file takes more memory than this while it is open, whatever is read.
+
+    Raises:
+        ResourceExceeded: it does.
+    """
+    if isinstance(source, str | Path):
+        path = inside(source)[0]
+        with contextlib.suppress(OSError), path.open("rb") as file:  # whoever reads it explains it
+            if file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC:
+                check_texts(path, most_bytes)
 
 
 # Tables in several files: all of a folder, or all that a pattern names.

@@ -47,8 +47,11 @@ def read_about(path: str | Path) -> dict[str, str]:
     "publisher: the city" give the other keys, and the rest is the description.
 
     Raises:
-        InputError: the file cannot be read, or is JSON of another kind.
+        InputError: the file cannot be read, is JSON of another kind, or a table, whose rows would
+            be published.
     """
+    if is_table_file(path):
+        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
     file = Path(path)
     if file.suffix.lower() == ".json":
         content = read_json(file, InputError)

@@ -45,11 +45,13 @@ class Query:
         database: the file.
         sql: one SELECT, on what the database itself holds.
         options: what DuckDB may take of the machine.
+        label: what messages call it.
     """
 
     database: Path
     sql: str
     options: EngineOptions = field(default_factory=EngineOptions, compare=False)
+    label: str = field(default=_QUERY, compare=False)
 
     def __str__(self) -> str:
         return str(self.database)
@@ -64,12 +66,12 @@ class Query:
     def open(self) -> Iterator[Source]:
         """Its rows as a source; raises as :func:`_opened` does."""
         with _opened(self) as relation:
-            yield _relation_source(relation, _QUERY)
+            yield _relation_source(relation, self.label)
 
     def digest(self) -> str:
         """See :class:`~adaptive_qs.table.read.Rows`; raises as :func:`_opened` does."""
         with _opened(self) as relation:
-            return repr((self.sql, _digest(relation, _QUERY)))
+            return repr((self.sql, _digest(relation, self.label)))
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,10 @@ def _opened(query: Query) -> Iterator[Any]:
         opened.enter_context(closing(connection))
         connection.execute("SET enable_external_access=false")
         connection.execute("SET lock_configuration=true")
-        statements = said(lambda: connection.extract_statements(query.sql), _QUERY)
+        statements = said(lambda: connection.extract_statements(query.sql), query.label)
         if [statement.type.name for statement in statements] != ["SELECT"]:
-            raise InputError(f"{_QUERY} is not one SELECT: give one")
-        yield said(lambda: connection.sql(query.sql), _QUERY)
+            raise InputError(f"{query.label} is not one SELECT: give one")
+        yield said(lambda: connection.sql(query.sql), query.label)
 
 
 def _digest(relation: Any, label: str) -> str:

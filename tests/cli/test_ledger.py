@@ -111,6 +111,17 @@ def test_runs_are_listed_with_what_they_spent_and_the_rest_is_left(run, ledger):
     assert "answer" in done(ledger_of(run, "show"))
 
 
+def test_a_table_without_choices_has_no_mu_of_a_batch(run, ledger):
+    """What its noise spent may depend on what came before it; μ is of what was fixed."""
+    column = {"name": "a", "type": "categorical", "values": ["x"]}
+    Path("one.json").write_text(json.dumps({"version": 1, "columns": [column]}))
+    Path("one.csv").write_text("a\n" + "x\n" * 9)
+    words = ["synthesize", "one.csv", "--schema", "one.json", *LEDGER, "--rho", "0.01"]
+    assert run(*words, "--out", "o.csv").code == 0
+    (only,) = shown(run)["runs"]
+    assert (only["events"], only["gaussian_mu"]) == (2, None)
+
+
 def test_what_the_total_does_not_allow_is_refused_before_a_draw(run, ledger, monkeypatch):
     monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     outcome = run(*TABLE, "--epsilon", 3, "--delta", "1e-6", "--out", "o.csv")

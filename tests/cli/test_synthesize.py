@@ -111,6 +111,15 @@ def test_a_bad_description_is_refused_before_anything_is_spent(run, text, said):
     assert said in refused(run(*BASE, "--about", "about.json", "--release", "r.zip"))
 
 
+@pytest.mark.usefixtures("unspent")
+def test_a_table_is_no_description(run):
+    """Its rows would stand on the page of the release."""
+    Path("rows.csv").write_text("name,age\nCanary,9\n")
+    said = refused(run(*BASE, "--about", "rows.csv", "--release", "r.zip"))
+    assert "rows.csv: is a table" in said
+    assert "Canary" not in said
+
+
 def test_synthesize_json(run):
     outcome = done(run(*BASE, "--rows", "40", "--out", "o.parquet", "--json"))
     assert len(outcome.err.splitlines()) == outcome.err.count("independent of all others")

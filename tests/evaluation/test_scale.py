@@ -216,6 +216,18 @@ def test_sparse_marginals_have_no_scale():
     )
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_handful_of_synthetic_rows_is_not_close_to_anything(rows):
+    """Where any table at all would be within what chance may do."""
+    rng = np.random.default_rng(4)
+    schema = coded("abc", [6] * 3)
+    true, made = population(rng, 2_000, 6, 0.5), [np.zeros(rows, dtype=np.int64)] * 3
+    closeness, _, scale = judged(schema, true, made, 2)
+    assert scale.sparse < thresholds.SPARSE
+    assert closeness.word == "no scale"
+    assert "as far off as any table can be" in closeness.text
+
+
 def test_a_part_of_the_marginals_is_compared_with_itself():
     """The rest may differ more; it is not held against the scale of the others."""
     evaluation = made_evaluation(l1=0.5)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
@@ -17,6 +18,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
@@ -340,3 +342,17 @@ def test_a_tiny_budget_is_spent_without_a_refusal(sizes, rows, ways, rho, seed):
     assert 0.985 * rho < budget.spent.rho <= rho
     if budget.filtered:
         assert 0 <= filter_left(rho, budget.events) <= 1e-3 * rho
+
+
+@pytest.mark.parametrize("seed", [39, 42, 54])
+def test_a_choice_that_was_to_be_the_last_leaves_something_for_others(seed):
+    """Where most candidates would take all there is, and the one that is chosen does not."""
+    rng, sizes = np.random.default_rng(seed), dict(zip("abcd", (200, 1, 200, 1)))
+    skewed = {a: np.minimum((rng.random(70) ** 2 * n).astype(int), n - 1) for a, n in sizes.items()}
+    columns = [{"name": a, "type": "integer", "min": 0, "max": n - 1} for a, n in sizes.items()]
+    made = Synthesizer(
+        rho=1.4314340616216539, workload=2, reference="uniform", beyond_limits=True,
+        insecure_seed=seed, workers=1,
+    ).fit(pd.DataFrame(skewed), schema={"version": 1, "columns": columns})  # fmt: skip
+    release = made.release_
+    assert 0.99 < release.manifest.taken(release.events) <= 1

@@ -137,12 +137,14 @@ def test_the_share_of_delta_for_discoveries_counts():
 
 
 def test_gaussian_dp_is_stated_exactly():
+    """With the share of δ by which discrete noise may be worse; not without it."""
     epsilon, mu = 1.5, 1.0
-    stated = manifest_of(
-        SCHEMA, [BEFORE], accountant="Gaussian DP", mu=mu, epsilon=epsilon,
-        delta=gaussian_delta_of(mu, epsilon),
-    )  # fmt: skip
+    exact = gaussian_delta_of(mu, epsilon)
+    claim = {"accountant": "Gaussian DP", "mu": mu, "epsilon": epsilon}
+    stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=exact * (1 + 2**-21))
     assert "mu-Gaussian DP with mu = 1" in statement_page(stated)
+    with pytest.raises(ValidationError, match="implies"):
+        manifest_of(SCHEMA, [BEFORE], **claim, delta=exact)
     assert gaussian_delta_of(mu, epsilon) < delta_of(stated.rho, epsilon)
 
 

@@ -228,6 +228,72 @@ def test_bad_workbooks_are_refused_in_one_line(tmp_path):
     assert "is an Excel file that cannot be read" in refusal(path)
 
 
+def workbook_with(path, texts, row=3):
+    """A workbook with these shared texts, and its last row at this place."""
+    book = openpyxl.Workbook()
+    for cells in (["x", "y"], [1, "a"], [2, "b"]):
+        book.active.append(cells)
+    book.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    listed = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'.encode()
+    place = "[Content_Types].xml"
+    members[place] = members[place].replace(b"</Types>", listed)
+    sheet = "xl/worksheets/sheet1.xml"
+    members[sheet] = members[sheet].replace(b'<row r="3"', f'<row r="{row}"'.encode())
+    space = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    members["xl/sharedStrings.xml"] = b'<sst xmlns="%s">%s</sst>' % (space, texts)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+LONG, MANY = CANARY.encode() * 10_000_000, b"</t></si><si><t>" * 700_000
+
+
+@pytest.mark.parametrize("text", [LONG, MANY], ids=["long", "many"])
+def test_texts_of_a_workbook_count_against_the_memory(tmp_path, capsys, text):
+    """However far they were compressed; before anything is spent."""
+    path, schema = tmp_path / "t.xlsx", tmp_path / "s.json"
+    schema.write_text(json.dumps(ONE))
+    words = ["synthesize", str(path), "--schema", str(schema), "--rho", "1", "--workers", "1"]
+    words += ["--insecure-seed", "1", "--out", str(tmp_path / "o.csv"), "--max-memory", "600MB"]
+    workbook_with(path, b"<si><t>%s</t></si>" % text)
+    assert path.stat().st_size < 2**20
+    assert main(words) == 4
+    said = capsys.readouterr().err
+    assert "its texts need more memory than the 100 MB" in said
+    assert CANARY not in said
+    assert not (tmp_path / "o.csv").exists()
+    workbook_with(path, b"<si><t>%s</t></si>" % text[:1600])
+    assert main(words) == 0
+
+
+def test_rows_end_where_a_sheet_does(tmp_path):
+    """A file of few bytes can name a row that is never reached."""
+    path = tmp_path / "t.xlsx"
+    workbook_with(path, b"", row=10**15)
+    assert "has rows beyond the last of a sheet" in refusal(path)
+    workbook_with(path, b"", row=1000)
+    assert len(read_table(path, Schema.parse(ONE)).columns[0]) == 2
+
+
+def test_a_named_table_of_a_file_with_brackets_is_no_pattern(tmp_path):
+    for path in in_each(tmp_path, ["x", "y"], [[1, "a"]]):
+        name = "Sheet" if path.suffix == ".xlsx" else "people"
+        bracketed = path.rename(tmp_path / f"of [2024]{path.suffix}")
+        assert read_table(f"{bracketed}::{name}", Schema.parse(ONE)).columns[0].tolist() == [1]
+
+
+def test_a_view_that_reads_other_files_is_refused_by_its_own_name(tmp_path):
+    path, other = tmp_path / "t.duckdb", tmp_path / "other.csv"
+    other.write_text(f"x,y\n1,{CANARY}\n")
+    with duckdb.connect(str(path)) as database:
+        database.sql(f"CREATE VIEW v AS SELECT * FROM read_csv('{other}')")
+    assert refusal(f"{path}::v").startswith(f"{path}: the table reads outside the database")
+
+
 def test_bad_databases_are_refused_in_one_line(tmp_path):
     for path in in_each(tmp_path, ["x", "y"], [[1, "a"], [2, CANARY]])[1:]:
         assert "column 'y' has a value that is not declared" in refusal(path)
@@ -238,6 +304,12 @@ def test_bad_databases_are_refused_in_one_line(tmp_path):
         log = path.with_name(path.name + ("-wal" if path.suffix == ".db" else ".wal"))
         log.write_text(CANARY)
         assert f"has changes in {log.name}: close the program" in refusal(path)
+    torn = tmp_path / "torn.db"
+    with sqlite3.connect(torn) as database:
+        database.execute("CREATE TABLE t (x, y)")
+        database.execute("INSERT INTO t VALUES (1, CAST(? AS TEXT))", [CANARY.encode() + b"\xff"])
+    database.close()
+    assert "has text that is not UTF-8" in refusal(torn)
     empty = tmp_path / "none.db"
     database = sqlite3.connect(empty)
     database.execute("CREATE TABLE t (x)")

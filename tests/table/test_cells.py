@@ -46,6 +46,7 @@ def test_integers_outside():
     assert codes(clip, texts) == [60, 0, 60]
     missing = {**INTEGER, "outside": "missing"}
     assert codes(missing, [*texts, "x", "1.5", ""]) == [61] * 6
+    assert codes(missing, pa.array([2**64 - 1, 2**63, 7], pa.uint64())) == [61, 61, 17]
 
 
 def test_uneven_bins():
