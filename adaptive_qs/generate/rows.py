@@ -138,8 +138,8 @@ def fit_weights(
     Returns:
         For each watched clique its mean marginal over the last sweeps (rows).
     """
-    rows, domain = chains.rows, chains.model.domain
-    assert settings.averaged * len(rows) < 2**24, "sums of counts leave 32-bit floats"
+    domain = chains.model.domain
+    assert settings.averaged * len(chains.rows) < 2**24, "sums of counts leave 32-bit floats"
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
 
     def follow(exponent: float, target: Target) -> None:
@@ -154,6 +154,7 @@ def fit_weights(
 
     for k in range(settings.sweeps):
         chains.move()
+        rows = np.asfortranarray(chains.rows)
         exponent = settings.step / (1 + settings.decay * k / settings.sweeps)
         over_items(workers, partial(follow, exponent), targets)
         if k >= settings.sweeps - settings.averaged:
