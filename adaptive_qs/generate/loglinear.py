@@ -92,18 +92,30 @@ def count_rows(rows: Rows, domain: Domain, clique: Clique) -> NDArray[np.float64
 def add_counts(out: NDArray[np.floating], rows: Rows, domain: Domain, clique: Clique) -> None:
     """Add the marginal of rows over a clique to ``out``, a contiguous array shaped like it.
 
-    In 32-bit floats a cell stops counting at 2**24.
+    It takes least time where columns are contiguous (Fortran order). In 32-bit floats a cell stops
+    counting at 2**24.
     """
-    _add_counts(rows, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1))
+    _add_counts(rows.T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1))
+
+
+_COUNTED = 2**12
+"""Rows whose cells are found before they are counted."""
 
 
 @njit(cache=True, nogil=True)
-def _add_counts(rows, clique, shape, out):  # type: ignore[no-untyped-def]
-    for r in range(rows.shape[0]):
-        cell = 0
-        for axis in range(clique.size):
-            cell = cell * shape[axis] + rows[r, clique[axis]]
-        out[cell] += 1
+def _add_counts(columns, clique, shape, out):  # type: ignore[no-untyped-def]
+    cells = np.empty(_COUNTED, np.uint32)
+    for begin in range(0, columns.shape[1], _COUNTED):
+        number = min(_COUNTED, columns.shape[1] - begin)
+        codes = columns[clique[0]]
+        for r in range(number):
+            cells[r] = codes[begin + r]
+        for axis in range(1, clique.size):
+            codes, size = columns[clique[axis]], np.uint32(shape[axis])
+            for r in range(number):
+                cells[r] = cells[r] * size + np.uint32(codes[begin + r])
+        for r in range(number):
+            out[cells[r]] += 1
 
 
 # Which cells of which clique tables a change of one attribute touches, as flat arrays that compiled
@@ -330,6 +342,8 @@ class LogLinearModel:
 
 _ROWS_AT_ONCE = 128
 """Rows whose values of one attribute are drawn one after the other, while its weights are near."""
+_UNCHECKED = 8
+"""Times that four weights multiply a probability before its size is checked: each is 1e±24."""
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -356,7 +370,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
             for r in range(first, last):
                 for v in range(width):
                     q[v] = single[v]
-                e = start[i]
+                e, unchecked = start[i], 0
                 while e + 4 <= start[i + 1]:
                     c0, c1 = np.uint64(offset[e]), np.uint64(offset[e + 1])
                     c2, c3 = np.uint64(offset[e + 2]), np.uint64(offset[e + 3])
@@ -365,17 +379,18 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                         c1 += np.uint64(rows[r, other[e + 1, k]]) * np.uint64(stride[e + 1, k])
                         c2 += np.uint64(rows[r, other[e + 2, k]]) * np.uint64(stride[e + 2, k])
                         c3 += np.uint64(rows[r, other[e + 3, k]]) * np.uint64(stride[e + 3, k])
-                    largest = 0.0
                     for w in range(values):
                         p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
                             packed[c2 + w] * packed[c3 + w]
                         )
-                    for w in range(values):
-                        largest = max(largest, p[w])
-                    if not 1e-100 < largest < 1e100:
-                        for v in range(width):
-                            q[v] /= largest
-                    e += 4
+                    e, unchecked = e + 4, unchecked + 1
+                    if unchecked == _UNCHECKED:
+                        unchecked, largest = 0, 0.0
+                        for w in range(values):
+                            largest = max(largest, p[w])
+                        if not 1e-100 < largest < 1e100:
+                            for v in range(width):
+                                q[v] /= largest
                 while e < start[i + 1]:
                     cell = np.uint64(offset[e])
                     for k in range(other.shape[1]):

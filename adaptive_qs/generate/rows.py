@@ -89,7 +89,12 @@ class Chains:
 # so weights react to differences above the noise and hardly to those below it; the number of
 # steps and d together act as the regularisation. The chain never restarts: rows follow the
 # weights. The mean of the marginals over the last sweeps is the model's estimate, far less noisy
-# than the rows at any one moment.
+# than the rows at any one moment. The first half of the way is far from its end, and needs no more
+# precision than fewer rows have.
+#
+# All weights move at once. Where many targets overlap, together they overshoot: what one sweep has
+# too much of, the next has too little of. Steps are shortened when that happens, and there are as
+# many more of them.
 
 
 @dataclass(frozen=True)
@@ -97,24 +102,90 @@ class FitSettings:
     """How the weights follow the targets.
 
     Attributes:
-        sweeps: number of steps. Each step sweeps all rows once.
-        averaged: number of steps at the end whose marginals are averaged.
+        sweeps: number of steps where none is shortened. Each step sweeps the rows once.
+        averaged: number of steps at the end whose marginals are averaged, likewise.
         step: the exponent η of the first step. It falls as 1 / (1 + decay · progress).
         decay: how fast ``step`` falls; progress goes from 0 to 1.
         damping_rows: κ, the number of rows added to both sides of each ratio.
         damping_noise: t, how many standard deviations of the noise are added to both sides.
+        early_rows: most rows that are swept in the first half.
     """
 
-    sweeps: int = 80
-    averaged: int = 24
-    step: float = 0.1
+    sweeps: int = 64
+    averaged: int = 28
+    step: float = 0.125
     decay: float = 4.0
     damping_rows: float = 2.0
     damping_noise: float = 8.0
+    early_rows: int = 12_500
 
     def __post_init__(self) -> None:
         if not 1 <= self.averaged <= self.sweeps:
             raise ValueError("averaged sweeps must lie between 1 and the number of sweeps")
+
+
+SHORTENED = 0.85
+"""What becomes of a step after one that overshot."""
+SHORTEST = 0.75
+"""Part of a step of the settings that is always taken, so that a fit ends."""
+
+
+class Follower:
+    """Moves the weights of a model towards targets, by steps that do not overshoot.
+
+    Args:
+        model: its weights are moved in place.
+        targets: marginals to match.
+        settings: see there.
+        workers: threads; the result does not depend on it.
+
+    Attributes:
+        pace: length of the next step, as a part of that in the settings.
+    """
+
+    def __init__(
+        self,
+        model: LogLinearModel,
+        targets: Sequence[Target],
+        settings: FitSettings,
+        workers: int,
+    ) -> None:
+        self.pace = 1.0
+        self._model = model
+        self._targets = targets
+        self._settings = settings
+        self._workers = workers
+        self._misfits = [np.zeros(target.counts.shape, dtype=np.float32) for target in targets]
+
+    def step(self, rows: Rows, exponent: float, share: float) -> None:
+        """Move all weights, and shorten the next step if this one goes back on the last.
+
+        Two steps oppose each other where their misfits, over the standard deviations of a cell's
+        count, are correlated by less than −η over all targets: noise alone, at the targets, has
+        −η/2 where all rows are drawn anew, and more where they are not.
+
+        Args:
+            rows: what follows the weights.
+            exponent: of the settings.
+            share: of the targets, that these rows should match.
+        """
+        eta = self.pace * exponent
+        products, squares = np.zeros((2, len(self._targets)))
+
+        def follow(k: int) -> None:
+            target, settings, last = self._targets[k], self._settings, self._misfits[k]
+            damping = settings.damping_rows + settings.damping_noise * target.noise_std
+            counts = count_rows(rows, self._model.domain, target.clique)
+            wanted, counted = share * (target.counts + damping), counts + share * damping
+            self._model.scale(target.clique, (wanted / counted) ** eta)
+            misfit = wanted - counted
+            products[k] = (last * misfit / counted).sum()
+            squares[k] = (last * last / counted).sum()
+            last[...] = misfit
+
+        over_items(self._workers, follow, range(len(self._targets)))
+        if products.sum() < -eta * squares.sum():
+            self.pace = max(self.pace * SHORTENED, SHORTEST)
 
 
 def fit_weights(
@@ -133,35 +204,40 @@ def fit_weights(
         watched: cliques whose mean marginal is wanted.
         settings: see there.
         workers: threads; the result does not depend on it.
-        progress: called after each step.
+        progress: called after each step of the settings.
 
     Returns:
         For each watched clique its mean marginal over the last sweeps (rows).
     """
-    rows, domain = chains.rows, chains.model.domain
-    assert settings.averaged * len(rows) < 2**24, "sums of counts leave 32-bit floats"
+    domain, every = chains.model.domain, chains.rows
+    most = settings.averaged / SHORTEST + 1
+    assert most * len(every) < 2**24, "sums of counts leave 32-bit floats"
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
-
-    def follow(exponent: float, target: Target) -> None:
-        damping = settings.damping_rows + settings.damping_noise * target.noise_std
-        counts = count_rows(rows, domain, target.clique)
-        ratio = (target.counts + damping) / (counts + damping)
-        chains.model.scale(target.clique, ratio**exponent)
+    follower = Follower(chains.model, targets, settings, workers)
 
     def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
         add_counts(mean, rows, domain, clique)
 
-    for k in range(settings.sweeps):
+    chains.rows = every[: settings.early_rows]
+    measured_from = settings.sweeps - settings.averaged
+    done, averaged = 0.0, 0
+    while done < settings.sweeps:
+        if done >= min(settings.sweeps / 2, measured_from) and len(chains.rows) < len(every):
+            every[:] = np.resize(chains.rows, every.shape)
+            chains.rows = every
         chains.move()
-        exponent = settings.step / (1 + settings.decay * k / settings.sweeps)
-        over_items(workers, partial(follow, exponent), targets)
-        if k >= settings.sweeps - settings.averaged:
+        rows = np.asfortranarray(chains.rows)
+        exponent = settings.step / (1 + settings.decay * done / settings.sweeps)
+        before, done = done, round(done + follower.pace, 9)
+        follower.step(rows, exponent, len(rows) / len(every))
+        if before >= measured_from:
             over_items(workers, accumulate, list(zip(means, watched)))
-        if progress:
-            progress(k + 1, settings.sweeps)
+            averaged += 1
+        if progress and int(done) > int(before):
+            progress(int(done), settings.sweeps)
     for mean in means:
-        mean /= settings.averaged
+        mean /= averaged
     return means
 
 
@@ -173,7 +249,7 @@ class SynthesisSettings:
         fit: how the weights follow the targets.
         fit_rows: how many rows the chains have, unless these would take more than ``most_steps``.
         least_rows: how many rows the chains have at least, whatever steps these take.
-        most_steps: how many inner steps all sweeps may take together.
+        most_steps: how many inner steps all sweeps may take together, where none is shortened.
         refine_passes: how many changes are proposed for each value, to bring the marginals closer
             to those wanted.
         watched_cells: how many cells the marginals that refinement watches may have together.
@@ -427,8 +503,9 @@ class Watch:
 
     def add(self, excess: Array, rows: Rows, share: float) -> None:
         """Add to an excess what rows have above ``share`` of the wanted marginals, in place."""
+        by_column = np.asfortranarray(rows)
         for position, (clique, mean) in zip(self.adjacency.position, self._wanted.items()):
-            difference = count_rows(rows, self._domain, clique) - share * mean
+            difference = count_rows(by_column, self._domain, clique) - share * mean
             excess[position : position + mean.size] += difference.ravel().astype(np.float32)
 
     def refine(self, page: Page) -> None:

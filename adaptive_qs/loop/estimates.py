@@ -160,12 +160,11 @@ LEAST_OCTAVE = 40
 
 
 @njit(cache=True, nogil=True)
-def _add_sizes(cells, threshold, count, mass):  # type: ignore[no-untyped-def]
+def _add_sizes(cells, count, mass):  # type: ignore[no-untyped-def]
     least = 2 * (1023 + SMALLEST) - 1
     last = count.size - 1
     bits = cells.view(np.int64)
     for j in range(cells.size):
-        cells[j] = max(cells[j] - threshold, 0.0)
         kind = min(max((bits[j] >> 51) - least, 0), last)  # exponent, and the digit after it
         count[kind] += 1.0
         mass[kind] += cells[j]
@@ -173,18 +172,24 @@ def _add_sizes(cells, threshold, count, mass):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _threshold(cells, total):  # type: ignore[no-untyped-def]
-    """τ ≥ 0 such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less."""
-    tau = 0.0
+    """τ ≥ 0 such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less; and how many
+    cells are above it, which come to stand in front, less τ."""
+    tau, number = 0.0, cells.size
     for _ in range(100):  # Newton on a convex, piecewise linear function, from the left
-        excess, number = -total, 0
-        for j in range(cells.size):
-            if cells[j] > tau:
-                excess += cells[j] - tau
-                number += 1
+        excess, above = -total, 0
+        for j in range(number):  # a cell that τ has passed stays below
+            cell = cells[j]
+            if cell > tau:
+                excess += cell - tau
+                cells[above] = cell
+                above += 1
+        number = above
         if number == 0 or excess <= 1e-9 * total:
             break
         tau += excess / number
-    return tau
+    for j in range(number):
+        cells[j] = max(cells[j] - tau, 0.0)
+    return tau, number
 
 
 def projected_distance(first: Array, second: Array, total: float) -> float:
@@ -283,22 +288,36 @@ def form_estimates(parts, row, x, first, end, estimates):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def form_estimate(parts, row, cell):  # type: ignore[no-untyped-def]
-    """One cell of a clique, named by its position in the flattened marginal."""
+def form_listed(parts, row, cells, estimates):  # type: ignore[no-untyped-def]
+    """The cells of a clique at these positions in the flattened marginal.
+
+    They may be in any order; ascending ones take least time.
+    """
     axes, sizes, q, begin, components, starts = parts
-    j, k = axes[row, 1], axes[row, 2]
-    z, rest = cell % sizes[k], cell // sizes[k]
-    y, x = rest % sizes[j], rest // sizes[j]
-    q_x, q_y, q_z = q[begin[axes[row, 0]] + x], q[begin[j] + y], q[begin[k] + z]
+    i, j, k = axes[row, 0], axes[row, 1], axes[row, 2]
+    n_j, n_k = sizes[j], sizes[k]
+    q_k = q[begin[k] : begin[k] + n_k]
     at = starts[row]
-    estimate = components[at[0]] * q_x * q_y * q_z if at[0] >= 0 else 0.0
-    estimate += components[at[1] + x] * q_y * q_z if at[1] >= 0 else 0.0
-    estimate += components[at[2] + y] * q_x * q_z if at[2] >= 0 else 0.0
-    estimate += components[at[4] + z] * q_x * q_y if at[4] >= 0 else 0.0
-    estimate += components[at[3] + x * sizes[j] + y] * q_z if at[3] >= 0 else 0.0
-    estimate += components[at[5] + x * sizes[k] + z] * q_y if at[5] >= 0 else 0.0
-    estimate += components[at[6] + y * sizes[k] + z] * q_x if at[6] >= 0 else 0.0
-    return estimate + (components[at[7] + cell] if at[7] >= 0 else 0.0)
+    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
+    x = y = place = 0
+    a = b = q_x = q_y = 0.0
+    end = 0  # of the cells with the last cell's first two codes, which begin at `place`
+    for cell in range(cells.size):
+        z = cells[cell] - place
+        if not 0 <= z < end - place:
+            both = cells[cell] // n_k
+            place, end = both * n_k, (both + 1) * n_k
+            x, y, z = both // n_j, both % n_j, cells[cell] - place
+            q_x, q_y = q[begin[i] + x], q[begin[j] + y]
+            a = components[at[0]] * q_x * q_y if at[0] >= 0 else 0.0
+            a += components[at[1] + x] * q_y if at[1] >= 0 else 0.0
+            a += components[at[2] + y] * q_x if at[2] >= 0 else 0.0
+            a += components[at[3] + both] if at[3] >= 0 else 0.0
+            b = q_x * q_y
+        estimate = a * q_k[z] + b * single[z]
+        estimate += components[at[5] + x * n_k + z] * q_y if at[5] >= 0 else 0.0
+        estimate += components[at[6] + y * n_k + z] * q_x if at[6] >= 0 else 0.0
+        estimates[cell] = estimate + (components[at[7] + cells[cell]] if at[7] >= 0 else 0.0)
 
 
 @njit(cache=True, nogil=True)
@@ -328,9 +347,10 @@ def _project(parts, total, stds, thresholds, errors):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True)
 def _summarise(cells, total, kinds, stds, errors):  # type: ignore[no-untyped-def]
-    threshold = _threshold(cells, total)
+    threshold, number = _threshold(cells, total)
     count, mass = np.zeros(kinds), np.zeros(kinds)
-    _add_sizes(cells, threshold, count, mass)
+    count[0] = cells.size - number
+    _add_sizes(cells[:number], count, mass)
     _expected_errors(count, mass, stds, errors)
     return threshold
 

@@ -235,9 +235,9 @@ def run_loop(
     # on private counts).
     while schedule.left > SAFETY * rho + 2 * rounding and offer.open.any():
         estimates.refresh(model, stale)
-        rescored = rule.refresh(estimates, changed)
         prices.refresh(estimates.curves.at, precision, stale)
         choice = schedule.choice(max(model.total, 1.0))
+        rescored = rule.refresh(estimates, changed, choice.offered)
         clique = rule.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
         budget = schedule.take(clique, choice)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)

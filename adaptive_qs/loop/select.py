@@ -28,8 +28,8 @@ from adaptive_qs.loop.estimates import (
     MOST_FORMED,
     Parts,
     ProjectedEstimates,
-    form_estimate,
     form_estimates,
+    form_listed,
 )
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -55,10 +55,21 @@ class SelectionRule(Protocol):
     """
 
     def refresh(
-        self, estimates: ProjectedEstimates, changed: Iterable[Clique] | None = None
+        self,
+        estimates: ProjectedEstimates,
+        changed: Iterable[Clique] | None,
+        offered: NDArray[np.bool_],
     ) -> int:
-        """Rescore the candidates in which one of these residuals changed since the last call, all
-        where None; how many they are (a public number)."""
+        """Learn what changed before a choice, and bring the scores of those on offer up to date.
+
+        Args:
+            estimates: of all candidates, as they are now.
+            changed: residuals that changed since the last call; None at first.
+            offered: which candidates :meth:`select` will be asked to choose from; public.
+
+        Returns:
+            How many candidates were rescored, a public number.
+        """
 
     def select(
         self,
@@ -80,7 +91,8 @@ class SelectionRule(Protocol):
 class Selector:
     """AIM's rule: the largest error that a measurement would take away, by its weight.
 
-    Keeps the private L1 error of every candidate, recomputing those whose estimate changed.
+    Keeps the private L1 error of every candidate, recomputing those on offer whose estimate changed
+    since it was computed.
 
     Args:
         counter: the private counts.
@@ -102,13 +114,19 @@ class Selector:
         self._counter = counter
         self._workers = workers
         self._errors = np.zeros(len(self.candidates), dtype=np.int64)
+        self._stale = np.ones(len(self.candidates), dtype=np.bool_)
         self._members = Members(counter.domain, self.candidates)
 
     def refresh(
-        self, estimates: ProjectedEstimates, changed: Iterable[Clique] | None = None
+        self,
+        estimates: ProjectedEstimates,
+        changed: Iterable[Clique] | None,
+        offered: NDArray[np.bool_],
     ) -> int:
-        """Rescore the candidates whose estimate depends on a changed residual."""
-        rows = np.flatnonzero(self._members.containing([()] if changed is None else changed))
+        """Rescore those on offer whose estimate depends on a residual changed since their last."""
+        self._stale |= self._members.containing([()] if changed is None else changed)
+        rows = np.flatnonzero(self._stale & offered)
+        self._stale[rows] = False
         listed = np.array([self._is_listed(self.candidates[row]) for row in rows], dtype=np.bool_)
         self._counter.prepare(self.candidates[row] for row in rows[~listed])
         self._rescore(rows[~listed], estimates, grid_l1, BATCH_CELLS)
@@ -140,6 +158,7 @@ class Selector:
         offered: NDArray[np.bool_],
     ) -> Clique:
         """Choose a candidate by the exponential mechanism; costs ε²/8."""
+        assert not self._stale[offered].any(), "a candidate on offer was not rescored"
         limited = np.minimum(expected_error, ERROR_LIMIT / 2**CELL_BITS)
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)
@@ -244,9 +263,11 @@ def grid_l1_of_occupied(
 
 @njit(cache=True, nogil=True)
 def _grid_l1_of_occupied(parts, row, threshold, cells, counts):  # type: ignore[no-untyped-def]
+    estimates = np.empty(cells.size)
+    form_listed(parts, row, cells, estimates)
     total = 0
     for k in range(cells.size):
-        estimate = form_estimate(parts, row, cells[k]) - threshold
+        estimate = estimates[k] - threshold
         total += _distance(estimate, counts[k]) - _distance(estimate, 0)
     return total
 

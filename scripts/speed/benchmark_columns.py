@@ -5,7 +5,7 @@ from the folder that holds it. The loop and the table are two commands as a user
 each in a new process, with noise from the operating system, so that each has processor seconds and
 a peak of its own.
 
-    python -m scripts.speed.benchmark_columns --only acs --loans path/to/loans
+    python -m scripts.speed.benchmark_columns --only acs --only loans-10 --loans path/to/loans
 """
 
 from __future__ import annotations
@@ -131,12 +131,12 @@ def measured(name: str, case: Case, folder: Path, loans: Path | None) -> dict[st
 
 
 def main(
-    only: Annotated[str | None, typer.Option(help="Names of cases, with commas.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Cases; all by default.")] = None,
     loans: Annotated[Path | None, typer.Option(help="Folder with loans.zip.")] = None,
     out: Annotated[str, typer.Option(help="Name of the files in results/.")] = "benchmark_columns",
 ) -> None:
     """Write results/benchmark_columns.{json,csv}; rows of other cases stay."""
-    names = list(CASES) if only is None else only.split(",")
+    names = only or list(CASES)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names:

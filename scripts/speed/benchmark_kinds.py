@@ -38,11 +38,12 @@ from scripts.table_kinds import KINDS, bootstrap, shuffled_columns
 DELTA = 1e-9
 WORKERS = 2
 FIT = FitSettings()
+HALF = replace(FIT, sweeps=FIT.sweeps // 2, averaged=FIT.averaged // 2)
 DEFAULT = SynthesisSettings()
 VARIANTS = {
     "default": DEFAULT,
     "no refinement": replace(DEFAULT, refine_passes=0),
-    "half the sweeps": replace(DEFAULT, fit=replace(FIT, sweeps=40, averaged=12)),
+    "half the sweeps": replace(DEFAULT, fit=HALF),
     "damping 4 noise std": replace(DEFAULT, fit=replace(FIT, damping_noise=4.0)),
     "damping 16 noise std": replace(DEFAULT, fit=replace(FIT, damping_noise=16.0)),
 }
@@ -95,8 +96,13 @@ def shares(
     seed: int = 1,
 ) -> None:
     """Error against the initial share, and the share chosen; writes results/initial_share.*."""
-    quick = replace(DEFAULT, fit=replace(FIT, sweeps=40, averaged=12), refine_passes=1)
-    config = {"delta": DELTA, "ways": 2, "noise": "exact, seeded", "fit": "40 sweeps, 1 pass"}
+    quick = replace(DEFAULT, fit=HALF, refine_passes=1)
+    config = {
+        "delta": DELTA,
+        "ways": 2,
+        "noise": "exact, seeded",
+        "fit": f"{HALF.sweeps} sweeps, 1 pass",
+    }
     rows = []
     for name, true in tables(table, csv):
         workload = Workload.all_ways(true.domain, 2)

@@ -31,7 +31,7 @@ class AnyPair(SelectionRule):
     def __init__(self, counter, candidates, weights, workers=1):
         self.candidates = candidates
 
-    def refresh(self, estimates, changed=None):
+    def refresh(self, estimates, changed, offered):
         return 0
 
     def select(self, mechanisms, expected_error, epsilon, offered):

@@ -17,6 +17,7 @@ from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
     Chains,
     FitSettings,
+    Follower,
     Page,
     SynthesisSettings,
     Watch,
@@ -386,6 +387,40 @@ def test_the_averaged_marginals_are_closer_than_those_of_the_rows():
         assert mean.sum() == pytest.approx(ROWS, rel=1e-5)
         of_rows = np.abs(count_rows(rows, FIT_DOMAIN, clique) - wanted).sum()
         assert np.abs(mean - wanted).sum() < of_rows
+
+
+@pytest.mark.parametrize("early_rows", [2000, ROWS])
+def test_few_early_rows_are_as_good_as_all(early_rows):
+    settings = FitSettings(sweeps=60, averaged=10, early_rows=early_rows)
+    assert fit_distance(fitted(settings)[1]) < 0.07
+
+
+@pytest.mark.parametrize("averaged", [1, 3])
+@pytest.mark.parametrize("early_rows", [1000, ROWS])
+def test_only_sweeps_of_all_rows_are_averaged(averaged, early_rows):
+    settings = FitSettings(sweeps=3, averaged=averaged, early_rows=early_rows)
+    _, rows, (mean,) = fitted(settings, [(0, 1)])
+    assert rows.shape == (ROWS, 3)
+    assert mean.sum() == pytest.approx(ROWS, rel=1e-5)
+
+
+PAIRS_OF_SIX = list(combinations(range(6), 2))
+
+
+@pytest.mark.parametrize(("step", "shortened"), [(0.1, False), (1.0, True)])
+def test_steps_are_shortened_where_targets_that_overlap_overshoot(step, shortened):
+    """A step of one brings each pair to its target by itself; five with a common attribute go too
+    far together."""
+    domain = domain_of(*(2,) * 6)
+    table = random_loglinear(domain, PAIRS_OF_SIX, seed=2, spread=0.5)[1]
+    targets = [Target(c, ROWS * margin(table, c), 0.0) for c in PAIRS_OF_SIX]
+    model = LogLinearModel(domain, PAIRS_OF_SIX, [np.ones(2)] * 6, 1)
+    rows = np.random.default_rng(0).integers(2, size=(ROWS, 6)).astype(np.int32)
+    follower = Follower(model, targets, FitSettings(), workers=1)
+    for key in range(10):
+        model.sweep(rows, key)
+        follower.step(rows, step, 1.0)
+    assert (follower.pace < 1) == shortened
 
 
 def test_with_one_averaged_sweep_the_mean_is_the_rows():

@@ -57,7 +57,7 @@ def ready(table, model):
     """A selector on a list of rows or a counter that has seen this model."""
     counter = counter_of(DOMAIN, table) if isinstance(table, list) else table
     selector = Selector(counter, CANDIDATES, WEIGHTS)
-    selector.refresh(projected(model))
+    selector.refresh(projected(model), None, ALL)
     return selector
 
 
@@ -125,12 +125,12 @@ def test_occupied_cells_give_the_grid_error_but_for_the_sum_of_the_estimate(meas
 def test_rescoring_stale_candidates_only_equals_rescoring_all(changes, seed):
     model = random_model(seed, [(), (0,), (1,), (0, 1)])
     lazy = Selector(COUNTER, CANDIDATES, WEIGHTS)
-    assert lazy.refresh(projected(model)) == len(CANDIDATES)
+    assert lazy.refresh(projected(model), None, ALL) == len(CANDIDATES)
     rng = np.random.default_rng(seed)
     for tau in changes:
         model.update(tau, centered(rng.normal(scale=20, size=DOMAIN.shape(tau))), 2.0)
         stale = [c for c in CANDIDATES if set(tau) <= set(c)]
-        assert lazy.refresh(projected(model), [tau]) == len(stale)
+        assert lazy.refresh(projected(model), [tau], ALL) == len(stale)
         assert scores_of(lazy) == scores_of(ready(COUNTER, model))
 
 
@@ -140,8 +140,21 @@ def test_several_changes_at_once_leave_nothing_stale():
     for tau in [(0,), (1, 2)]:
         model.update(tau, centered(np.arange(DOMAIN.size(tau)).reshape(DOMAIN.shape(tau))), 2)
     stale = [c for c in CANDIDATES if 0 in c or c == (1, 2)]
-    assert lazy.refresh(projected(model), [(0,), (1, 2)]) == len(stale)
+    assert lazy.refresh(projected(model), [(0,), (1, 2)], ALL) == len(stale)
     assert scores_of(lazy) == scores_of(ready(COUNTER, model))
+
+
+def test_candidates_are_rescored_when_they_are_offered():
+    first, second = (random_model(seed, [(), (0,), (1,), (2,)]) for seed in (0, 1))
+    some = np.array([0 in c for c in CANDIDATES])
+    lazy = Selector(COUNTER, CANDIDATES, WEIGHTS)
+    assert lazy.refresh(projected(first), None, some) == some.sum()
+    assert scores_of(lazy, offered=some) == scores_of(ready(COUNTER, first), offered=some)
+    assert lazy.refresh(projected(second), [(0,)], ~some) == (~some).sum()
+    with pytest.raises(AssertionError, match="rescored"):
+        scores_of(lazy)
+    assert lazy.refresh(projected(second), [], ALL) == some.sum()
+    assert scores_of(lazy) == scores_of(ready(COUNTER, second))
 
 
 def test_scores_are_the_weighted_improvement():
@@ -202,7 +215,7 @@ def test_only_offered_candidates_are_chosen_and_weighed():
 def test_the_best_candidate_wins_at_a_large_epsilon_and_an_eighth_of_its_square_is_charged():
     selector = Selector(COUNTER, CANDIDATES, [1.0] * len(CANDIDATES))
     model = random_model(5, downward_closure(CANDIDATES))
-    selector.refresh(projected(model))
+    selector.refresh(projected(model), None, ALL)
     errors = [np.abs(COUNTER.count(c) - projection(model, c)).sum() for c in CANDIDATES]
     chosen = selector.select(Recorder(rho=1e9), NOTHING_EXPECTED, 1e4, ALL)
     assert chosen == CANDIDATES[int(np.argmax(errors))]
@@ -215,7 +228,8 @@ def test_scores_do_not_depend_on_the_number_of_workers():
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 100, 0))
     model = random_model(1, downward_closure(CANDIDATES))
     single, double = (Selector(counter, CANDIDATES, WEIGHTS, workers) for workers in (1, 2))
-    assert single.refresh(projected(model)) == double.refresh(projected(model))
+    for selector in (single, double):
+        assert selector.refresh(projected(model), None, ALL) == len(CANDIDATES)
     assert scores_of(single) == scores_of(double)
 
 

@@ -169,9 +169,9 @@ def _marginal_selection(count: int) -> Selections:
     selector = Selector(counter, cliques, weights.tolist())
     estimates = ProjectedEstimates(counter.domain, cliques)
     estimates.refresh(model, np.ones(len(cliques), dtype=np.bool_))
-    selector.refresh(estimates)
-    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     every = np.ones(len(cliques), dtype=bool)
+    selector.refresh(estimates, None, every)
+    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     chosen = [
         cliques.index(selector.select(mechanisms, expected, epsilon, every)) for _ in range(count)
     ]

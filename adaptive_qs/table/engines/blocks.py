@@ -21,7 +21,7 @@ BLOCK_ROWS = 2**16
 SHARED_CELLS = 2**21
 """Cells of a pass up to which every thread has counts of its own, and takes some of the blocks."""
 
-SPARSE = 4
+SPARSE = 1
 """Cells for each row from which on a marginal's occupied cells are listed while rows are counted;
 in smaller ones they are looked for afterwards."""
 LISTED_CELLS = 2**26
