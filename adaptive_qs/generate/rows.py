@@ -30,6 +30,7 @@ from adaptive_qs.generate.loglinear import (
     count_rows,
     make_target,
     maximal_cliques,
+    outermost_cliques,
     over_items,
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
@@ -142,11 +143,18 @@ def fit_weights(
     assert settings.averaged * len(rows) < 2**24, "sums of counts leave 32-bit floats"
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
 
-    def follow(exponent: float, target: Target) -> None:
-        damping = settings.damping_rows + settings.damping_noise * target.noise_std
-        counts = count_rows(rows, domain, target.clique)
-        ratio = (target.counts + damping) / (counts + damping)
-        chains.model.scale(target.clique, ratio**exponent)
+    alike: dict[Clique, list[Target]] = {}
+    for target in targets:
+        alike.setdefault(domain.columns(target.clique), []).append(target)
+
+    def follow(exponent: float, columns: Clique) -> None:
+        codes = count_rows(rows, domain, columns)
+        ratios = {}
+        for target in alike[columns]:
+            damping = settings.damping_rows + settings.damping_noise * target.noise_std
+            counts = domain.summed(codes, columns, target.clique)
+            ratios[target.clique] = ((target.counts + damping) / (counts + damping)) ** exponent
+        chains.model.scale_all(columns, ratios)
 
     def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
@@ -155,7 +163,7 @@ def fit_weights(
     for k in range(settings.sweeps):
         chains.move()
         exponent = settings.step / (1 + settings.decay * k / settings.sweeps)
-        over_items(workers, partial(follow, exponent), targets)
+        over_items(workers, partial(follow, exponent), list(alike))
         if k >= settings.sweeps - settings.averaged:
             over_items(workers, accumulate, list(zip(means, watched)))
         if progress:
@@ -275,11 +283,12 @@ def fit_model(
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
-    cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
-    size = choose_fit_rows(domain, cliques, settings)
+    cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
+    combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
+    size = choose_fit_rows(domain, combined, settings)
     singles = single_targets(residuals)
     denoised = denoised_model(residuals, singles)
-    watched = watch_list(domain, workload, cliques, size, settings)
+    watched = watch_list(domain, workload, combined, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
         fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
@@ -297,7 +306,7 @@ def fit_model(
     chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
-    sharpen(means, wanted, targets)
+    sharpen(domain, means, wanted, targets)
     return Fitted(chains, dict(zip(wanted, means)), watched)
 
 
@@ -318,25 +327,37 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     return max(min(settings.fit_rows, affordable), settings.least_rows)
 
 
-def sharpen(means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]) -> None:
+def sharpen(
+    domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
+) -> None:
     """Move the chains' mean marginals towards the noisy ones where those are more precise.
 
     The two are averaged by their precisions, in place. A cell's mean over the chains is taken to be
     as far off as in a sample of as many rows, of which at least half a row is in each cell; for
     averages over several sweeps that is on the safe side. Cells move by different parts of their
     differences, so the sum of a marginal moves as well; to hold it would lose most of the gain.
+    Groups of codes move as wholes.
 
     Args:
+        domain: the attributes.
         means: mean marginals (rows), shaped like the watched cliques.
-        watched: their cliques.
-        targets: noisy marginals of as many rows.
+        watched: their cliques, over codes.
+        targets: noisy marginals of as many rows, at any levels.
     """
     place = {clique: k for k, clique in enumerate(watched)}
     for target in targets:
-        if target.clique in place:
-            mean = means[place[target.clique]]
-            variance = np.maximum(mean, 0.5)
-            mean += variance / (variance + target.noise_std**2) * (target.counts - mean)
+        columns = domain.columns(target.clique)
+        if columns in place:
+            mean = means[place[columns]]
+            known = domain.summed(mean, columns, target.clique)
+            variance = np.maximum(known, 0.5)
+            change = variance / (variance + target.noise_std**2) * (target.counts - known)
+            if columns == target.clique:
+                mean += change
+            else:
+                floored = mean + np.float32(1e-6)
+                whole = domain.summed(floored, columns, target.clique)
+                mean += floored * domain.repeated(change / whole, target.clique, columns)
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
@@ -345,14 +366,16 @@ def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> N
     for node in tree:
         if node.source is None or node.parent is None:
             continue
-        independent = np.outer(node.table.sum(axis=1), node.table.sum(axis=0)) / node.table.sum()
-        ratio = (node.table + damping) / (independent + damping)
+        clique, counts = node.source.clique, node.source.counts
+        columns = model.domain.columns(clique)
         pair = (node.parent, node.attribute)
-        ratio = ratio if pair[0] < pair[1] else ratio.T
-        shape = [
-            n if i in pair else 1 for i, n in zip(node.source.clique, node.source.counts.shape)
-        ]
-        model.scale(node.source.clique, ratio.reshape(shape))
+        joint = counts.sum(
+            axis=tuple(axis for axis, i in enumerate(columns) if i not in pair), keepdims=True
+        )
+        first, second = (axis for axis, i in enumerate(columns) if i in pair)
+        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
+        independent = sums[0] * sums[1] / joint.sum()
+        model.scale(clique, (joint + damping) / (independent + damping))
 
 
 def watch_list(

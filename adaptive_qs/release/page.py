@@ -238,7 +238,7 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
         measured = is_measured(bundle.estimates, clique, domain)
         l1 = std = None
         if measured:
-            std = math.sqrt(measured_variance(model, clique))
+            std = math.sqrt(measured_variance(model, clique).mean())
             l1 = expected_l1(model, clique, total)
         elif len(unknown) < UNMEASURED_SHOWN and cells <= LARGEST:
             l1 = known_noise_l1(model, clique, total)
@@ -252,7 +252,7 @@ def partners(bundle: Bundle) -> dict[int, set[int]]:
     """Each column with several codes, and the columns that a combination was measured with."""
     domain = bundle.workload.domain
     found: dict[int, set[int]] = {i: set() for i, n in enumerate(domain.sizes) if n > 1}
-    for clique in bundle.estimates:
+    for clique in map(bundle.domain.columns, bundle.estimates):
         for i in clique:
             found[i] |= set(clique) - {i}
     return found
