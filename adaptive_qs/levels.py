@@ -1,4 +1,4 @@
-"""Nested levels of an attribute: its codes, and groups of them that a marginal can be taken over."""
+"""Nested levels of an attribute: its codes, and groups of them to take marginals over."""
 
 from __future__ import annotations
 

@@ -289,7 +289,8 @@ def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
     """Mean variance that unit variance on residual τ adds to a cell of marginal γ, τ below γ.
 
     Without levels v_τ = Π_{i∈τ} (n_i − 1)/n_i · Π_{j∈γ∖τ} 1/n_j² (Fuentes et al., Proposition
-    4.4, whose total over cells is n_γ times this).
+    4.4, whose total over cells is n_γ times this). With levels, that of the number of rows is
+    approximate; :func:`measured_variance` has it exactly.
     """
     held = dict(zip(domain.columns(residual), residual))
     return math.prod(
@@ -306,9 +307,9 @@ def axis_weight(domain: Domain, position: int, level: int | None, single: bool) 
 def axis_variances(domain: Domain, position: int, level: int | None, single: bool) -> Array:
     """What unit variance along one attribute of a residual adds to each group of a clique's level.
 
-    A residual's part of a group is divided equally among the groups within it, level by level, since
-    finer residuals say all that is beyond that. A single column is measured at its codes, and what
-    it says of a group is the sum over the codes.
+    A residual's part of a group is divided equally among the groups within it, level by level,
+    since finer residuals say all that is beyond that. A single column is measured at its codes,
+    and what it says of a group is the sum over the codes.
 
     Args:
         domain: with its levels.
@@ -320,9 +321,8 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
         Shape (groups,), or (1,) where all are alike.
     """
     if single and level is not None:
-        codes = domain.sizes[level]
-        inside = domain.groups(level, position).sizes if level != position else np.ones(1)
-        return inside * (1 - inside / codes)
+        inside = _codes_in(domain, position)
+        return inside * (1 - inside / domain.sizes[level])
     variances: Array = np.ones(1)
     for finer, coarser in pairwise((*domain.chain(position), None)):
         assert finer is not None
@@ -401,18 +401,21 @@ def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
             for position, column in zip(clique, columns)
         ]
         added = _product(factors)
-        if not tau and len(clique) > 1:
-            # Of the number of rows, single columns divide it among codes, pairs among groups.
-            equal = [np.sqrt(factor) for factor in factors]
-            among_codes = [
-                domain.groups(column, position).sizes / domain.sizes[column] / e
-                if position != column
-                else 1 / (domain.sizes[column] * e)
-                for position, column, e in zip(clique, columns, equal)
+        if not tau:
+            # Single columns divide the number of rows equally among codes, others among groups.
+            more = [
+                _codes_in(domain, position) / domain.sizes[column] / np.sqrt(factor) - 1
+                for position, column, factor in zip(clique, columns, factors)
             ]
-            added = added * (1 + sum(np.ix_(*[ratio - 1 for ratio in among_codes]))) ** 2
+            added = added * (1 + sum(np.ix_(*more))) ** 2
         variance = variance + _variance(model, tau) * added
     return variance
+
+
+def _codes_in(domain: Domain, position: int) -> Array:
+    """Codes in each group of a level, shape (groups,), or (1,) at the codes."""
+    (code,) = domain.columns((position,))
+    return np.ones(1) if code == position else domain.groups(code, position).sizes.astype(float)
 
 
 def _product(factors: Sequence[Array]) -> Array:

@@ -90,6 +90,4 @@ def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 def closure_at_levels(domain: Domain, closure: Sequence[Clique]) -> tuple[Clique, ...]:
     """Every residual of cliques that are closed under subsets, by size."""
-    return tuple(
-        chain.from_iterable(domain.at_levels(c) if len(c) > 1 else (c,) for c in closure)
-    )
+    return tuple(chain.from_iterable(domain.at_levels(c) if len(c) > 1 else (c,) for c in closure))

@@ -49,7 +49,7 @@ def cell_scale(domain: Domain, residual: Clique) -> int:
 
 
 def is_scaled(domain: Domain, residual: Clique) -> bool:
-    """Whether the residual is released in scaled form; depends on public sizes, and levels, only."""
+    """Whether the residual is released in scaled form; public sizes and levels decide."""
     return cell_scale(domain, residual) <= MAX_SCALE
 
 

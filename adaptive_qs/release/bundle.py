@@ -126,7 +126,8 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        if self.manifest.unconnected != unconnected_columns(self.domain, self.workload, self.estimates):
+        measured = map(self.domain.columns, self.estimates)
+        if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the columns of no measured combination are not those of the manifest")
         if self.manifest.resolutions != resolutions_of(self.rounds):
             raise ValueError("what rounds measured is not what the manifest says")
@@ -285,22 +286,21 @@ def resolutions_of(rounds: Iterable[RoundRecord]) -> tuple[Resolution, ...]:
     return tuple(Resolution(columns=columns, groups=groups) for columns, groups in chosen)
 
 
-def unconnected_columns(
-    domain: Domain, workload: Workload, measured: Iterable[Clique]
-) -> tuple[str, ...]:
+def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
     """Columns whose combinations were asked for and none was measured, in the schema's order.
 
     In a table that is sampled from the release they are independent of all others. Columns of one
     code count neither as connected nor as unconnected, since nothing can depend on them; nor does
     a column of which the workload asks for no combination.
     """
+    domain = workload.domain
     several = {i for i, size in enumerate(domain.sizes) if size > 1}
 
     def joined(cliques: Iterable[Clique]) -> set[int]:
         parts = (several.intersection(clique) for clique in cliques)
         return {i for part in parts if len(part) > 1 for i in part}
 
-    return tuple(domain.names[i] for i in sorted(joined(workload.cliques) - joined(map(domain.columns, measured))))
+    return tuple(domain.names[i] for i in sorted(joined(workload.cliques) - joined(measured)))
 
 
 def _paid(fact: Fact) -> tuple[Any, ...]:

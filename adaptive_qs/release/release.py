@@ -145,7 +145,7 @@ class Release(Bundle):
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(model.domain, workload, model.estimates),
+            unconnected=unconnected_columns(workload, map(model.domain.columns, model.estimates)),
             resolutions=resolutions_of(rounds),
         )
         return cls(
