@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -56,15 +57,22 @@ class Chains:
         proposals: moves besides single values.
         rows: their state, shape (rows, attributes).
         rng: randomness of the moves.
+        coarse: the way from their states to rows of codes.
     """
 
     def __init__(
-        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+        self,
+        model: LogLinearModel,
+        proposals: TreeMoves,
+        rows: Rows,
+        rng: np.random.Generator,
+        coarse: CoarseDomain,
     ) -> None:
         self.model = model
         self._proposals = proposals
         self.rows = rows
         self.rng = rng
+        self._coarse = coarse
 
     def move(self) -> None:
         """Move every row, in place."""
@@ -72,11 +80,11 @@ class Chains:
             change(self.rows, int(self.rng.integers(2**63)))
 
     def advance(self, times: int = 1) -> Rows:
-        """So many next states, one below the other, in an array of their own."""
+        """So many next states as rows of codes, one below the other, in an array of their own."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             self.move()
-            state[:] = self.rows
+            state[:] = self._coarse.draw_codes(self.rows, self.rng)
         return states.reshape(-1, self.rows.shape[1])
 
 
@@ -285,8 +293,9 @@ def fit_model(
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
-    size = choose_fit_rows(domain, combined, settings)
     singles = single_targets(residuals)
+    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles])
+    size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoised_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
@@ -296,18 +305,19 @@ def fit_model(
         return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [make_target(denoised, c).scaled(factor) for c in cliques]
-    singles = [single.scaled(factor) for single in singles]
+    targets = [coarse.target(make_target(denoised, c).scaled(factor)) for c in cliques]
+    singles = [coarse.target(single.scaled(factor)) for single in singles]
     counts = [t.counts for t in singles]
-    tree = dependence_tree(domain, targets, counts)
-    model = LogLinearModel(domain, cliques, counts, workers)
+    tree = dependence_tree(coarse.domain, targets, counts)
+    model = LogLinearModel(coarse.domain, [t.clique for t in targets], counts, workers)
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
-    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng, coarse)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
-    sharpen(domain, means, wanted, targets)
-    return Fitted(chains, dict(zip(wanted, means)), watched)
+    sharpen(coarse.domain, means, wanted, targets)
+    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, wanted)]
+    return Fitted(chains, dict(zip(wanted, codes)), watched)
 
 
 Generator = Callable[..., Iterator[Rows]]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
     Target,
@@ -100,6 +101,29 @@ def test_a_tree_divides_groups_among_codes_as_single_columns_are():
     independent = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / 1000
     packed = fitted.factors.packed[24:].reshape(6, 4)
     np.testing.assert_allclose(packed, joint / independent, rtol=1e-5)
+
+
+def test_codes_that_nothing_tells_apart_are_one_in_the_fit_and_come_back_as_in_their_column():
+    """Shares of codes of 20,000 rows, five standard errors of a binomial; one rare code of none."""
+    singles = [np.array([5.0, 0.0, 1.0, 2.0, 3.0, 1.0]), np.ones(4), np.ones(3)]
+    coarse = CoarseDomain(DOMAIN, [(COARSE_A, COARSE_B), (FINE_A, 2)], singles)
+    assert coarse.domain.sizes == (3, 2, 3)
+    assert coarse.domain.shape(coarse.clique((COARSE_A, COARSE_B))) == (2, 2)
+    assert coarse.clique((FINE_A, 2)) == (0, 2)
+    counts = coarse.target(Target((0,), singles[0], 1.0)).counts
+    np.testing.assert_array_equal(counts, [5, 1, 6])
+    table = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+    spread = coarse.marginal_of_codes(table, (0, 1))
+    np.testing.assert_allclose(DOMAIN.summed(spread, (0, 1), (FINE_A, COARSE_B)), table, rtol=1e-6)
+    np.testing.assert_allclose(spread[3:, 0], 4 * np.array([2, 3, 1]) / 6, rtol=1e-6)
+    rows = np.tile([[2, 1, 0], [0, 0, 2]], (10_000, 1)).astype(np.int32)
+    codes = coarse.draw_codes(rows, np.random.default_rng(0))
+    np.testing.assert_array_equal(codes[:, 2], rows[:, 2])
+    for row, shares in ((0, np.array([0, 0, 0, 2, 3, 1]) / 6), (1, np.eye(6)[0])):
+        found = np.bincount(codes[row::2, 0], minlength=6) / 10_000
+        assert (np.abs(found - shares) <= 5 * np.sqrt(shares * (1 - shares) / 10_000)).all()
+    assert set(codes[1::2, 1].tolist()) == {0}
+    assert set(codes[0::2, 1].tolist()) == {1, 2, 3}
 
 
 def test_rows_follow_marginals_over_groups():

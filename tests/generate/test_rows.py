@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
     Chains,
@@ -359,7 +360,8 @@ def fitted(settings, watched=(), workers=1, noise_std=0.0):
     rows = np.stack(columns, axis=1).astype(np.int32)
     start = rows.copy()
     tree = dependence_tree(FIT_DOMAIN, targets[:3], singles)
-    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng)
+    coarse = CoarseDomain(FIT_DOMAIN, CLIQUES, singles)
+    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng, coarse)
     means = fit_weights(chains, targets, watched, settings, workers)
     return start, rows, means
 
