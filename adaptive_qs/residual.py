@@ -439,9 +439,13 @@ def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float
     A measured residual τ enters the estimate with weight
     Σ_{π: τ⊆π⊆γ} k_π (⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), as in :class:`ReferenceModel`, and so does
     its noise. That the reference follows the same noise changes this in the second order only.
-    What the unmeasured residuals hold comes on top and is not known to anybody but the owner.
+    What the unmeasured residuals hold comes on top and is not known to anybody but the owner. With
+    levels the weights have no such form: then it is the mean over draws of the noise, from a fixed
+    seed.
     """
     domain, sizes = model.domain, model.domain.sizes
+    if domain.groupings:
+        return _drawn_noise_l1(model, clique) / total
     measured = [tau for tau in subsets(clique) if tau in model.estimates]
     variance: Array = np.zeros(domain.shape(clique))
     for tau in measured:
@@ -459,6 +463,27 @@ def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float
             weight = weight + factor[pi] * outer
         variance += _variance(model, tau) * privacy_cost(domain, tau) * np.square(weight)
     return math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum()) / total
+
+
+def _drawn_noise_l1(model: ReferenceModel, clique: Clique) -> float:
+    """Mean L1 (rows) of the noise in a marginal over ``NOISE_DRAWS`` draws of all that is in it."""
+    rng, domain = np.random.default_rng(0), model.domain
+    measured = [tau for tau in domain.below(clique) if tau in model.estimates]
+    found = 0.0
+    for _ in range(NOISE_DRAWS):
+        noise = {}
+        for tau in measured:
+            precision = model.precision(tau)
+            drawn = rng.normal(scale=precision**-0.5, size=domain.shape(tau))
+            noise[tau] = ResidualEstimate(centered(np.asarray(drawn), domain, tau), precision)
+        found += float(
+            np.abs(ReferenceModel(domain, model.reference, noise).marginal(clique)).sum()
+        )
+    return found / NOISE_DRAWS
+
+
+NOISE_DRAWS = 8
+"""Draws of the noise for its mean size, where there is no formula."""
 
 
 def _variance(model: ReferenceModel, residual: Clique) -> float:

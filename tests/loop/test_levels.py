@@ -1,4 +1,4 @@
-"""Levels in the loop: what is counted, measured, planned and offered, and that neighbours replay."""
+"""Levels in the loop: what is counted, measured, planned and offered; neighbours replay."""
 
 from __future__ import annotations
 
