@@ -13,7 +13,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.release.page import release_page, workload_marginals
 from adaptive_qs.release.release import Release
-from adaptive_qs.residual import is_measured, known_noise_l1
+from adaptive_qs.residual import is_measured
 from adaptive_qs.synthesizer import Synthesizer
 
 from ..audit.recompute import problems
@@ -136,12 +136,3 @@ def test_the_page_shows_groups_as_groups(release):
     page = release_page(release)
     shown = coarse[0]
     assert f"of {shown.cells:,} ({' × '.join(map(str, shown.groups))} groups)" in page
-
-
-def test_the_known_noise_of_a_marginal_over_codes_is_that_of_what_was_measured(release):
-    """With nothing but groups measured it is less than that of the groups spread: no more than
-    the sum of what each residual adds, and no less than the noise over the groups."""
-    model, domain = release.model(), release.domain
-    coarse = next(p for p in release.rounds if p.groups == (8, 8))
-    clique = domain.clique_at(coarse.clique, coarse.groups)
-    assert known_noise_l1(model, domain.columns(clique), 1.0) >= known_noise_l1(model, clique, 1.0)
