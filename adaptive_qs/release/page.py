@@ -208,7 +208,8 @@ class Marginal(NamedTuple):
 
     Attributes:
         measured: whether everything in it was.
-        std: standard error of a cell, or of a cell of groups (rows); None where it was not measured.
+        std: standard error of a cell, of groups if measured so (rows); None where it was not
+            measured.
         l1: distance from the truth expected of the noise in what was measured, in shares of the
             rows; None where it was not computed.
         groups: codes of each column, or groups of them, at the finest levels at which it was
