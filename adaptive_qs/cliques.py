@@ -55,30 +55,32 @@ def batches(
 
 
 class CliqueIndex:
-    """Where cliques stand in a list that is closed under subsets, found for many at once.
+    """Where cliques stand in a list, found for many at once.
 
     Args:
-        attributes: number of attributes of the domain.
-        closure: cliques with all their subsets, in the order of :func:`downward_closure`.
+        positions: number of positions that may be in a clique.
+        listed: cliques, by how many attributes they have; those of more than
+            ``62 / log2(positions)`` attributes with all their subsets, in the order of
+            :func:`downward_closure`.
     """
 
-    def __init__(self, attributes: int, closure: Iterable[Clique]) -> None:
-        self._attributes = attributes
-        self._start: list[int] = []
-        self._keys: list[NDArray[np.int64]] = []
-        position = 0
-        for degree, group in groupby(closure, key=len):
-            listed = list(group)
-            cliques = np.array(listed, dtype=np.int64).reshape(len(listed), degree)
-            self._start.append(position)
-            self._keys.append(self._key(cliques))
-            position += len(listed)
+    def __init__(self, positions: int, listed: Iterable[Clique]) -> None:
+        self._base = positions
+        self._place: dict[int, NDArray[np.int64]] = {}
+        self._keys: dict[int, NDArray[np.int64]] = {}
+        start = 0
+        for degree, group in groupby(listed, key=len):
+            alike = list(group)
+            keys = self._key(np.array(alike, dtype=np.int64).reshape(len(alike), degree))
+            order = np.argsort(keys, kind="stable")
+            self._keys[degree], self._place[degree] = keys[order], start + order
+            start += len(alike)
 
     def positions(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
         """Positions of cliques of equally many attributes, shape (cliques, degree), in the list."""
         degree = cliques.shape[1]
         ranks = np.searchsorted(self._keys[degree], self._key(cliques.astype(np.int64)))
-        return self._start[degree] + ranks
+        return self._place[degree][ranks]
 
     def of_subsets(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
         """Positions of all their subsets, in the order of :func:`subsets`: (cliques, 2**degree)."""
@@ -86,12 +88,11 @@ class CliqueIndex:
         return np.stack([self.positions(cliques[:, list(some)]) for some in axes], axis=1)
 
     def _key(self, cliques: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ascending with the cliques: the rank of the clique without its last attribute, and it."""
+        """A number for each clique: its positions as digits, or, where these would be too many,
+        the rank of the clique without its last attribute, and that."""
+        fits = self._base ** cliques.shape[1] < 2**62
         key = np.zeros(len(cliques), dtype=np.int64)
         for axis in range(cliques.shape[1]):
-            rank = np.searchsorted(self._keys[axis], key)
-            key = rank * self._attributes + cliques[:, axis]
+            rank = key if fits else np.searchsorted(self._keys[axis], key)
+            key = rank * self._base + cliques[:, axis]
         return key
-
-
-# How one cell of an attribute is named in public: a value, or a bin with its two ends.

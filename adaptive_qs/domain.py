@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise, product
+from typing import Any
+
+from numpy.typing import NDArray
 
 from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import SchemaError
+from adaptive_qs.levels import Grouping, Groups
 
 Clique = tuple[int, ...]
-"""A set of attributes, as sorted positions in the domain. The empty clique is the total."""
+"""A set of attributes, as sorted positions in the domain. The empty clique is the total.
+
+In a domain with levels, the position of an attribute stands for its codes. Positions beyond the
+attributes stand for its groups, one for each grouping of the domain; attributes stay in order."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,17 @@ class Attribute:
 class Domain:
     """An ordered, immutable collection of attributes with distinct names.
 
+    Attributes:
+        attributes: in order.
+        groupings: their levels above the codes; those of one attribute from fine to coarse.
+
     Raises:
         SchemaError: no attributes, or a name that occurs twice.
+        ValueError: groupings that are not nested, or not of the codes of an attribute.
     """
 
     attributes: tuple[Attribute, ...]
+    groupings: tuple[Grouping, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.attributes:
@@ -64,6 +77,11 @@ class Domain:
             if attribute.name in seen:
                 raise SchemaError(f"attribute {attribute.name!r} is declared twice: keep one")
             seen.add(attribute.name)
+        if any(len(g.groups) != self.sizes[g.attribute] for g in self.groupings):
+            raise ValueError("a grouping is not of the codes of its attribute")
+        for levels in self._chains:
+            for finer, coarser in pairwise(levels):
+                self.groups(finer, coarser)
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, int]) -> Domain:
@@ -104,17 +122,135 @@ class Domain:
             raise SchemaError(f"attributes {list(names)!r} name one column twice: remove one")
         return clique
 
+    def clique_at(self, names: Iterable[str], groups: Sequence[int]) -> Clique:
+        """The clique of these attributes, in order, each at the level that has so many groups.
+
+        Raises:
+            SchemaError: as for :meth:`clique`.
+            ValueError: names that are not in order, or an attribute without such a level.
+        """
+        names = tuple(names)
+        columns = self.clique(names)
+        if self.clique_names(columns) != names:
+            raise ValueError("the attributes of a marginal are not in order")
+        chosen = []
+        for column, number in zip(columns, groups, strict=True):
+            found = [i for i in self.chain(column) if self._level_sizes[i] == number]
+            if len(found) != 1:
+                raise ValueError("an attribute has no level of so many groups")
+            chosen += found
+        return tuple(chosen)
+
     def clique_names(self, clique: Clique) -> tuple[str, ...]:
         """The attribute names of a clique."""
-        return tuple(self.names[i] for i in clique)
+        return tuple(self.names[i] for i in self.columns(clique))
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         """Shape of the marginal over a clique: one axis per attribute."""
-        return tuple(self.sizes[i] for i in clique)
+        return tuple(self._level_sizes[i] for i in clique)
 
     def size(self, clique: Clique) -> int:
         """Number of cells n_γ of the marginal over a clique (exact, never overflows)."""
         return math.prod(self.shape(clique))
+
+    # Levels.
+
+    @cached_property
+    def _level_sizes(self) -> tuple[int, ...]:
+        return (*self.sizes, *(grouping.number for grouping in self.groupings))
+
+    @cached_property
+    def _attribute_of(self) -> tuple[int, ...]:
+        return (*range(len(self)), *(grouping.attribute for grouping in self.groupings))
+
+    @cached_property
+    def _chains(self) -> tuple[tuple[int, ...], ...]:
+        """Every position with the coarser levels of its attribute, from fine to coarse."""
+        coarser: list[list[int]] = [[] for _ in self.attributes]
+        chains: dict[int, tuple[int, ...]] = {}
+        for position in range(len(self._attribute_of) - 1, -1, -1):
+            behind = coarser[self._attribute_of[position]]
+            behind.insert(0, position)
+            chains[position] = tuple(behind)
+        return tuple(chains[position] for position in range(len(chains)))
+
+    @cached_property
+    def _groups(self) -> dict[tuple[int, int | None], Groups]:
+        return {}
+
+    @property
+    def positions(self) -> int:
+        """How many positions there are in cliques: codes of attributes, and their groupings."""
+        return len(self._attribute_of)
+
+    def columns(self, clique: Clique) -> Clique:
+        """The same attributes at their codes."""
+        return tuple(self._attribute_of[i] for i in clique)
+
+    def chain(self, position: int) -> tuple[int, ...]:
+        """A position and the coarser levels of its attribute, from fine to coarse."""
+        return self._chains[position]
+
+    def groups(self, position: int, coarser: int | None) -> Groups:
+        """Which group of a coarser level each group of a level, or code, lies in; None is the
+        coarsest level of all, one group."""
+        found = self._groups.get((position, coarser))
+        if found is None:
+            found = self._groups[position, coarser] = self._grouped(position, coarser)
+        return found
+
+    def _grouped(self, position: int, coarser: int | None) -> Groups:
+        if coarser is None:
+            return Groups.one(self._level_sizes[position])
+        above = self.groupings[coarser - len(self)].groups
+        if position < len(self):
+            return Groups(above)
+        pairs = sorted(set(zip(self.groupings[position - len(self)].groups, above)))
+        if len(pairs) != self._level_sizes[position]:
+            raise ValueError("a grouping is not nested in the next finer one")
+        return Groups([group for _, group in pairs])
+
+    def summed(self, array: NDArray[Any], clique: Clique, coarser: Clique) -> NDArray[Any]:
+        """A marginal over a clique, summed over the groups of coarser levels of its attributes."""
+        for axis, (fine, coarse) in enumerate(zip(clique, coarser)):
+            if fine != coarse:
+                array = self.groups(fine, coarse).sums(array, axis)
+        return array
+
+    def repeated(self, array: NDArray[Any], coarser: Clique, clique: Clique) -> NDArray[Any]:
+        """An array over coarser levels as one over a clique: each cell has what its groups have."""
+        for axis, (fine, coarse) in enumerate(zip(clique, coarser)):
+            if fine != coarse:
+                array = self.groups(fine, coarse).repeated(array, axis)
+        return array
+
+    def parents(self, residual: Clique) -> tuple[Groups, ...]:
+        """For each attribute of a residual, the groups in which it sums to zero.
+
+        Those of the next coarser level; but a residual of one attribute is over all its codes.
+        """
+        if len(residual) == 1:
+            return (self.groups(residual[0], None),)
+        return tuple(self.groups(i, next(iter(self._chains[i][1:]), None)) for i in residual)
+
+    def below(self, clique: Clique) -> Iterator[Clique]:
+        """Every residual that a marginal consists of, the empty one first, by size.
+
+        They are over its subsets, at all its levels and coarser ones; but those of one attribute
+        are over its codes. Without levels these are all subsets.
+        """
+        for part in subsets(clique):
+            yield from self.at_levels(part) if len(part) > 1 else (self.columns(part),)
+
+    def at_levels(self, clique: Clique) -> Iterator[Clique]:
+        """The same attributes at every combination of their levels, the given one first."""
+        return product(*(self._chains[i] for i in clique))
+
+    def is_below(self, residual: Clique, clique: Clique) -> bool:
+        """Whether a residual is one of :meth:`below`."""
+        if len(residual) < 2:
+            return set(residual) <= set(self.columns(clique))
+        return all(any(i in self._chains[k] for k in clique) for i in residual)
 
 
 def subsets(clique: Clique) -> Iterator[Clique]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,17 @@ from adaptive_qs.domain import Clique, Domain, subsets
 # beyond what was measured:
 #
 #     μ̂_γ = Σ_{τ⊆γ} c_τ ⊗ (⊗_{k∈γ∖τ} q_k)
-#     measured τ:    c_τ = z_τ − Σ_{σ⊊τ} c_σ ⊗ (⊗_{k∈τ∖σ} Π_k q_k)
+#     measured τ:    c_τ = z_τ − R_τ (μ̂_τ without c_τ)
 #     unmeasured τ:  c_τ = 0
 #
-# so every measured residual is matched exactly and all marginals are consistent. With uniform q
-# the correction vanishes and this is GReM-MLE (Fuentes et al., Algorithm 3).
+# where R_τ takes the residual of a marginal: it centers along every axis. So every measured
+# residual is matched exactly and all marginals are consistent. With uniform q all c_τ are z_τ and
+# this is GReM-MLE (Fuentes et al., Algorithm 3).
+#
+# Where attributes have levels (:mod:`adaptive_qs.levels`), τ ⊆ γ means that τ has some of the
+# attributes of γ, each at its level in γ or a coarser one; centering takes the means of groups of
+# the next coarser level; and c_τ spreads within a group by the reference, as it does over all codes
+# of an attribute outside τ.
 
 Array = NDArray[np.float64]
 
@@ -52,7 +59,7 @@ class ReferenceModel:
     """Current estimates of every marginal over a domain.
 
     Args:
-        domain: the attributes.
+        domain: the attributes, with their levels.
         reference: q_i, one strictly positive distribution per attribute.
         estimates: residual estimates to start from.
 
@@ -72,14 +79,20 @@ class ReferenceModel:
             raise ValueError("each reference distribution must be strictly positive and sum to 1")
         self.domain = domain
         self.reference = tuple(reference)
-        self._excess = tuple(q - 1.0 / q.size for q in reference)
-        self._uniform = all(not e.any() for e in self._excess)
+        self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
+        codes = [domain.columns((i,))[0] for i in range(domain.positions)]
+        self._shares = [
+            reference[code] if i == code else domain.groups(code, i).sums(reference[code], 0)
+            for i, code in enumerate(codes)
+        ]
         self._estimates: dict[Clique, ResidualEstimate] = {}
-        self._components: dict[Clique, Array] = {}
+        self._over: dict[Clique, list[Clique]] = {}
         self._around: list[list[Clique]] = [[] for _ in domain.sizes]
-        for clique, estimate in sorted((estimates or {}).items(), key=lambda item: len(item[0])):
-            self._estimates[clique] = estimate
-            self._add_component(clique, self._unexplained(clique, estimate.values))
+        # Components are found when they are asked for, and forgotten when they change.
+        self._own: dict[Clique, Array] = {}
+        self._sums: dict[Clique, dict[Clique, Array | None]] = {}
+        for clique, estimate in (estimates or {}).items():
+            self._add(clique, estimate)
 
     @property
     def estimates(self) -> Mapping[Clique, ResidualEstimate]:
@@ -97,68 +110,97 @@ class ReferenceModel:
         estimate = self._estimates.get(residual)
         return estimate.precision if estimate else 0.0
 
+    def shares(self, position: int) -> Array:
+        """The reference of an attribute at a level: the share of each group (read only)."""
+        return self._shares[position]
+
+    def holds(self, clique: Clique) -> bool:
+        """Whether a residual of these very attributes was measured, at these levels or coarser."""
+        over = self._over.get(self.domain.columns(clique), ())
+        return any(self.domain.is_below(residual, clique) for residual in over)
+
     def update(self, residual: Clique, values: Array, precision: float) -> None:
-        """Average in a new measurement of a residual and correct what depends on it.
+        """Average in a new measurement of a residual; what depends on it follows when asked for.
 
         Args:
             residual: τ.
             values, precision: as in :class:`ResidualEstimate`.
         """
-        values = np.asarray(values, float)
+        estimate = ResidualEstimate(np.array(values, dtype=np.float64), precision)
         old = self._estimates.get(residual)
         if old is None:
-            estimate = ResidualEstimate(values, precision)
-            change = self._unexplained(residual, values)
-            self._add_component(residual, change.copy())
+            self._add(residual, estimate)
         else:
-            estimate = old.merged(values, precision)
-            change = estimate.values - old.values
-            self._components[residual] += change
+            self._estimates[residual] = old.merged(estimate.values, precision)
+        columns = set(self.domain.columns(residual))
+        near = min((self._around[i] for i in columns), key=len, default=self._over)
+        for above in [c for c in near if columns.issubset(c)]:
+            for measured in self._over[above]:
+                if self.domain.is_below(residual, measured):
+                    self._own.pop(measured, None)
+            self._sums.pop(above, None)
+
+    def _add(self, residual: Clique, estimate: ResidualEstimate) -> None:
         self._estimates[residual] = estimate
-        if not self._uniform:
-            self._propagate(residual, change)
+        columns = self.domain.columns(residual)
+        if columns not in self._over:
+            self._over[columns] = []
+            for attribute in columns:
+                self._around[attribute].append(columns)
+        self._over[columns].append(residual)
 
-    def component(self, residual: Clique) -> Array | None:
-        """c_τ (rows), shaped like the marginal over τ (read only); None if τ was not measured."""
-        return self._components.get(residual)
+    def component(self, clique: Clique) -> Array | None:
+        """What is known of these attributes together beyond what smaller sets of them say (rows).
 
-    def _add_component(self, residual: Clique, component: Array) -> None:
-        self._components[residual] = component
-        for attribute in residual:
-            self._around[attribute].append(residual)
-
-    def _unexplained(self, residual: Clique, values: Array) -> Array:
-        """z_τ − Σ_{σ⊊τ} c_σ ⊗ excess: what the components inside τ do not say already."""
-        remainder = values.copy()
-        if not self._uniform:
-            for inner in subsets(residual):
-                component = self._components.get(inner)
-                if component is not None and inner != residual:
-                    remainder -= self._extend(component, inner, residual)
-        return remainder
-
-    def _propagate(self, residual: Clique, change: Array) -> None:
-        """Keep z_τ = c_τ + Σ_{σ⊊τ} c_σ ⊗ excess for measured τ ⊋ residual.
-
-        c_τ moves by k_τ · change ⊗ excess with k_τ = −Σ_{π: residual⊆π⊊τ} k_π.
+        Without levels that is c_τ; with levels, the sum of the components at these levels and
+        coarser ones. Shaped like the marginal, read only; None if nothing was measured.
         """
-        inside = set(residual)
-        near = min((self._around[i] for i in residual), key=len, default=self._components)
-        supersets = [t for t in near if len(t) > len(residual) and inside.issubset(t)]
-        factor: dict[Clique, int] = {residual: 1}
-        for clique in sorted(supersets, key=len):
-            members = set(clique)
-            k = -sum(f for below, f in factor.items() if members.issuperset(below))
-            factor[clique] = k
-            if k:
-                self._components[clique] += k * self._extend(change, residual, clique)
+        columns = self.domain.columns(clique)
+        over = self._over.get(columns)
+        if over is None:
+            return None
+        if len(clique) < 2:
+            return self._single(clique)
+        if over == [clique]:
+            return self._own_component(clique)
+        kept = self._sums.setdefault(columns, {}) if len(clique) == 2 else {}
+        if clique not in kept:
+            kept[clique] = self._sum([t for t in over if self.domain.is_below(t, clique)], clique)
+        return kept[clique]
 
-    def _extend(self, array: Array, inner: Clique, outer: Clique) -> Array:
-        """Outer product of an array over ``inner`` with the excess of every other attribute."""
-        for axis, attribute in enumerate(outer):
-            if attribute not in inner:
-                array = _spread(array, axis, self._excess[attribute])
+    def _single(self, clique: Clique) -> Array:
+        """The same of one attribute, which is measured at its codes, or of none."""
+        columns = self.domain.columns(clique)
+        return self.domain.summed(self._own_component(columns), columns, clique)
+
+    def _sum(self, residuals: Sequence[Clique], clique: Clique) -> Array | None:
+        total: Array | None = None
+        for residual in residuals:
+            spread = self._spread(self._own_component(residual), residual, clique)
+            total = spread if total is None else total + spread
+        return total
+
+    def _spread(self, array: Array, residual: Clique, clique: Clique) -> Array:
+        """An array over groups of the attributes of a clique, by the reference inside them."""
+        array = self.domain.repeated(array, residual, clique)
+        for axis, (coarse, fine) in enumerate(zip(residual, clique)):
+            if coarse != fine:
+                group = self.domain.repeated(self.shares(coarse), (coarse,), (fine,))
+                along = [-1 if other == axis else 1 for other in range(len(clique))]
+                array = array * (self.shares(fine) / group).reshape(along)
         return array
+
+    def _own_component(self, residual: Clique) -> Array:
+        """c_τ of a measured residual."""
+        found = self._own.get(residual)
+        if found is None:
+            found = self._estimates[residual].values
+            if not self._uniform and residual:
+                rest = self._combine(residual, (), own=False)
+                if rest is not None:
+                    found = found - centered(rest, self.domain, residual)
+            self._own[residual] = found
+        return found
 
     def last_axis_form(self, clique: Clique) -> tuple[Array, Array, Array | None]:
         """The marginal over a clique as A ⊗ q_last + (⊗q) ⊗ c_last + C, without forming it.
@@ -173,80 +215,131 @@ class ReferenceModel:
         *rest, last = clique
         front = tuple(rest)
         product: Array = np.ones(())
-        for axis, attribute in enumerate(front):
-            product = _spread(product, axis, self.reference[attribute])
-        q = self.reference[last]
-        single = self._components.get((last,), np.zeros(q.size))
+        for axis, position in enumerate(front):
+            product = _outer(product, axis, self.shares(position))
+        q = self.shares(last)
+        single = self.component((last,))
         others = self._combine(front, (last,), skipped=(last,))
-        return np.stack([self.marginal(front), product]), np.stack([q, single]), others
+        lasts = np.stack([q, np.zeros(q.size) if single is None else single])
+        return np.stack([self.marginal(front), product]), lasts, others
 
     def marginal(self, clique: Clique) -> Array:
         """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
         array = self._combine(clique, ())
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
-    def _combine(self, front: Clique, tail: Clique, skipped: Clique | None = None) -> Array | None:
-        """Σ over τ ≠ skipped with tail ⊆ τ ⊆ front ∪ tail of c_τ ⊗ q over the rest of front."""
+    def _combine(
+        self, front: Clique, tail: Clique, skipped: Clique | None = None, own: bool = True
+    ) -> Array | None:
+        """Σ over τ with the attributes of the tail, and some of those of the front, of its spread.
+
+        Args:
+            front, tail: a clique in two parts.
+            skipped: attributes whose components are left out, if these are all.
+            own: whether the component of the whole clique at its very levels counts.
+        """
         if not front:
-            component = None if tail == skipped else self._components.get(tail)
+            component = None if tail == skipped else self._component(tail, own)
             return None if component is None else component.copy()
         *rest, last = front
         without = self._combine(tuple(rest), tail, skipped)
-        within = self._combine(tuple(rest), (last, *tail), skipped)
+        within = self._combine(tuple(rest), (last, *tail), skipped, own)
         if without is None:
             return within
-        spread = _spread(without, len(rest), self.reference[last])
+        spread = _outer(without, len(rest), self.shares(last))
         if within is not None:
             spread += within
         return spread
 
+    def _component(self, clique: Clique, own: bool) -> Array | None:
+        if own:
+            return self.component(clique)
+        over = self._over.get(self.domain.columns(clique), ())
+        coarser = [t for t in over if t != clique and self.domain.is_below(t, clique)]
+        return self._sum(coarser, clique)
 
-def _spread(array: Array, axis: int, factor: Array) -> Array:
+
+def _outer(array: Array, axis: int, factor: Array) -> Array:
     """Outer product with a vector, along a new axis at this position."""
     shape = [1] * (array.ndim + 1)
     shape[axis] = -1
     return np.expand_dims(array, axis) * factor.reshape(shape)
 
 
+def centered(array: Array, domain: Domain, residual: Clique) -> Array:
+    """The residual of a marginal over its own attributes: centered along every axis.
+
+    Along each the mean is removed, of all codes or of the groups of the next coarser level.
+    """
+    for axis, groups in enumerate(domain.parents(residual)):
+        array = groups.centered(array, axis)
+    return array
+
+
 def privacy_cost(domain: Domain, residual: Clique) -> float:
-    """p_τ = Π (n_i − 1)/n_i: ρ = p_τ / (2σ²) for residual τ (Fuentes et al., Proposition 4.3)."""
-    return math.prod((n - 1) / n for n in domain.shape(residual))
+    """p_τ = Π (m_i − 1)/m_i: ρ = p_τ / (2σ²) for residual τ.
+
+    m_i are the most groups of attribute i's level that are one at the next coarser level; without
+    levels, its n_i codes (Fuentes et al., Proposition 4.3; docs/proofs.md, section 3).
+    """
+    return math.prod((m - 1) / m for m in (g.largest for g in domain.parents(residual)))
 
 
 def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
-    """Mean variance that unit variance on residual τ adds to a cell of marginal γ ⊇ τ.
+    """Mean variance that unit variance on residual τ adds to a cell of marginal γ, τ below γ.
 
-    v_τ = Π_{i∈τ} (n_i − 1)/n_i · Π_{j∈γ∖τ} 1/n_j² (Fuentes et al., Proposition 4.4, whose
-    total over cells is n_γ times this).
+    Without levels v_τ = Π_{i∈τ} (n_i − 1)/n_i · Π_{j∈γ∖τ} 1/n_j² (Fuentes et al., Proposition
+    4.4, whose total over cells is n_γ times this). With levels, that of the number of rows is
+    approximate; :func:`measured_variance` has it exactly.
     """
-    outside = (1 / n**2 for i, n in zip(clique, domain.shape(clique)) if i not in residual)
-    return privacy_cost(domain, residual) * math.prod(outside)
+    held = dict(zip(domain.columns(residual), residual))
+    return math.prod(
+        axis_weight(domain, position, held.get(column), len(residual) == 1)
+        for position, column in zip(clique, domain.columns(clique))
+    )
 
 
-def variance_weights(sizes: NDArray[np.integer]) -> Array:
-    """:func:`variance_weight` of every subset of many cliques, in the order of :func:`subsets`.
+def axis_weight(domain: Domain, position: int, level: int | None, single: bool) -> float:
+    """One attribute's factor of :func:`variance_weight`: the mean of :func:`axis_variances`."""
+    return float(axis_variances(domain, position, level, single).mean())
+
+
+def axis_variances(domain: Domain, position: int, level: int | None, single: bool) -> Array:
+    """What unit variance along one attribute of a residual adds to each group of a clique's level.
+
+    A residual's part of a group is divided equally among the groups within it, level by level,
+    since finer residuals say all that is beyond that. A single column is measured at its codes,
+    and what it says of a group is the sum over the codes.
 
     Args:
-        sizes: n_i of their attributes, shape (cliques, degree).
+        domain: with its levels.
+        position: the attribute in the clique.
+        level: the attribute in the residual; None if it is not there.
+        single: whether the residual has no other attribute.
 
     Returns:
-        Shape (cliques, 2**degree).
+        Shape (groups,), or (1,) where all are alike.
     """
-    inside, outside = (sizes - 1) / sizes, 1 / sizes.astype(np.float64) ** 2
-    weights = []
-    for axes in subsets(tuple(range(sizes.shape[1]))):
-        cost, rest = np.ones(len(sizes)), np.ones(len(sizes))
-        for axis in range(sizes.shape[1]):
-            if axis in axes:
-                cost = cost * inside[:, axis]
-            else:
-                rest = rest * outside[:, axis]
-        weights.append(cost * rest)
-    return np.stack(weights, axis=1)
+    if single and level is not None:
+        inside = _codes_in(domain, position)
+        return inside * (1 - inside / domain.sizes[level])
+    variances: Array = np.ones(1)
+    for finer, coarser in pairwise((*domain.chain(position), None)):
+        assert finer is not None
+        groups = domain.groups(finer, coarser)
+        alike = groups.sizes[groups.of]
+        if groups.sizes.size == 1:
+            alike = alike[:1]
+        elif finer != position:
+            alike = alike[domain.groups(position, finer).of]
+        if finer == level:
+            return variances * (1 - 1 / alike)
+        variances = variances / alike.astype(np.float64) ** 2
+    return variances
 
 
 def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
-    """The residual over ``residual`` of a marginal over ``clique``, in centered form.
+    """The residual over ``residual`` of a marginal over ``clique``, in centered form; no levels.
 
     Along every axis of the residual the mean is removed, the others are summed out (Fuentes et
     al., Algorithm 1 and Table 1); O(|γ| n_γ).
@@ -278,8 +371,8 @@ def is_measured(
 
     A residual with an attribute of one code is zero and needs no measurement.
     """
-    several = tuple(i for i in clique if domain.sizes[i] > 1)
-    return several in estimates and all(tau in estimates for tau in subsets(several))
+    several = tuple(i for i, n in zip(clique, domain.shape(clique)) if n > 1)
+    return several in estimates and all(tau in estimates for tau in domain.below(several))
 
 
 def group_variance(model: ReferenceModel, attribute: int, codes: int) -> float:
@@ -292,12 +385,42 @@ def group_variance(model: ReferenceModel, attribute: int, codes: int) -> float:
     return _variance(model, (attribute,)) * codes * (1 - part) + _variance(model, ()) * part**2
 
 
-def measured_variance(model: ReferenceModel, clique: Clique) -> float:
-    """Variance of every cell of a measured marginal (rows²): Fuentes et al., Proposition 4.4."""
-    return math.fsum(
-        variance_weight(model.domain, tau, clique) * _variance(model, tau)
-        for tau in subsets(clique)
-    )
+def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
+    """Variance of the cells of a measured marginal (rows²): Fuentes et al., Proposition 4.4.
+
+    Returns:
+        One axis per attribute, of length 1 where cells along it are alike: always, without levels.
+    """
+    domain = model.domain
+    columns = domain.columns(clique)
+    variance: Array = np.zeros([1] * len(clique))
+    for tau in domain.below(clique):
+        held = dict(zip(domain.columns(tau), tau))
+        factors = [
+            axis_variances(domain, position, held.get(column), len(tau) == 1)
+            for position, column in zip(clique, columns)
+        ]
+        added = _product(factors)
+        if not tau:
+            # Single columns divide the number of rows equally among codes, others among groups.
+            more = [
+                _codes_in(domain, position) / domain.sizes[column] / np.sqrt(factor) - 1
+                for position, column, factor in zip(clique, columns, factors)
+            ]
+            added = added * (1 + sum(np.ix_(*more))) ** 2
+        variance = variance + _variance(model, tau) * added
+    return variance
+
+
+def _codes_in(domain: Domain, position: int) -> Array:
+    """Codes in each group of a level, shape (groups,), or (1,) at the codes."""
+    (code,) = domain.columns((position,))
+    return np.ones(1) if code == position else domain.groups(code, position).sizes.astype(float)
+
+
+def _product(factors: Sequence[Array]) -> Array:
+    """Outer product of vectors."""
+    return math.prod(np.ix_(*factors), start=np.ones([1] * len(factors)))
 
 
 def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
@@ -306,7 +429,7 @@ def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
     Only noise counts: n_γ √(2/π) standard errors. Signed estimates; a table has no negative
     cells and is a little closer.
     """
-    std = math.sqrt(measured_variance(model, clique))
+    std = float(np.sqrt(measured_variance(model, clique)).mean())
     return model.domain.size(clique) * math.sqrt(2 / math.pi) * std / total
 
 
@@ -316,9 +439,13 @@ def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float
     A measured residual τ enters the estimate with weight
     Σ_{π: τ⊆π⊆γ} k_π (⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), as in :class:`ReferenceModel`, and so does
     its noise. That the reference follows the same noise changes this in the second order only.
-    What the unmeasured residuals hold comes on top and is not known to anybody but the owner.
+    What the unmeasured residuals hold comes on top and is not known to anybody but the owner. With
+    levels the weights have no such form: then it is the mean over draws of the noise, from a fixed
+    seed.
     """
     domain, sizes = model.domain, model.domain.sizes
+    if domain.groupings:
+        return _drawn_noise_l1(model, clique) / total
     measured = [tau for tau in subsets(clique) if tau in model.estimates]
     variance: Array = np.zeros(domain.shape(clique))
     for tau in measured:
@@ -336,6 +463,27 @@ def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float
             weight = weight + factor[pi] * outer
         variance += _variance(model, tau) * privacy_cost(domain, tau) * np.square(weight)
     return math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum()) / total
+
+
+def _drawn_noise_l1(model: ReferenceModel, clique: Clique) -> float:
+    """Mean L1 (rows) of the noise in a marginal over ``NOISE_DRAWS`` draws of all that is in it."""
+    rng, domain = np.random.default_rng(0), model.domain
+    measured = [tau for tau in domain.below(clique) if tau in model.estimates]
+    found = 0.0
+    for _ in range(NOISE_DRAWS):
+        noise = {}
+        for tau in measured:
+            precision = model.precision(tau)
+            drawn = rng.normal(scale=precision**-0.5, size=domain.shape(tau))
+            noise[tau] = ResidualEstimate(centered(np.asarray(drawn), domain, tau), precision)
+        found += float(
+            np.abs(ReferenceModel(domain, model.reference, noise).marginal(clique)).sum()
+        )
+    return found / NOISE_DRAWS
+
+
+NOISE_DRAWS = 8
+"""Draws of the noise for its mean size, where there is no formula."""
 
 
 def _variance(model: ReferenceModel, residual: Clique) -> float:

@@ -148,14 +148,19 @@ class Outcome:
         asked = self.release.workload.cliques
         inside = len(self._measured_of(asked))
         whole = counted(len(asked), "marginal")
-        return f"{inside:,} of {whole}, in {counted(len(self.release.rounds), 'round')}"
+        taken = {past.clique for past in self.release.rounds if len(past.clique) > 1}
+        names = (self.release.domain.clique_names(clique) for clique in self._measured_of(asked))
+        coarse = len(taken - set(names)) if self.release.domain.groupings else 0
+        grouped = f" and {coarse:,} over groups of codes" if coarse else ""
+        rounds = counted(len(self.release.rounds), "round")
+        return f"{inside:,} of {whole}{grouped}, in {rounds}"
 
     def _measured_of(self, cliques: Sequence[Clique]) -> list[Clique]:
         """Those that were measured as a whole."""
         from adaptive_qs.residual import is_measured
 
-        release, domain = self.release, self.release.workload.domain
-        return [c for c in cliques if is_measured(release.estimates, c, domain)]
+        release = self.release
+        return [c for c in cliques if is_measured(release.estimates, c, release.domain)]
 
     def _share_of_columns(self) -> str:
         """Such as "2 of 15 columns"."""

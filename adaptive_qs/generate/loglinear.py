@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,7 +44,7 @@ def make_target(model: ReferenceModel, clique: Clique) -> Target:
     The Euclidean projection (rather than clipping) removes the mass that clipping at zero would
     add. The noise is that of the measured residuals; an unmeasured one adds none.
     """
-    measured = ((tau, model.precision(tau)) for tau in subsets(clique))
+    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
     variance = math.fsum(
         variance_weight(model.domain, tau, clique) / precision
         for tau, precision in measured
@@ -63,6 +63,32 @@ def maximal_cliques(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
             kept.append(clique)
             covered.update(subsets(clique))
     return tuple(kept)
+
+
+def outermost_cliques(domain: Domain, cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """The cliques that are below no other one of more attributes, largest first.
+
+    Of the same attributes all levels are kept: a coarse marginal may be known better than a fine
+    one. Without levels these are :func:`maximal_cliques`.
+    """
+    distinct = set(cliques)
+    over: dict[Clique, list[Clique]] = {}
+    for clique in distinct:
+        over.setdefault(domain.columns(clique), []).append(clique)
+    wider = {
+        inside: [c for c in over if len(c) > len(inside) and set(c).issuperset(inside)]
+        for inside in over
+    }
+    kept = [
+        clique
+        for clique in distinct
+        if not any(
+            domain.is_below(clique, other)
+            for columns in wider[domain.columns(clique)]
+            for other in over[columns]
+        )
+    ]
+    return tuple(sorted(kept, key=lambda c: (-len(c), domain.columns(c), c)))
 
 
 def project_to_simplex(array: Array, total: float) -> Array:
@@ -264,7 +290,8 @@ class LogLinearModel:
 
     Args:
         domain: the attributes.
-        cliques: cliques of two or more attributes that carry a weight table.
+        cliques: cliques of two or more attributes that carry a weight table, each at its levels:
+            what codes of one group have in common.
         singles: one non-negative array per attribute: its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
 
@@ -281,9 +308,12 @@ class LogLinearModel:
         self.domain = domain
         self.cliques = tuple(cliques)
         self._workers = workers
-        self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
-        self.adjacency = build_adjacency(domain, self.cliques, copy_per_axis=True)
-        self._position = dict(zip(self.cliques, self.adjacency.position.tolist()))
+        self._weights: dict[Clique, dict[Clique, NDArray[np.float32]]] = {}
+        for clique in self.cliques:
+            levels = self._weights.setdefault(domain.columns(clique), {})
+            levels[clique] = np.ones(domain.shape(clique), dtype=np.float32)
+        self.adjacency = build_adjacency(domain, list(self._weights), copy_per_axis=True)
+        self._position = dict(zip(self._weights, self.adjacency.position.tolist()))
         sizes = np.array(domain.sizes)
         self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
         start = np.cumsum([0, *map(filled_up, domain.sizes)])
@@ -296,23 +326,34 @@ class LogLinearModel:
         )
         for i, single in enumerate(singles):
             self._write_single(i, np.maximum(single / single.sum(), 1e-9))
-        for clique in self.cliques:
-            self._write(clique)
+        for columns in self._weights:
+            self._write(columns)
 
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
         """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place).
 
-        Threads may scale different cliques at the same time.
+        Threads may scale different attributes at the same time.
         """
-        if len(clique) == 1:
-            start = self.factors.single_start[clique[0]]
+        self.scale_all(self.domain.columns(clique), {clique: ratio})
+
+    def scale_all(self, columns: Clique, ratios: Mapping[Clique, NDArray[np.floating]]) -> None:
+        """The same at several levels of the same attributes.
+
+        Args:
+            columns: one attribute, or those of some cliques.
+            ratios: what the weights at levels of them are multiplied by.
+        """
+        if len(columns) == 1:
+            ratio = ratios[columns]
+            start = self.factors.single_start[columns[0]]
             single = self.factors.singles[start : start + ratio.size]
-            self._write_single(clique[0], np.clip(single * ratio, 1e-12, 1e12))
+            self._write_single(columns[0], np.clip(single * ratio, 1e-12, 1e12))
             return
-        weights = self._weights[clique]
-        weights *= ratio
-        np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
-        self._write(clique)
+        for clique, ratio in ratios.items():
+            weights = self._weights[columns][clique]
+            weights *= ratio
+            np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
+        self._write(columns)
 
     def _write_single(self, attribute: int, single: Array) -> None:
         factors, start = self.factors, self.factors.single_start
@@ -320,14 +361,26 @@ class LogLinearModel:
         span = slice(start[attribute], start[attribute + 1])
         factors.cumulative[span] = np.cumsum(factors.singles[span])
 
-    def _write(self, clique: Clique) -> None:
-        """Copy a clique's weights to where the kernels read them, once per axis."""
-        weights, position = self._weights[clique], self._position[clique]
-        for axis in range(len(clique)):
+    def _write(self, columns: Clique) -> None:
+        """Copy the weights of codes to where the kernels read them, once per axis.
+
+        Those of a code are the product of the weights of its groups at all levels.
+        """
+        weights, position = self._of_codes(columns), self._position[columns]
+        for axis in range(len(columns)):
             moved = np.moveaxis(weights, axis, -1)
             stop = position + weights.size
             self.factors.packed[position:stop].reshape(moved.shape)[...] = moved
             position = stop
+
+    def _of_codes(self, columns: Clique) -> NDArray[np.float32]:
+        levels = self._weights[columns].items()
+        first, *others = (self.domain.repeated(w, clique, columns) for clique, w in levels)
+        for other in others:
+            first = first * other
+        if others:
+            np.clip(first, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=first)
+        return first
 
     def sweep(self, rows: Rows, key: int) -> None:
         """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""

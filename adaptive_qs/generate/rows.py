@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -30,6 +31,7 @@ from adaptive_qs.generate.loglinear import (
     count_rows,
     make_target,
     maximal_cliques,
+    outermost_cliques,
     over_items,
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
@@ -55,15 +57,22 @@ class Chains:
         proposals: moves besides single values.
         rows: their state, shape (rows, attributes).
         rng: randomness of the moves.
+        coarse: the way from their states to rows of codes.
     """
 
     def __init__(
-        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+        self,
+        model: LogLinearModel,
+        proposals: TreeMoves,
+        rows: Rows,
+        rng: np.random.Generator,
+        coarse: CoarseDomain,
     ) -> None:
         self.model = model
         self._proposals = proposals
         self.rows = rows
         self.rng = rng
+        self._coarse = coarse
 
     def move(self) -> None:
         """Move every row, in place."""
@@ -71,11 +80,11 @@ class Chains:
             change(self.rows, int(self.rng.integers(2**63)))
 
     def advance(self, times: int = 1) -> Rows:
-        """So many next states, one below the other, in an array of their own."""
+        """So many next states as rows of codes, one below the other, in an array of their own."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             self.move()
-            state[:] = self.rows
+            state[:] = self._coarse.draw_codes(self.rows, self.rng)
         return states.reshape(-1, self.rows.shape[1])
 
 
@@ -152,10 +161,14 @@ class Follower:
     ) -> None:
         self.pace = 1.0
         self._model = model
-        self._targets = targets
         self._settings = settings
         self._workers = workers
-        self._misfits = [np.zeros(target.counts.shape, dtype=np.float32) for target in targets]
+        self._alike: dict[Clique, list[Target]] = {}
+        for target in targets:
+            self._alike.setdefault(model.domain.columns(target.clique), []).append(target)
+        self._misfits = {
+            target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
+        }
 
     def step(self, rows: Rows, exponent: float, share: float) -> None:
         """Move all weights, and shorten the next step if this one goes back on the last.
@@ -170,20 +183,25 @@ class Follower:
             share: of the targets, that these rows should match.
         """
         eta = self.pace * exponent
-        products, squares = np.zeros((2, len(self._targets)))
+        every = list(self._alike)
+        products, squares = np.zeros((2, len(every)))
 
         def follow(k: int) -> None:
-            target, settings, last = self._targets[k], self._settings, self._misfits[k]
-            damping = settings.damping_rows + settings.damping_noise * target.noise_std
-            counts = count_rows(rows, self._model.domain, target.clique)
-            wanted, counted = share * (target.counts + damping), counts + share * damping
-            self._model.scale(target.clique, (wanted / counted) ** eta)
-            misfit = wanted - counted
-            products[k] = (last * misfit / counted).sum()
-            squares[k] = (last * last / counted).sum()
-            last[...] = misfit
+            columns, settings, domain = every[k], self._settings, self._model.domain
+            codes = count_rows(rows, domain, columns)
+            ratios = {}
+            for target in self._alike[columns]:
+                damping = settings.damping_rows + settings.damping_noise * target.noise_std
+                counts = domain.summed(codes, columns, target.clique)
+                wanted, counted = share * (target.counts + damping), counts + share * damping
+                ratios[target.clique] = (wanted / counted) ** eta
+                last, misfit = self._misfits[target.clique], wanted - counted
+                products[k] += (last * misfit / counted).sum()
+                squares[k] += (last * last / counted).sum()
+                last[...] = misfit
+            self._model.scale_all(columns, ratios)
 
-        over_items(self._workers, follow, range(len(self._targets)))
+        over_items(self._workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
             self.pace = max(self.pace * SHORTENED, SHORTEST)
 
@@ -351,11 +369,13 @@ def fit_model(
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
-    cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
-    size = choose_fit_rows(domain, cliques, settings)
+    cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
+    combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = single_targets(residuals)
+    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles])
+    size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoised_model(residuals, singles)
-    watched = watch_list(domain, workload, cliques, size, settings)
+    watched = watch_list(domain, workload, combined, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
         fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
@@ -363,18 +383,19 @@ def fit_model(
         return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [make_target(denoised, c).scaled(factor) for c in cliques]
-    singles = [single.scaled(factor) for single in singles]
+    targets = [coarse.target(make_target(denoised, c).scaled(factor)) for c in cliques]
+    singles = [coarse.target(single.scaled(factor)) for single in singles]
     counts = [t.counts for t in singles]
-    tree = dependence_tree(domain, targets, counts)
-    model = LogLinearModel(domain, cliques, counts, workers)
+    tree = dependence_tree(coarse.domain, targets, counts)
+    model = LogLinearModel(coarse.domain, [t.clique for t in targets], counts, workers)
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
-    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng, coarse)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
-    sharpen(means, wanted, targets)
-    return Fitted(chains, dict(zip(wanted, means)), watched)
+    sharpen(coarse.domain, means, wanted, targets)
+    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, wanted)]
+    return Fitted(chains, dict(zip(wanted, codes)), watched)
 
 
 Generator = Callable[..., Iterator[Rows]]
@@ -394,25 +415,37 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     return max(min(settings.fit_rows, affordable), settings.least_rows)
 
 
-def sharpen(means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]) -> None:
+def sharpen(
+    domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
+) -> None:
     """Move the chains' mean marginals towards the noisy ones where those are more precise.
 
     The two are averaged by their precisions, in place. A cell's mean over the chains is taken to be
     as far off as in a sample of as many rows, of which at least half a row is in each cell; for
     averages over several sweeps that is on the safe side. Cells move by different parts of their
     differences, so the sum of a marginal moves as well; to hold it would lose most of the gain.
+    Groups of codes move as wholes.
 
     Args:
+        domain: the attributes.
         means: mean marginals (rows), shaped like the watched cliques.
-        watched: their cliques.
-        targets: noisy marginals of as many rows.
+        watched: their cliques, over codes.
+        targets: noisy marginals of as many rows, at any levels.
     """
     place = {clique: k for k, clique in enumerate(watched)}
     for target in targets:
-        if target.clique in place:
-            mean = means[place[target.clique]]
-            variance = np.maximum(mean, 0.5)
-            mean += variance / (variance + target.noise_std**2) * (target.counts - mean)
+        columns = domain.columns(target.clique)
+        if columns in place:
+            mean = means[place[columns]]
+            known = domain.summed(mean, columns, target.clique)
+            variance = np.maximum(known, 0.5)
+            change = variance / (variance + target.noise_std**2) * (target.counts - known)
+            if columns == target.clique:
+                mean += change
+            else:
+                floored = mean + np.float32(1e-6)
+                whole = domain.summed(floored, columns, target.clique)
+                mean += floored * domain.repeated(change / whole, target.clique, columns)
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
@@ -421,14 +454,16 @@ def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> N
     for node in tree:
         if node.source is None or node.parent is None:
             continue
-        independent = np.outer(node.table.sum(axis=1), node.table.sum(axis=0)) / node.table.sum()
-        ratio = (node.table + damping) / (independent + damping)
+        clique, counts = node.source.clique, node.source.counts
+        columns = model.domain.columns(clique)
         pair = (node.parent, node.attribute)
-        ratio = ratio if pair[0] < pair[1] else ratio.T
-        shape = [
-            n if i in pair else 1 for i, n in zip(node.source.clique, node.source.counts.shape)
-        ]
-        model.scale(node.source.clique, ratio.reshape(shape))
+        joint = counts.sum(
+            axis=tuple(axis for axis, i in enumerate(columns) if i not in pair), keepdims=True
+        )
+        first, second = (axis for axis, i in enumerate(columns) if i in pair)
+        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
+        independent = sums[0] * sums[1] / joint.sum()
+        model.scale(clique, (joint + damping) / (independent + damping))
 
 
 def watch_list(

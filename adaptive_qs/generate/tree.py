@@ -50,7 +50,7 @@ def dependence_tree(
         targets: measured cliques of two or more attributes.
         singles: counts of each attribute (rows).
     """
-    pairs = pair_marginals(targets)
+    pairs = pair_marginals(domain, targets, singles)
     graph = nx.Graph()
     graph.add_nodes_from(range(len(domain)))
     for (a, b), (_, joint) in pairs.items():
@@ -72,15 +72,30 @@ def dependence_tree(
     return tuple(nodes)
 
 
-def pair_marginals(targets: Sequence[Target]) -> dict[Clique, tuple[Target, Array]]:
-    """Every pair inside a target, with its least noisy source and its counts (rows)."""
-    pairs: dict[Clique, tuple[Target, Array]] = {}
+def pair_marginals(
+    domain: Domain, targets: Sequence[Target], singles: Sequence[Array]
+) -> dict[Clique, tuple[Target, Array]]:
+    """Every pair inside a target, with its least noisy source and its counts over codes (rows).
+
+    Inside groups of codes the counts are divided as those of the single attributes.
+    """
+    sources: dict[Clique, tuple[Target, tuple[int, int]]] = {}
     for target in sorted(targets, key=lambda t: t.noise_std):
-        for axes in combinations(range(len(target.clique)), 2):
-            pair = (target.clique[axes[0]], target.clique[axes[1]])
-            if pair not in pairs:
-                rest = tuple(k for k in range(len(target.clique)) if k not in axes)
-                pairs[pair] = (target, target.counts.sum(axis=rest))
+        columns = domain.columns(target.clique)
+        for first, second in combinations(range(len(columns)), 2):
+            sources.setdefault((columns[first], columns[second]), (target, (first, second)))
+    pairs: dict[Clique, tuple[Target, Array]] = {}
+    for pair, (target, axes) in sources.items():
+        rest = tuple(k for k in range(len(target.clique)) if k not in axes)
+        levels = (target.clique[axes[0]], target.clique[axes[1]])
+        joint = domain.repeated(target.counts.sum(axis=rest), levels, pair)
+        for axis, (code, level) in enumerate(zip(pair, levels)):
+            if code != level:
+                single = np.maximum(singles[code], 1e-9)
+                whole = domain.summed(single, (code,), (level,))
+                within = single / domain.repeated(whole, (level,), (code,))
+                joint = joint * np.expand_dims(within, 1 - axis)
+        pairs[pair] = (target, joint)
     return pairs
 
 

@@ -231,9 +231,10 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Parts:
         """The parts of cliques of one to three attributes."""
-        reference = [*model.reference, np.ones(1)]
+        positions = model.domain.positions
+        reference = [*map(model.shares, range(positions)), np.ones(1)]
         sizes = np.array([q.size for q in reference])
-        axes = np.full((len(cliques), AXES), len(model.reference))
+        axes = np.full((len(cliques), AXES), positions)
         starts = np.full((len(cliques), 2**AXES), -1)
         components: list[Array] = []
         place: dict[Clique, int] = {}
@@ -422,7 +423,7 @@ class ProjectedEstimates:
     def _is_formed(self, clique: Clique) -> bool:
         cells = self._domain.size(clique)
         most = MOST_OF_PAIR if len(clique) <= 2 else MOST_FORMED
-        return self._all_formed or cells <= most or self.model.component(clique) is not None
+        return self._all_formed or cells <= most or self.model.precision(clique) > 0
 
     def _forget(self, changed: set[Clique]) -> None:
         self._sizes = {c: sizes for c, sizes in self._sizes.items() if c not in changed}
@@ -430,7 +431,7 @@ class ProjectedEstimates:
     def _product_sizes(self, clique: Clique) -> Sizes:
         """The sizes of cells if nothing but one marginal inside, and columns, were known."""
         domain, model = self._domain, self.model
-        inside = (tau for tau in subsets(clique) if model.component(tau) is not None)
+        inside = (tau for tau in subsets(clique) if model.holds(tau) and self._is_formed(tau))
         known = max(inside, key=domain.size, default=())
         parts = [known] if known else []
         parts += [(i,) for i in clique if i not in known]

@@ -15,13 +15,14 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import positive_shares, single_targets
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
+from adaptive_qs.loop.levels import at_levels, closure_at_levels, with_levels
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.coded import Counter, LevelCounter, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
 Array = NDArray[np.float64]
@@ -87,7 +88,7 @@ def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
 
 def _measure(
     model: ReferenceModel,
-    counter: MarginalCounter,
+    counter: Counter,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
 ) -> dict[Clique, float]:
@@ -120,8 +121,9 @@ class LoopSettings:
         initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
         selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
             spent on a selection.
-        measured_cells: most cells of all measured cliques together; candidates that would
-            exceed it are not offered.
+        measured_cells: most cells over codes of all measured cliques together; candidates that
+            would exceed it are not offered.
+        levels: whether marginals are offered over groups of codes too, where that pays.
         rule: how the next marginal is chosen, a name of
             :data:`adaptive_qs.loop.SELECTION_RULES`.
     """
@@ -130,6 +132,7 @@ class LoopSettings:
     initial_share: float | None = None
     selecting_share: float = 0.1
     measured_cells: int = 2**28
+    levels: bool = True
     rule: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
@@ -148,7 +151,7 @@ class Round:
     """What one round did; released values only.
 
     Attributes:
-        clique: the marginal selected.
+        clique: the marginal selected, at its levels.
         measured: the residuals measured and the noise variance of each (rows²).
         budget: ρ spent.
         moved: L1 distance between the marginal's new and old estimate (rows).
@@ -212,14 +215,19 @@ def run_loop(
     if not candidates:
         return LoopResult(model, (), initial_rho)
 
-    closure = workload.closure
+    left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
+    if settings.levels and settings.reference == "product":
+        domain = with_levels(domain, model, candidates, left)
+        candidates = at_levels(domain, candidates)
+        model = ReferenceModel(domain, model.reference, model.estimates)
+    counted = LevelCounter(counter, domain)
+    closure = closure_at_levels(domain, workload.closure)
     costs = [measurement_cost(domain, residual) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
-    priorities = workload.priorities(candidates)
+    priorities = workload.priorities([domain.columns(clique) for clique in candidates])
     make: RuleMaker = SELECTION_RULES[settings.rule]
-    rule = make(counter, candidates, priorities.tolist(), workers)
-    left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
-    rounding = (2 ** max(map(len, candidates)) + 4) / UNITS_PER_RHO
+    rule = make(counted, candidates, priorities.tolist(), workers)
+    rounding = (planner.most_residuals + 4) / UNITS_PER_RHO
     offer = Offer(domain, candidates, settings.measured_cells)
     prices = PriceList(planner, priorities / priorities.max(), left)
     schedule = Schedule(offer, prices, left, settings.selecting_share, rounding)
@@ -243,7 +251,7 @@ def run_loop(
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)
         before = model.marginal(clique)
-        variances = _measure(model, counter, mechanisms, changed)
+        variances = _measure(model, counted, mechanisms, changed)
         for residual in changed:
             precision[position[residual]] = model.precision(residual)
         moved = projected_distance(model.marginal(clique), before, model.total)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -11,17 +13,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from adaptive_qs.cliques import CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.levels import Groups
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual import decompose, privacy_cost, variance_weights
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.residual import axis_weight, centered, privacy_cost
+from adaptive_qs.table.coded import Counter
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
 # squared length Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
 # (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
 # released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
+#
+# Along an attribute with levels, n_i is the most groups of the residual's level that are one group
+# at the next coarser one; of m groups that are one, Ξ takes n_i/m of their sum, rounded to an
+# integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
+# row moves it by more than n_i(n_i − 1).
 #
 # Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
 # power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
@@ -35,9 +43,14 @@ MAX_FACTOR = 2**22
 """Most that values are multiplied by in all: at 2⁴⁰ rows they still are below 2⁶²."""
 
 
+def cell_scale(domain: Domain, residual: Clique) -> int:
+    """n = Πn_i, what the cells of the residual are multiplied by in scaled form."""
+    return math.prod(groups.largest for groups in domain.parents(residual))
+
+
 def is_scaled(domain: Domain, residual: Clique) -> bool:
-    """Whether the residual is released in scaled form; depends on public sizes only."""
-    return domain.size(residual) <= MAX_SCALE
+    """Whether the residual is released in scaled form; public sizes and levels decide."""
+    return cell_scale(domain, residual) <= MAX_SCALE
 
 
 def measurement_cost(domain: Domain, residual: Clique) -> float:
@@ -46,14 +59,14 @@ def measurement_cost(domain: Domain, residual: Clique) -> float:
 
 
 def measure_residual(
-    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
+    counter: Counter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
 ) -> NDArray[np.float64]:
     """One noisy residual; see :func:`measure_residuals`."""
     return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
 def measure_residuals(
-    counter: MarginalCounter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+    counter: Counter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
 ) -> dict[Clique, NDArray[np.float64]]:
     """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
@@ -72,20 +85,20 @@ def measure_residuals(
     requests = [_request(counter, *measured) for measured in noise_variances.items()]
     outputs = mechanisms.release_together(requests)
     return {
-        residual: decompose(noisy / _scale(domain, residual, variance), residual, residual)
+        residual: centered(noisy / _scale(domain, residual, variance), domain, residual)
         for (residual, variance), noisy in zip(noise_variances.items(), outputs)
     }
 
 
-def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) -> CountsRequest:
+def _request(counter: Counter, residual: Clique, noise_variance: float) -> CountsRequest:
     domain = counter.domain
     values = counter.count(residual)
     scale = _scale(domain, residual, noise_variance)
     squared_sensitivity, finer = Fraction(1), scale
     if is_scaled(domain, residual):
-        finer //= domain.size(residual)
-        for axis, n in enumerate(domain.shape(residual)):
-            values = n * values - values.sum(axis=axis, keepdims=True)
+        finer //= cell_scale(domain, residual)
+        for axis, groups in enumerate(domain.parents(residual)):
+            values, n = _nearly_centered(values, groups, axis), groups.largest
             squared_sensitivity *= n * (n - 1)
     purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
     names = domain.clique_names(residual)
@@ -94,9 +107,18 @@ def _request(counter: MarginalCounter, residual: Clique, noise_variance: float) 
     return CountsRequest(event, values * finer)
 
 
+def _nearly_centered(values: NDArray[np.int64], groups: Groups, axis: int) -> NDArray[np.int64]:
+    """n_i times the values, less n_i/m times the sum of their group, rounded, along an axis."""
+    n = groups.largest
+    taken = (2 * n + groups.sizes) // (2 * groups.sizes)
+    along = [-1 if other == axis else 1 for other in range(values.ndim)]
+    sums = groups.sums(values, axis) * taken.reshape(along)
+    return n * values - groups.repeated(sums, axis)
+
+
 def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
     """What the values released are multiplied by: n in scaled form, and a power of two."""
-    scale = domain.size(residual) if is_scaled(domain, residual) else 1
+    scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1
     while noise_variance * scale**2 < FINE_NOISE**2 and 2 * scale <= MAX_FACTOR:
         scale *= 2
     return scale
@@ -157,7 +179,7 @@ class ConditionalPlanner:
     """Plans measurements of many candidate cliques at once.
 
     Args:
-        domain: the attributes.
+        domain: the attributes, with their levels.
         closure: every residual a candidate contains, the empty one included.
         candidates: cliques that could be measured.
         cost: p_τ for each residual of ``closure``: ρ of a measurement is p_τ · precision / 2.
@@ -170,18 +192,27 @@ class ConditionalPlanner:
         candidates: Sequence[Clique],
         cost: Sequence[float],
     ) -> None:
+        self._domain = domain
         self._row = {clique: row for row, clique in enumerate(candidates)}
-        index, sizes = CliqueIndex(len(domain), closure), np.array(domain.sizes)
         self._cost = np.asarray(cost, dtype=np.float64)
-        self._groups: dict[int, _Group] = {}
-        degrees = np.array([len(c) for c in candidates])
-        for degree in np.unique(degrees).tolist():
-            rows = np.flatnonzero(degrees == degree)
-            listed = [candidates[row] for row in rows.tolist()]
-            members = np.array(listed, dtype=np.int64).reshape(len(rows), degree)
-            self._groups[degree] = _Group(
-                rows, index.of_subsets(members), variance_weights(sizes[members])
-            )
+        self._groups: list[_Group] = []
+        self._place = np.empty((len(candidates), 2), dtype=np.int64)
+        index = CliqueIndex(domain.positions, closure)
+        depths: dict[tuple[int, ...], list[int]] = {}
+        for row, clique in enumerate(candidates):
+            depths.setdefault(tuple(len(domain.chain(i)) for i in clique), []).append(row)
+        for depth, alike in depths.items():
+            rows = np.array(alike)
+            self._place[rows] = np.stack([np.full(rows.size, len(self._groups)),
+                                          np.arange(rows.size)], axis=1)  # fmt: skip
+            listed = [candidates[row] for row in alike]
+            members = np.array(listed, dtype=np.int64).reshape(len(rows), len(depth))
+            self._groups.append(_Group(rows, *below_all(domain, members, depth, index)))
+
+    @property
+    def most_residuals(self) -> int:
+        """How many residuals a candidate has at most."""
+        return max(group.residuals.shape[1] for group in self._groups)
 
     def expected_stds(self, precision: Array, budgets: Array, rows: NDArray[np.int64]) -> Array:
         """Noise in a cell (standard deviation, rows) of candidates after their own best
@@ -196,9 +227,9 @@ class ConditionalPlanner:
             Shape (budgets, rows); infinite without a budget for what was never measured.
         """
         expected = np.empty((budgets.size, rows.size))
-        for group in self._groups.values():
-            at = np.flatnonzero(np.isin(rows, group.rows, assume_unique=True))
-            inside = np.searchsorted(group.rows, rows[at])
+        for number in np.unique(self._place[rows, 0]).tolist():
+            group, at = self._groups[number], np.flatnonzero(self._place[rows, 0] == number)
+            inside = self._place[rows[at], 1]
             residuals, weight = group.residuals[inside], group.weight[inside]
             known, cost = precision[residuals], self._cost[residuals]
             share = np.broadcast_to(budgets[:, None], (budgets.size, at.size))
@@ -214,8 +245,8 @@ class ConditionalPlanner:
         Residuals that would get a negligible part of the budget and are already known are left
         out (Fuentes et al., Appendix D.2) and their share goes to the others.
         """
-        group = self._groups[len(clique)]
-        at = int(np.searchsorted(group.rows, self._row[clique]))
+        number, at = self._place[self._row[clique]].tolist()
+        group = self._groups[number]
         residuals, weight = group.residuals[at], group.weight[at]
         known, cost = precision[residuals], self._cost[residuals]
         new = allocate_precision(weight, cost, known, np.float64(budget))
@@ -223,12 +254,84 @@ class ConditionalPlanner:
         kept = (new > 0) & ((cost * new > least) | (known == 0))
         new = np.where(kept, new, 0.0)
         new *= budget / (cost * new).sum()
-        return {tau: float(x) for tau, x in zip(subsets(clique), new) if x > 0}
+        return {tau: float(x) for tau, x in zip(self._domain.below(clique), new) if x > 0}
 
 
 class _Group(NamedTuple):
-    """Candidates with equally many attributes: arrays of shape (candidates, 2**degree)."""
+    """Candidates with equally many attributes, of equally many levels: (candidates, residuals)."""
 
     rows: NDArray[np.int64]
     residuals: NDArray[np.int64]
     weight: Array
+
+
+def below_all(
+    domain: Domain, members: NDArray[np.int64], depth: Sequence[int], index: CliqueIndex
+) -> tuple[NDArray[np.int64], Array]:
+    """Where the residuals of many cliques stand, and their variance weights.
+
+    Args:
+        domain: the attributes, with their levels.
+        members: the cliques, shape (cliques, degree).
+        depth: how many levels each of their attributes has at theirs and coarser ones.
+        index: of all residuals.
+
+    Returns:
+        Two arrays of shape (cliques, residuals), in the order of :meth:`Domain.below`.
+    """
+    chains = [
+        np.array([domain.chain(i) for i in members[:, axis].tolist()]).reshape(len(members), deep)
+        for axis, deep in enumerate(depth)
+    ]
+    weight_of = _AxisWeights(domain)
+    positions, weights = [], []
+    for axes in subsets(tuple(range(len(depth)))):
+        single = len(axes) == 1
+        for steps in product(*([-1] if single else range(depth[axis]) for axis in axes)):
+            step = dict(zip(axes, steps))
+            weight = np.ones(len(members))
+            chosen = []
+            for axis in range(len(depth)):
+                if axis not in step:
+                    weight = weight * weight_of(members[:, axis], None)
+                elif single:
+                    weight = weight * weight_of(members[:, axis], -1)
+                    codes = [domain.columns((i,)) for i in members[:, axis].tolist()]
+                    chosen.append(np.array(codes).reshape(-1))
+                else:
+                    weight = weight * weight_of(members[:, axis], step[axis])
+                    chosen.append(chains[axis][:, step[axis]])
+            residuals = np.stack(chosen, axis=1) if chosen else np.empty((len(members), 0), int)
+            positions.append(index.positions(residuals))
+            weights.append(weight)
+    return np.stack(positions, axis=1), np.stack(weights, axis=1)
+
+
+class _AxisWeights:
+    """:func:`axis_weight` of many attributes at a time, each found once."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+        self._tables: dict[int | None, Array] = {}
+
+    def __call__(self, positions: NDArray[np.int64], step: int | None) -> Array:
+        """Factors of attributes at these positions of cliques.
+
+        Args:
+            positions: shape (cliques,).
+            step: by how many levels the residual is coarser; None if the attribute is not in it;
+                −1 if it is the only one in it.
+        """
+        if step not in self._tables:
+            every = range(self._domain.positions)
+            self._tables[step] = np.array([self._weight(i, step) for i in every])
+        return self._tables[step][positions]
+
+    def _weight(self, position: int, step: int | None) -> float:
+        domain = self._domain
+        if step is None:
+            return axis_weight(domain, position, None, False)
+        if step < 0:
+            return axis_weight(domain, position, domain.columns((position,))[0], True)
+        chain = domain.chain(position)
+        return axis_weight(domain, position, chain[step], False) if step < len(chain) else np.nan

@@ -190,12 +190,16 @@ class Offer:
     """Which candidates may be chosen, given a ceiling on the cells of all measured cliques.
 
     It depends on sizes and on what was chosen before, both released. ``row`` is the position of
-    each candidate; ``open`` says which of them fit, or were measured already.
+    each candidate; ``open`` says which of them fit, or were measured already. The cells that count
+    are those over codes, once for all levels.
     """
 
     def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:
         self.row = {clique: k for k, clique in enumerate(candidates)}
-        self._cells = np.array([min(domain.size(c), 2**62) for c in candidates], dtype=np.int64)
+        columns = [domain.columns(clique) for clique in candidates]
+        first = {c: k for k, c in reversed([*enumerate(columns)])}
+        self._same = np.array([first[c] for c in columns])
+        self._cells = np.array([min(domain.size(c), 2**62) for c in columns], dtype=np.int64)
         self._left = most_cells
         self._taken = np.zeros(len(candidates), dtype=bool)
         self.open = self._cells <= most_cells
@@ -204,7 +208,7 @@ class Offer:
         """Account for a candidate that is measured now."""
         row = self.row[clique]
         if not self._taken[row]:
-            self._taken[row] = True
+            self._taken |= self._same == self._same[row]
             self._left -= int(self._cells[row])
             self.open = self._taken | (self._cells <= self._left)
 

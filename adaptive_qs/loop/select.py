@@ -34,7 +34,7 @@ from adaptive_qs.loop.estimates import (
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.coded import Counter
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""
@@ -103,7 +103,7 @@ class Selector:
 
     def __init__(
         self,
-        counter: MarginalCounter,
+        counter: Counter,
         candidates: Sequence[Clique],
         weights: Sequence[float],
         workers: int = 1,
@@ -169,23 +169,28 @@ class Selector:
 
 
 class Members:
-    """Which attributes are in which cliques."""
+    """Which residuals are in which cliques."""
 
     def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
         self._size = len(cliques)
-        around: list[list[int]] = [[] for _ in domain.sizes]
+        around: list[list[int]] = [[] for _ in range(domain.positions)]
         for row, clique in enumerate(cliques):
-            for attribute in clique:
-                around[attribute].append(row)
+            for position in clique:
+                for coarser in domain.chain(position):
+                    around[coarser].append(row)
         self._around = [np.array(rows, dtype=np.int64) for rows in around]
+        self._coarsest = [domain.chain(i)[-1] for i in range(len(domain))]
 
     def containing(self, residuals: Iterable[Clique]) -> NDArray[np.bool_]:
-        """Which cliques contain one of the residuals, shape (cliques,)."""
+        """In which cliques one of the residuals is, shape (cliques,)."""
         hit = np.zeros(self._size, dtype=np.bool_)
         for residual in residuals:
             if not residual:
                 hit[:] = True
                 break
+            if len(residual) == 1:  # over codes, and in marginals at every level
+                hit[self._around[self._coarsest[residual[0]]]] = True
+                continue
             rows, *others = sorted((self._around[i] for i in residual), key=len)
             for other in others:
                 rows = np.intersect1d(rows, other, assume_unique=True)
@@ -193,12 +198,12 @@ class Members:
         return hit
 
 
-RuleMaker = Callable[[MarginalCounter, Sequence[Clique], Sequence[float], int], SelectionRule]
+RuleMaker = Callable[[Counter, Sequence[Clique], Sequence[float], int], SelectionRule]
 """What :data:`adaptive_qs.loop.SELECTION_RULES` holds; called as :class:`Selector`."""
 
 
 Score = Callable[
-    [MarginalCounter, ReferenceModel, Sequence[Clique], NDArray[np.float64]], NDArray[np.int64]
+    [Counter, ReferenceModel, Sequence[Clique], NDArray[np.float64]], NDArray[np.int64]
 ]
 """The errors of some cliques, called as :func:`grid_l1`."""
 LISTED_CELLS = 2**23
@@ -210,7 +215,7 @@ _SUMMED = 64
 
 
 def grid_l1(
-    counter: MarginalCounter,
+    counter: Counter,
     model: ReferenceModel,
     cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],
@@ -242,7 +247,7 @@ def grid_l1(
 
 
 def grid_l1_of_occupied(
-    counter: MarginalCounter,
+    counter: Counter,
     model: ReferenceModel,
     cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],

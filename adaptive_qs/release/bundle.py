@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
+from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.pages.words import counted, first_of
@@ -28,8 +30,11 @@ from adaptive_qs.release.facts import Fact, paid_facts
 from adaptive_qs.release.statement import (
     MANIFEST,
     Manifest,
+    Names,
     Positive,
+    Resolution,
     RoundRecord,
+    Sizes,
     Statement,
     check_version,
 )
@@ -53,8 +58,20 @@ class _Measured(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    attributes: Annotated[tuple[str, ...], FailFast()]
+    attributes: Names
+    groups: Sizes
+    """Codes of each, or groups of them."""
     precision: Positive
+
+
+class _Level(BaseModel):
+    """Groups of the codes of a column."""
+
+    model_config = ConfigDict(frozen=True)
+
+    column: str
+    groups: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**16)], ...], FailFast()]
+    """The group of each code."""
 
 
 class _Record(BaseModel):
@@ -62,6 +79,8 @@ class _Record(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    levels: Annotated[tuple[_Level, ...], FailFast()] = ()
+    """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
@@ -82,6 +101,7 @@ class Bundle:
         reference: q_i, one strictly positive distribution per attribute.
         rounds: what each round of the loop did.
         events: every charge, in order.
+        groupings: the levels of attributes above their codes.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -94,6 +114,7 @@ class Bundle:
     reference: tuple[NDArray[np.float64], ...]
     rounds: tuple[RoundRecord, ...]
     events: tuple[Event, ...]
+    groupings: tuple[Grouping, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
@@ -105,14 +126,22 @@ class Bundle:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")
-        if self.manifest.unconnected != unconnected_columns(self.workload, self.estimates):
+        measured = map(self.domain.columns, self.estimates)
+        if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the columns of no measured combination are not those of the manifest")
+        if self.manifest.resolutions != resolutions_of(self.rounds):
+            raise ValueError("what rounds measured is not what the manifest says")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
         object.__setattr__(self, "estimates", dict(ordered))
 
+    @cached_property
+    def domain(self) -> Domain:
+        """The columns, with the levels at which they were measured."""
+        return replace(self.workload.domain, groupings=self.groupings)
+
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
-        return ReferenceModel(self.workload.domain, self.reference, self.estimates)
+        return ReferenceModel(self.domain, self.reference, self.estimates)
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -150,17 +179,25 @@ class Bundle:
 
     def texts(self) -> dict[str, str]:
         """The members of JSON, by name."""
-        domain = self.workload.domain
+        domain = self.domain
         measured = tuple(
-            _Measured(attributes=domain.clique_names(clique), precision=estimate.precision)
+            _Measured(
+                attributes=domain.clique_names(clique),
+                groups=domain.shape(clique),
+                precision=estimate.precision,
+            )
             for clique, estimate in self.estimates.items()
+        )
+        levels = tuple(
+            _Level(column=domain.names[grouping.attribute], groups=grouping.groups)
+            for grouping in self.groupings
         )
         return {
             MANIFEST: self.manifest.to_json(),
             "schema.json": self.schema.to_json(),
             "workload.json": _json(WorkloadFile.of(self.workload)),
             CHARGES: charges_text(self.events),
-            "record.json": _json(_Record(rounds=self.rounds, residuals=measured)),
+            "record.json": _json(_Record(levels=levels, rounds=self.rounds, residuals=measured)),
         }
 
     def arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
@@ -212,9 +249,13 @@ class Bundle:
         events = Transcript.model_validate(archive.json(CHARGES)).events
         manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
+        groupings = tuple(
+            Grouping(domain.clique([level.column])[0], level.groups) for level in record.levels
+        )
+        domain = replace(domain, groupings=groupings)
         for past in record.rounds:
-            domain.clique(past.clique)
-        cliques = [domain.clique(measured.attributes) for measured in record.residuals]
+            domain.clique_at(past.clique, past.groups)
+        cliques = [domain.clique_at(one.attributes, one.groups) for one in record.residuals]
         if len(set(cliques)) < len(cliques):
             raise ValueError("a residual occurs twice")
         charged = {e.columns for e in events if e.purpose in (Purpose.ROWS, Purpose.RESIDUAL)}
@@ -228,12 +269,21 @@ class Bundle:
             clique: ResidualEstimate(array, measured.precision)
             for clique, array, measured in zip(cliques, values, record.residuals)
         }
-        return cls(manifest, schema, workload, estimates, tuple(reference), record.rounds, events)
+        return cls(
+            manifest, schema, workload, estimates, tuple(reference), record.rounds, events,
+            groupings,
+        )  # fmt: skip
 
 
 def charges_text(events: Iterable[Event]) -> str:
     """Every charge, as the member of a bundle that holds them."""
     return _json(Transcript(events=tuple(events)))
+
+
+def resolutions_of(rounds: Iterable[RoundRecord]) -> tuple[Resolution, ...]:
+    """The combinations of columns that rounds measured, each at every level, in their order."""
+    chosen = dict.fromkeys((past.clique, past.groups) for past in rounds if len(past.clique) > 1)
+    return tuple(Resolution(columns=columns, groups=groups) for columns, groups in chosen)
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

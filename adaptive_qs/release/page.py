@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_qs.domain import BinLabel
+from adaptive_qs.domain import BinLabel, Clique
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
 from adaptive_qs.pages.words import combination, count, counted, grouped, listed, render, short
 from adaptive_qs.release.bundle import Bundle
@@ -208,9 +208,12 @@ class Marginal(NamedTuple):
 
     Attributes:
         measured: whether everything in it was.
-        std: standard error of a cell (rows); None where it was not measured.
+        std: standard error of a cell, of groups if measured so (rows); None where it was not
+            measured.
         l1: distance from the truth expected of the noise in what was measured, in shares of the
             rows; None where it was not computed.
+        groups: codes of each column, or groups of them, at the finest levels at which it was
+            measured; none where it was not.
     """
 
     names: tuple[str, ...]
@@ -220,6 +223,12 @@ class Marginal(NamedTuple):
     l1: float | None
     rounds: int
     rho: float
+    groups: tuple[int, ...] = ()
+
+    @property
+    def cells_measured(self) -> int:
+        """Cells of groups."""
+        return math.prod(self.groups)
 
 
 def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> list[Marginal]:
@@ -237,22 +246,31 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
         names, cells = domain.clique_names(clique), domain.size(clique)
         measured = is_measured(bundle.estimates, clique, domain)
         l1 = std = None
-        if measured:
-            std = math.sqrt(measured_variance(model, clique))
-            l1 = expected_l1(model, clique, total)
+        groups: tuple[int, ...] = ()
+        if (finest := finest_measured(bundle, clique)) is not None:
+            groups = domain.shape(finest)
+            std = math.sqrt(measured_variance(model, finest).mean())
+            l1 = expected_l1(model, finest, total)
         elif len(unknown) < UNMEASURED_SHOWN and cells <= LARGEST:
             l1 = known_noise_l1(model, clique, total)
         rho = chosen.get(names, [])
-        marginal = Marginal(names, cells, measured, std, l1, len(rho), math.fsum(rho))
-        (known if measured else unknown).append(marginal)
+        marginal = Marginal(names, cells, measured, std, l1, len(rho), math.fsum(rho), groups)
+        (known if groups else unknown).append(marginal)
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
+
+
+def finest_measured(bundle: Bundle, clique: Clique) -> Clique | None:
+    """A marginal at the finest levels at which all of it was measured; None where at none."""
+    domain = bundle.domain
+    several = [c for c in domain.at_levels(clique) if is_measured(bundle.estimates, c, domain)]
+    return max(several, key=domain.size, default=None)
 
 
 def partners(bundle: Bundle) -> dict[int, set[int]]:
     """Each column with several codes, and the columns that a combination was measured with."""
     domain = bundle.workload.domain
     found: dict[int, set[int]] = {i: set() for i, n in enumerate(domain.sizes) if n > 1}
-    for clique in bundle.estimates:
+    for clique in map(bundle.domain.columns, bundle.estimates):
         for i in clique:
             found[i] |= set(clique) - {i}
     return found
@@ -264,10 +282,10 @@ def pair_map(
     """L1 distance that noise brings into every measured pair of these columns."""
     domain = model.domain
     errors: dict[tuple[int, int], float] = {
-        (a, b): expected_l1(model, (a, b), total)
+        (a, b): expected_l1(model, finest, total)
         for a in columns
         for b in columns
-        if a < b and is_measured(bundle.estimates, (a, b), domain)
+        if a < b and (finest := finest_measured(bundle, (a, b))) is not None
     }
     top = max(errors.values(), default=1.0)
 
@@ -275,7 +293,8 @@ def pair_map(
         return Cell("") if a == b else sequential_cell(errors.get((min(a, b), max(a, b))), top)
 
     return HeatMap(
-        "L1 of the noise in every measured pair, not the error of a table; – was not measured",
+        "L1 of the noise in every measured pair, at the finest groups of codes that were measured, "
+        "not the error of a table; – was not measured",
         tuple(domain.names[i] for i in columns),
         tuple(tuple(cell(a, b) for b in columns) for a in columns),
     )
@@ -412,7 +431,7 @@ def release_page(bundle: Bundle) -> str:
     columns = single_columns(bundle.schema, model, total)
     shown = [i for i, c in enumerate(columns) if c.std is not None][:COLUMNS_SHOWN]
     marginals = workload_marginals(bundle, model, total)
-    measured = [m for m in marginals if m.measured]
+    measured = [m for m in marginals if m.groups]
     others = partners(bundle)
     mapped = sorted(sorted(others, key=lambda i: (-len(others[i]), i))[:COLUMNS_SHOWN])
     return render(
@@ -429,7 +448,7 @@ def release_page(bundle: Bundle) -> str:
         cards=[(columns[i], error_bars(columns[i].declared, model, i)) for i in shown],
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),
-        unmeasured=[m for m in marginals if not m.measured],
+        unmeasured=[m for m in marginals if not m.groups],
         most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,
         rounds=bundle.rounds,

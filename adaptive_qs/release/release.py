@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.release.bundle import Bundle, unconnected_columns
+from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
@@ -52,13 +53,20 @@ class Marginal:
         basis: "measured", where all that the marginal tells was measured: unbiased, with Gaussian
             noise; "partly measured", where what was not is filled by the reference; or "model",
             what the fitted model says: closer on average, but with an error that nobody knows.
-        standard_error: of each cell where it was measured (rows); None otherwise.
+        standard_errors: of the cells where it was measured (rows), shaped like ``counts`` or with
+            axes of length 1 along which cells are alike; None otherwise.
     """
 
     columns: tuple[str, ...]
     counts: NDArray[np.float64]
     basis: Literal["measured", "partly measured", "model"]
-    standard_error: float | None = None
+    standard_errors: NDArray[np.float64] | None = None
+
+    @property
+    def standard_error(self) -> float | None:
+        """The same of a cell on average (root mean square): of each, where cells are alike."""
+        errors = self.standard_errors
+        return None if errors is None else math.sqrt(np.square(errors).mean())
 
     def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
         """One row for each cell: the values or bins by their labels, then the count and, where the
@@ -78,8 +86,10 @@ class Marginal:
         count = "fitted_count" if self.basis == "model" else "count"
         parts[_apart(count, parts)] = pa.array(self.counts.ravel())
         if self.basis != "model":
-            errors = pa.array([self.standard_error] * self.counts.size, pa.float64())
-            parts[_apart("standard_error", parts)] = errors
+            errors = np.full(self.counts.shape, np.nan)
+            if self.standard_errors is not None:
+                errors[...] = self.standard_errors
+            parts[_apart("standard_error", parts)] = pa.array(errors.ravel(), from_pandas=True)
         return pa.table(parts)
 
 
@@ -122,6 +132,8 @@ class Release(Bundle):
         ledger = mechanisms.ledger
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
+        model = result.model
+        rounds = tuple(_round_record(past, model.domain) for past in result.rounds)
         manifest = Manifest(
             **stated(events, schema, TABLES, stamp),
             rho=rho,
@@ -133,11 +145,13 @@ class Release(Bundle):
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
-            unconnected=unconnected_columns(workload, result.model.estimates),
+            unconnected=unconnected_columns(workload, map(model.domain.columns, model.estimates)),
+            resolutions=resolutions_of(rounds),
         )
-        rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
-        model = result.model
-        return cls(manifest, schema, workload, model.estimates, model.reference, rounds, events)
+        return cls(
+            manifest, schema, workload, model.estimates, model.reference, rounds, events,
+            model.domain.groupings,
+        )  # fmt: skip
 
     @property
     def insecure(self) -> bool:
@@ -269,7 +283,7 @@ class Release(Bundle):
                     model.domain.clique_names(clique),
                     np.asarray(model.marginal(clique), dtype=np.float64),
                     "measured" if whole else "partly measured",
-                    measured_variance(model, clique) ** 0.5 if whole else None,
+                    np.sqrt(measured_variance(model, clique)) if whole else None,
                 )
             )
         return tuple(found)
@@ -329,7 +343,7 @@ class Release(Bundle):
 
     @property
     def _measured_cliques(self) -> list[Clique]:
-        return [self.workload.domain.clique(past.clique) for past in self.rounds]
+        return [self.domain.clique_at(past.clique, past.groups) for past in self.rounds]
 
     @property
     def _synthesis(self) -> SynthesisSettings:
@@ -381,8 +395,9 @@ def chosen_seed(seed: int | None) -> int:
 def _round_record(past: Round, domain: Domain) -> RoundRecord:
     return RoundRecord(
         clique=domain.clique_names(past.clique),
+        groups=domain.shape(past.clique),
         noise_variances=tuple(
-            (domain.clique_names(residual), variance)
+            (domain.clique_names(residual), domain.shape(residual), variance)
             for residual, variance in past.measured.items()
         ),
         rho_selecting=past.budget.selecting,

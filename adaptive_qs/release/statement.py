@@ -246,17 +246,22 @@ def check_version(content: Any, path: str | Path) -> None:
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
+Names = Annotated[tuple[str, ...], FailFast()]
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=2**62)], ...], FailFast()]
+
+
 class RoundRecord(BaseModel):
     """One round of the loop, in released values only."""
 
     model_config = ConfigDict(frozen=True)
 
-    clique: Annotated[tuple[str, ...], FailFast()]
+    clique: Names
     """The attributes of the marginal selected."""
-    noise_variances: Annotated[
-        tuple[tuple[Annotated[tuple[str, ...], FailFast()], Positive], ...], FailFast()
-    ]
-    """The residuals measured, by their attributes, and the noise variance of each (rows²)."""
+    groups: Sizes
+    """How many codes, or groups of them, each attribute has at the level of the marginal."""
+    noise_variances: Annotated[tuple[tuple[Names, Sizes, Positive], ...], FailFast()]
+    """The residuals measured, by their attributes and groups, and the noise variance of each
+    (rows²)."""
     rho_selecting: Positive
     rho_measuring: Positive
     moved: Finite
@@ -272,6 +277,16 @@ class RoundRecord(BaseModel):
         return self.moved > self.expected
 
 
+class Resolution(BaseModel):
+    """A combination of columns that was measured, and how finely."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: Names
+    groups: Sizes
+    """Codes of each column, or groups of codes that were not told apart."""
+
+
 class Manifest(Statement):
     """The privacy statement and the public parameters of a release."""
 
@@ -283,6 +298,8 @@ class Manifest(Statement):
     unconnected: tuple[str, ...] = ()
     """Columns of which no combination was measured, though asked for: in the tables they are
     independent of all others."""
+    resolutions: Annotated[tuple[Resolution, ...], FailFast()] = ()
+    """The combinations of columns that rounds measured, each at every level chosen for it."""
 
     @property
     def charges_in(self) -> str:

@@ -130,13 +130,48 @@ class Released:
         )  # fmt: skip
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
         self.learnt = {c["name"] for c in read["schema"]["columns"] if "learnt" in c}
+        self.levels = {name: [tuple(range(size))] for name, size in self.sizes.items()}
+        for level in self.record["levels"]:
+            self.levels[level["column"]].append(tuple(level["groups"]))
+        self.rounds = list(zip(self.record["rounds"], self.courses()))
+        self.measured = {
+            id(event): tuple(zip(names, groups))
+            for past, course in self.rounds
+            for event, (names, groups, _) in zip(course, past["noise_variances"])
+            if event["columns"] == names
+        }
+
+    def courses(self):
+        """The charges after each selection, up to the next one."""
+        events = self.transcript["events"]
+        starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
+        for start, end in zip(starts, [*starts[1:], len(events)]):
+            yield events[start + 1 : end]
 
     def residual(self, event):
-        """Attributes of the residual that a charge is about; None where it is about none."""
-        names = tuple(event["columns"])
+        """Attributes of the residual that a charge is about, each with how many codes or groups it
+        has; None where it is about none. Before the first round these are codes."""
+        names = event["columns"]
         if event["purpose"] not in ("rows", "residual") or not self.sizes.keys() >= set(names):
             return None
-        return names
+        return self.measured.get(id(event), tuple((name, self.sizes[name]) for name in names))
+
+    def children(self, residual) -> list[int]:
+        """For each attribute of a residual, the most of its codes or groups that are one at the
+        next coarser level: all of them, where there is none, and of a single column."""
+        most = []
+        for name, number in residual:
+            levels = self.levels[name]
+            (at,) = (k for k, level in enumerate(levels) if max(level) + 1 == number)
+            if len(residual) == 1 or at == len(levels) - 1:
+                most.append(number)
+                continue
+            inside = {}
+            for fine, coarse in zip(levels[at], levels[at + 1]):
+                inside.setdefault(coarse, set()).add(fine)
+            assert len(set().union(*inside.values())) == sum(map(len, inside.values()))
+            most.append(max(map(len, inside.values())))
+        return most
 
     def learns(self, event):
         """Whether a charge is about the bins of a column that is noted as learnt."""
@@ -147,19 +182,14 @@ class Released:
 
         A factor of the values raises their squared sensitivity by its square.
         """
-        names = self.residual(event)
-        cells = math.prod(self.sizes[name] for name in names)
-        more = Fraction(event["squared_sensitivity"]) / self.squared_sensitivity(names)
+        children = self.children(self.residual(event))
+        cells = math.prod(children)
+        squared = math.prod(n * (n - 1) for n in children) if cells <= LARGEST_SCALED else 1
+        more = Fraction(event["squared_sensitivity"]) / squared
         factor = math.isqrt(more.numerator)
         if more.denominator > 1 or factor**2 != more or factor.bit_count() != 1:
             return 0
         return (cells if cells <= LARGEST_SCALED else 1) * factor
-
-    def squared_sensitivity(self, names) -> int:
-        """Π n(n − 1) of a residual in scaled form, 1 of a marginal as it is."""
-        if math.prod(self.sizes[name] for name in names) > LARGEST_SCALED:
-            return 1
-        return math.prod(self.sizes[name] * (self.sizes[name] - 1) for name in names)
 
 
 def name_of(record) -> str:
@@ -262,21 +292,22 @@ def sensitivity_problems(release) -> list[str]:
 
 def course_problems(release) -> list[str]:
     """Rounds whose selection or measurements are not among the charges, in order."""
-    events = release.transcript["events"]
-    selections = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
-    rounds = release.record["rounds"]
-    if len(selections) != len(rounds):
+    selections = [e for e in release.transcript["events"] if e["mechanism"] == "exponential"]
+    if len(selections) != len(release.record["rounds"]):
         return ["there are not as many selections as rounds"]
     found = []
-    for past, start, end in zip(rounds, selections, [*selections[1:], len(events)]):
-        if not math.isclose(float(cost(events[start])), past["rho_selecting"], rel_tol=1e-9):
+    for selection, (past, course) in zip(selections, release.rounds):
+        if not math.isclose(float(cost(selection)), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
         paid = {
             release.residual(event): Fraction(event["noise_variance"]) / release.scale(event) ** 2
-            for event in events[start + 1 : end]
+            for event in course
             if release.scale(event)
         }
-        measured = {tuple(names): Fraction(variance) for names, variance in past["noise_variances"]}
+        measured = {
+            tuple(zip(names, groups)): Fraction(variance)
+            for names, groups, variance in past["noise_variances"]
+        }
         if paid != measured:
             found.append("a round measured something else than was charged")
     return found
@@ -293,7 +324,8 @@ def precision_problems(release) -> list[str]:
                 paid[names] = paid.get(names, 0) + precision
     found = []
     for estimate in release.record["residuals"]:
-        names = tuple(estimate["attributes"])
-        if not math.isclose(estimate["precision"], paid.get(names, 0), rel_tol=1e-9):
-            found.append(f"{' x '.join(names) or 'total'}: another precision than was paid for")
+        measured = tuple(zip(estimate["attributes"], estimate["groups"]))
+        if not math.isclose(estimate["precision"], paid.get(measured, 0), rel_tol=1e-9):
+            names = " x ".join(estimate["attributes"])
+            found.append(f"{names or 'total'}: another precision than was paid for")
     return found

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
     Chains,
@@ -298,7 +299,8 @@ def test_means_and_targets_are_weighted_by_their_precisions(noise_std):
     mean = np.array([[40.0, 9.0], [0.0, 1.0]], dtype=np.float32)
     target = Target((0, 2), np.array([[30.0, 12.0], [4.0, 0.0]]), noise_std)
     means = [np.ones(3, dtype=np.float32), mean.copy()]
-    sharpen(means, [(1,), (0, 2)], [target, Target((3,), np.ones(2), 0.0)])
+    domain = domain_of(2, 3, 2, 2)
+    sharpen(domain, means, [(1,), (0, 2)], [target, Target((3,), np.ones(2), 0.0)])
     of_mean, of_target = 1 / np.maximum(mean, 0.5), 1 / max(noise_std, 1e-12) ** 2
     wanted = (of_mean * mean + of_target * target.counts) / (of_mean + of_target)
     np.testing.assert_allclose(means[1], wanted, rtol=1e-5, atol=1e-5)
@@ -359,7 +361,8 @@ def fitted(settings, watched=(), workers=1, noise_std=0.0):
     rows = np.stack(columns, axis=1).astype(np.int32)
     start = rows.copy()
     tree = dependence_tree(FIT_DOMAIN, targets[:3], singles)
-    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng)
+    coarse = CoarseDomain(FIT_DOMAIN, CLIQUES, singles)
+    chains = Chains(model, TreeMoves(model, tree, singles, workers), rows, rng, coarse)
     means = fit_weights(chains, targets, watched, settings, workers)
     return start, rows, means
 

@@ -169,7 +169,7 @@ def test_a_pair_comes_from_its_least_noisy_target():
     (noisy,) = targets_of(joint, [(0, 1, 2)], noise_std=5.0)
     (quiet,) = targets_of(joint, [(0, 2)], noise_std=1.0)
     for order in ([noisy, quiet], [quiet, noisy]):
-        pairs = pair_marginals(order)
+        pairs = pair_marginals(DOMAIN, order, singles_of(joint))
         assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
         assert pairs[0, 2][0] is quiet
         assert pairs[0, 1][0] is noisy

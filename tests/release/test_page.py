@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.pages.charts import Bar
-from adaptive_qs.release.bundle import unconnected_columns
+from adaptive_qs.release.bundle import resolutions_of, unconnected_columns
 from adaptive_qs.release.page import (
     COLUMNS_SHOWN,
     MARGINALS_SHOWN,
@@ -280,10 +280,12 @@ def test_rare_values_are_put_together():
 
 
 def changed(bundle, **parts):
-    """A bundle with other parts, whose manifest names the columns that they leave unconnected."""
-    of = {"workload": bundle.workload, "estimates": bundle.estimates} | parts
+    """A bundle with other parts, whose manifest says what follows from them."""
+    kept = {"workload": bundle.workload, "estimates": bundle.estimates, "rounds": bundle.rounds}
+    of = kept | parts
     unconnected = unconnected_columns(of["workload"], of["estimates"])
-    manifest = bundle.manifest.model_copy(update={"unconnected": unconnected})
+    says = {"unconnected": unconnected, "resolutions": resolutions_of(of["rounds"])}
+    manifest = bundle.manifest.model_copy(update=says)
     return replace(bundle, manifest=manifest, **parts)
 
 
@@ -326,7 +328,10 @@ def test_a_column_is_unconnected_only_if_something_was_asked_that_can_be_lost(
 def test_a_measured_combination_with_a_column_of_one_code_connects_nothing(bundle):
     singles = {c: e for c, e in bundle.estimates.items() if len(c) < 2}
     past = bundle.rounds[0].model_copy(
-        update={"clique": bundle.workload.domain.clique_names((1, 3))}
+        update={
+            "clique": bundle.workload.domain.clique_names((1, 3)),
+            "groups": bundle.workload.domain.shape((1, 3)),
+        }
     )
     found = changed(bundle, estimates=singles, rounds=(past,))
     assert "age" in found.manifest.unconnected

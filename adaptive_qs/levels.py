@@ -1,0 +1,135 @@
+"""Nested levels of an attribute: its codes, and groups of them to take marginals over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Along an attribute the levels span nested spaces 1 ⊂ V_1 ⊂ … ⊂ V_L of functions of its codes:
+# those constant in the groups of a level. A residual lies, along each of its attributes, between
+# two neighbours of that chain: it is a table over the groups of one level that sums to zero in
+# every group of the next coarser one. With a single level that is the residual of the paper.
+
+LEVEL_SIZES = (32, 8)
+"""Groups of the levels that are offered, from fine to coarse."""
+WORTH_A_LEVEL = 2
+"""A level has at most one group for so many of the next finer one, or it is left out."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One level of an attribute above its codes.
+
+    Attributes:
+        attribute: its position in the domain.
+        groups: the group of each code, shape (codes,); groups are 0 .. number − 1.
+    """
+
+    attribute: int
+    groups: tuple[int, ...]
+
+    @property
+    def number(self) -> int:
+        """How many groups there are."""
+        return max(self.groups) + 1
+
+
+class Groups:
+    """Which group each index of an axis lies in, and what that means for arrays over it.
+
+    Args:
+        of: the group of each index; every group up to the largest occurs.
+
+    Attributes:
+        of: as given, shape (n,).
+        sizes: indices in each group, shape (groups,).
+        largest: the most indices in a group.
+    """
+
+    def __init__(self, of: Sequence[int] | NDArray[np.integer]) -> None:
+        self.of = np.asarray(of, dtype=np.intp)
+        self.sizes = np.bincount(self.of)
+        if not self.sizes.all():
+            raise ValueError("a group holds nothing")
+        self.largest = int(self.sizes.max())
+        self._starts = np.cumsum([0, *self.sizes[:-1]])
+
+    @classmethod
+    def one(cls, size: int) -> Groups:
+        """All indices of an axis together."""
+        return cls(np.zeros(size, dtype=np.intp))
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp] | None:
+        """Indices group by group; None where they are already."""
+        return None if (np.diff(self.of) >= 0).all() else np.argsort(self.of, kind="stable")
+
+    def sums(self, array: NDArray[Any], axis: int) -> NDArray[Any]:
+        """The array summed over each group along an axis: exactly, if it holds integers."""
+        if self.sizes.size == 1:
+            return array.sum(axis=axis, keepdims=True)
+        ordered = array if self._order is None else array.take(self._order, axis)
+        return np.add.reduceat(ordered, self._starts, axis)
+
+    def repeated(self, array: NDArray[Any], axis: int) -> NDArray[Any]:
+        """An array over the groups as one over the indices: each has what its group has."""
+        return array if self.sizes.size == 1 else array.take(self.of, axis)
+
+    def centered(self, array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        """The array without its mean in each group along an axis."""
+        if self.sizes.size == 1:
+            return array - array.mean(axis=axis, keepdims=True)
+        along = [1] * array.ndim
+        along[axis] = -1
+        return array - self.repeated(self.sums(array, axis) / self.sizes.reshape(along), axis)
+
+
+def nested_groupings(attribute: int, shares: NDArray[np.float64], ordered: bool) -> list[Grouping]:
+    """The levels of an attribute, from fine to coarse, by how frequent its codes are.
+
+    The codes are put in order (their own, or by how frequent they are where they have none, so
+    that rare codes come together) and cut into groups of about the same share. A coarser level
+    is made of the groups of the finer one.
+
+    Args:
+        attribute: its position in the domain.
+        shares: a distribution over its codes, released or public, shape (codes,).
+        ordered: whether the codes are on a scale.
+    """
+    order = np.arange(shares.size) if ordered else np.argsort(-shares, kind="stable")
+    levels: list[Grouping] = []
+    units = np.arange(shares.size)  # of each place in the order: its group of the level below
+    number = shares.size
+    for size in LEVEL_SIZES:
+        if number < WORTH_A_LEVEL * size:
+            continue
+        units = _cut(np.bincount(units, shares[order]).astype(np.float64), size)[units]
+        number = int(units[-1]) + 1
+        groups = np.empty(shares.size, dtype=np.int64)
+        groups[order] = units
+        levels.append(Grouping(attribute, tuple(groups.tolist())))
+    return levels
+
+
+def _cut(shares: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+    """The group of each of some units in order: so many runs of about the same share.
+
+    A run ends where its share is nearest to an equal part of all that was left at its start, or
+    where only as many units are left as runs.
+    """
+    groups = np.empty(shares.size, dtype=np.int64)
+    group, held, left = 0, 0.0, float(shares.sum())
+    for unit, share in enumerate(shares.tolist()):
+        wanted = left / (number - group)
+        full = held + share / 2 > wanted or shares.size - unit < number - group
+        if held > 0 and full and group < number - 1:
+            left -= held
+            group, held = group + 1, 0.0
+        groups[unit] = group
+        held += share
+    return groups

@@ -1,0 +1,93 @@
+"""At which levels marginals are offered to the loop: public sizes and released values decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.exact import can_fit
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.levels import nested_groupings
+from adaptive_qs.loop.estimates import AXES, Sizes
+from adaptive_qs.residual import ReferenceModel
+
+# A coarse marginal has fewer cells and so less noise for the same budget, and says less. Where the
+# budget suffices for codes, levels only divide it among more choices. So they are offered where an
+# even division among all marginals over codes would leave each of them off by a good part.
+
+LEAST_ERROR = 0.1
+"""Mean L1 error expected over codes, as a part of the rows, from which on levels are offered."""
+MOST_CANDIDATES = 50_000
+"""Levels are left out, the finest first, where there would be more candidates."""
+MOST_SPREAD = 2**20
+"""Most cells over codes of a marginal that is offered at coarser levels as well."""
+
+
+def with_levels(
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], rho: float
+) -> Domain:
+    """The domain with the levels at which marginals of it are offered; none where they do not pay.
+
+    Args:
+        domain: the attributes.
+        model: what was released of single columns.
+        candidates: marginals on offer over codes.
+        rho: for all their measurements together.
+    """
+    several = [clique for clique in candidates if len(clique) > 1]
+    plain = max(map(len, several), default=0) > AXES
+    exact = can_fit(domain, several, SynthesisSettings().exact_cells)
+    if not several or plain or exact or not levels_pay(model, several, rho):
+        return domain
+    groupings = [
+        grouping
+        for i, attribute in enumerate(domain.attributes)
+        for grouping in nested_groupings(i, model.reference[i], attribute.ordered)
+    ]
+    while groupings:
+        found = replace(domain, groupings=tuple(groupings))
+        if len(at_levels(found, candidates)) <= MOST_CANDIDATES:
+            return found
+        most = max(grouping.number for grouping in groupings)
+        groupings = [grouping for grouping in groupings if grouping.number < most]
+    return domain
+
+
+def levels_pay(model: ReferenceModel, candidates: Sequence[Clique], rho: float) -> bool:
+    """Whether marginals over codes would be off by ``LEAST_ERROR`` on average if each got as much.
+
+    Args:
+        model: what was released of single columns, of which all are taken to be independent.
+        candidates: marginals of several columns.
+        rho: for all of them together.
+    """
+    total = max(model.total, 1.0)
+    std = np.array([math.sqrt(len(candidates) / (2 * rho))])
+    columns = [Sizes.of(q) for q in model.reference]
+    errors = 0.0
+    for clique in candidates:
+        sizes, *others = (columns[i] for i in clique)
+        for other in others:
+            sizes = sizes.times(other)
+        errors += float(sizes.errors(total, std)[0])
+    return errors >= LEAST_ERROR * total * len(candidates)
+
+
+def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
+    """Cliques of codes, and those of them at coarser levels that are offered."""
+
+    def levels(clique: Clique) -> Sequence[Clique]:
+        spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
+        return tuple(domain.at_levels(clique)) if spread else (clique,)
+
+    return tuple(chain.from_iterable(map(levels, cliques)))
+
+
+def closure_at_levels(domain: Domain, closure: Sequence[Clique]) -> tuple[Clique, ...]:
+    """Every residual of cliques that are closed under subsets, by size."""
+    return tuple(chain.from_iterable(domain.at_levels(c) if len(c) > 1 else (c,) for c in closure))

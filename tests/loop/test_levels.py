@@ -1,0 +1,215 @@
+"""Levels in the loop: what is counted, measured, planned and offered; neighbours replay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Attribute, Domain
+from adaptive_qs.levels import Grouping
+from adaptive_qs.loop import levels, measure
+from adaptive_qs.loop.levels import at_levels, closure_at_levels
+from adaptive_qs.loop.loop import LoopSettings, run_loop
+from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
+from adaptive_qs.loop.pricing import Offer
+from adaptive_qs.loop.select import Members
+from adaptive_qs.residual import centered, variance_weight
+from adaptive_qs.table.coded import LevelCounter
+from adaptive_qs.workload.workload import Workload
+
+from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
+from .test_loop import assert_replays
+
+FINE, COARSE = (0, 0, 1, 2, 1, 3, 3), (0, 0, 1, 1, 1, 0, 0)
+PLAIN = Domain((Attribute("a", 7), Attribute("b", 4)))
+DOMAIN = replace(
+    PLAIN, groupings=(Grouping(0, FINE), Grouping(0, COARSE), Grouping(1, (0, 0, 0, 1)))
+)
+ROWS = skewed_rows(PLAIN, 60, 2)
+PAIRS = list(DOMAIN.at_levels((0, 1)))
+
+
+def counted(rows, domain=DOMAIN):
+    return LevelCounter(counter_of(PLAIN, rows), domain)
+
+
+def group_of(position, code):
+    (column,) = DOMAIN.columns((position,))
+    return code if column == position else DOMAIN.groupings[position - 2].groups[code]
+
+
+def summed(rows, clique):
+    """The marginal at its levels, row by row."""
+    columns, found = DOMAIN.columns(clique), np.zeros(DOMAIN.shape(clique), dtype=np.int64)
+    for row in rows:
+        found[tuple(group_of(i, row[k]) for i, k in zip(clique, columns))] += 1
+    return found
+
+
+@pytest.mark.parametrize("kept", [0, 20, 10**6])
+def test_marginals_at_levels_are_those_of_the_rows(kept):
+    counter = LevelCounter(counter_of(PLAIN, ROWS), DOMAIN, kept)
+    cliques = [*PAIRS, (2,), (3,), (0,), (4,)]
+    assert counter.count(()) == len(ROWS)
+    for _ in range(2):
+        counter.prepare(cliques)
+        for clique, found in zip(cliques, counter.count_all(cliques), strict=True):
+            np.testing.assert_array_equal(found, summed(ROWS, clique))
+            assert found.dtype == np.int64
+    for clique, (cells, counts) in zip(PAIRS, counter.occupied(PAIRS), strict=True):
+        dense = np.zeros(DOMAIN.size(clique), dtype=np.int64)
+        dense[cells] = counts
+        np.testing.assert_array_equal(dense.reshape(DOMAIN.shape(clique)), summed(ROWS, clique))
+        assert (counts > 0).all()
+
+
+@pytest.fixture(params=["scaled", "plain"])
+def form(request, monkeypatch):
+    """Both ways to release a residual; the plain one is forced by a scale limit of zero."""
+    if request.param == "plain":
+        monkeypatch.setattr(measure, "MAX_SCALE", 0)
+    return request.param
+
+
+@pytest.mark.parametrize("residual", PAIRS)
+def test_no_row_moves_a_residual_at_levels_by_more_than_is_charged(form, residual):
+    """Every row is added in turn; the worst moves it by exactly the declared sensitivity."""
+    few, moves = ROWS[:5], []
+
+    def call(rows):
+        mechanisms = Recorder(rho=1.0)
+        measure_residual(counted(rows), mechanisms, residual, 1e6)
+        return mechanisms.calls[0]
+
+    before = call(few)
+    for row in every_row(PLAIN):
+        after = call([*few, row])
+        moved = (after.inputs - before.inputs).ravel().tolist()
+        moves.append(sum(x * x for x in moved))
+        assert after.event == before.event
+    assert max(moves) == before.event.squared_sensitivity
+    most = [groups.largest for groups in DOMAIN.parents(residual)]
+    cost = math.prod(Fraction(m - 1, m) for m in most) if form == "scaled" else 1
+    assert before.event.rho == cost / (2 * Fraction(1e6))
+    assert measurement_cost(DOMAIN, residual) == pytest.approx(float(cost))
+    assert before.event.columns == ("a", "b")
+
+
+@pytest.mark.parametrize("residual", [(0, 1), (2, 4)])
+def test_the_noise_of_a_residual_at_levels_is_that_of_centered_cells(form, residual):
+    """As for residuals without levels: at most 28·29/2 + 28 comparisons in each of 4 cases, each
+    at 5.5 standard errors: false alarm below 4 · 434 · 4e-8 = 1e-4."""
+    n, variance = 1000, 20.25
+    mechanisms, counter = Recorder(rho=10 * n / variance, seed=3), counted(ROWS)
+    draws = np.array(
+        [measure_residual(counter, mechanisms, residual, variance).ravel() for _ in range(n)]
+    )
+    cells, shape = DOMAIN.size(residual), DOMAIN.shape(residual)
+    matrix = np.array([centered(e.reshape(shape), DOMAIN, residual).ravel() for e in np.eye(cells)])
+    expected = variance * matrix
+    noise = draws - matrix @ summed(ROWS, residual).ravel()
+    spread = np.sqrt(np.maximum(np.diag(expected), 1e-12))
+    assert (np.abs(noise.mean(axis=0)) <= 5.5 * spread / math.sqrt(n)).all()
+    error = np.abs(noise.T @ noise / n - expected)
+    assert (error <= 5.5 * np.sqrt((np.outer(spread, spread) ** 2 + expected**2) / n)).all()
+
+
+def test_every_candidate_is_planned_over_all_levels_below_it():
+    candidates = at_levels(DOMAIN, [(0,), (1,), (0, 1)])
+    assert set(candidates) == {(0,), (1,), *PAIRS}
+    closure = closure_at_levels(DOMAIN, downward_closure([(0, 1)]))
+    assert set(closure) == set(DOMAIN.below((0, 1)))
+    cost = [measurement_cost(DOMAIN, tau) for tau in closure]
+    planner = ConditionalPlanner(DOMAIN, closure, candidates, cost)
+    known = np.exp(np.random.default_rng(0).normal(size=len(closure)))
+    place = {tau: k for k, tau in enumerate(closure)}
+    (found,) = planner.expected_stds(known, np.zeros(1), np.arange(len(candidates)))
+    for row, clique in enumerate(candidates):
+        below = list(DOMAIN.below(clique))
+        held = (variance_weight(DOMAIN, tau, clique) / known[place[tau]] for tau in below)
+        assert found[row] == pytest.approx(math.sqrt(math.fsum(held)))
+        new = planner.allocate(clique, np.zeros(len(closure)), 1.0)
+        assert set(new) == set(below)
+        assert sum(cost[place[tau]] * x for tau, x in new.items()) == pytest.approx(1.0)
+    assert planner.most_residuals == len(list(DOMAIN.below((0, 1))))
+
+
+def test_a_changed_residual_is_in_the_candidates_at_its_levels_and_finer_ones():
+    candidates = [(0,), (1,), *PAIRS]
+    members = Members(DOMAIN, candidates)
+    for residual in DOMAIN.below((0, 1)):
+        wanted = [DOMAIN.is_below(residual, clique) for clique in candidates]
+        assert members.containing([residual]).tolist() == wanted
+
+
+def test_all_levels_of_a_marginal_count_once_against_the_ceiling_on_cells():
+    offer = Offer(DOMAIN, [(0,), *PAIRS], 30)
+    assert offer.open.all()
+    offer.take((2, 4))
+    assert offer.open.tolist() == [False, *[True] * len(PAIRS)]
+    offer.take((0, 1))
+    assert offer.open.tolist() == [False, *[True] * len(PAIRS)]
+
+
+# The loop.
+
+LARGE = domain_of(16, 20, 70, 18)
+MANY = skewed_rows(LARGE, 300, 0)
+PAIRS_OF_LARGE = Workload.all_ways(LARGE, 2)
+
+
+@pytest.mark.parametrize("neighbour", [[*MANY, (0, 0, 0, 0)], MANY[1:]], ids=["added", "removed"])
+def test_levels_replay_on_a_neighbour(neighbour):
+    """Groups, offers, choices and noise are the same, inputs within their sensitivity."""
+    result = assert_replays(MANY, neighbour, PAIRS_OF_LARGE, 0.5, None)
+    domain = result.model.domain
+    assert [g.attribute for g in domain.groupings] == [0, 1, 2, 2, 3]
+    assert any(domain.columns(r.clique) != r.clique for r in result.rounds)
+    for past in result.rounds:
+        assert set(past.measured) <= set(domain.below(past.clique))
+
+
+def test_three_columns_at_levels_replay(monkeypatch):
+    monkeypatch.setattr(measure, "MAX_SCALE", 50)  # some residuals are released in plain form
+    rng = np.random.default_rng(0)
+    halves = rng.integers(0, 2, (1000, 2))  # no pair says anything of the third half
+    third = halves[:, 0] ^ halves[:, 1]
+    high = np.stack([*halves.T, 0 * third, third], axis=1)
+    spread = rng.integers(0, 8, (1000, 4))
+    rows = list(map(tuple, (np.array([8, 10, 0, 9]) * high + spread).tolist()))
+    triples = Workload(LARGE, {(0, 1, 3): 1.0, (1, 2): 1.0})
+    result = assert_replays(rows, rows[:-1], triples, 2.0, None)
+    domain = result.model.domain
+    assert any(len(r.clique) == 3 and domain.columns(r.clique) != r.clique for r in result.rounds)
+
+
+def offered(workload=PAIRS_OF_LARGE, rho=0.05, rows=MANY, **settings):
+    result = run_loop(
+        counter_of(workload.domain, rows), workload, Recorder(rho), rho, LoopSettings(**settings)
+    )
+    return result.model.domain.groupings
+
+
+def test_levels_are_offered_where_they_may_pay_and_only_there(monkeypatch):
+    assert offered()
+    assert not offered(levels=False)
+    assert not offered(reference="uniform")
+    assert not offered(rho=1e6)  # codes are measured well enough
+    assert not offered(Workload.all_ways(LARGE, 1))
+    assert not offered(Workload(LARGE, {(0, 1, 2, 3): 1.0}))
+    small = domain_of(16, 20, 18)  # all cells are fitted as such
+    assert not offered(Workload.all_ways(small, 2), rows=skewed_rows(small, 300, 0))
+    for most, numbers in ((34, {32, 8}), (33, {8}), (27, set())):
+        monkeypatch.setattr(levels, "MOST_CANDIDATES", most)
+        assert {g.number for g in offered()} <= numbers
+        assert bool(offered()) == bool(numbers)
+
+
+def test_large_marginals_are_offered_over_codes_alone(monkeypatch):
+    monkeypatch.setattr(levels, "MOST_SPREAD", 20)
+    assert at_levels(DOMAIN, [(0, 1), (0,)]) == ((0, 1), (0,))

@@ -1,0 +1,138 @@
+"""A release that was measured over groups of codes: what it says, and that it comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.release.page import release_page, workload_marginals
+from adaptive_qs.release.release import Release
+from adaptive_qs.residual import is_measured
+from adaptive_qs.synthesizer import Synthesizer
+
+from ..audit.recompute import problems
+from .examples import edited
+
+SIZES = {"a": 16, "b": 20, "c": 70, "d": 18}
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": name, "type": "integer", "min": 0, "max": n - 1} for name, n in SIZES.items()
+    ],
+}
+SETTINGS = {"workload": 2, "insecure_seed": 1, "delta": 1e-9, "beyond_limits": True}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_tables():
+    """Fit tables with few rows: these tests are not about their quality."""
+    with pytest.MonkeyPatch.context() as patch:
+        few = partial(SynthesisSettings, fit_rows=500)
+        patch.setattr("adaptive_qs.release.release.SynthesisSettings", few)
+        yield
+
+
+@pytest.fixture(scope="module")
+def release(quick_tables):
+    rng = np.random.default_rng(0)
+    level = rng.beta(0.6, 1.2, 400)
+    noisy = {name: np.clip(level + rng.normal(0, 0.2, 400), 0, 0.999) * n for name, n in
+             SIZES.items()}  # fmt: skip
+    frame = pd.DataFrame({name: values.astype(int) for name, values in noisy.items()})
+    return Synthesizer(epsilon=3.0, **SETTINGS).fit(frame, schema=SCHEMA).release_
+
+
+@pytest.fixture(scope="module")
+def path(release, tmp_path_factory):
+    target = tmp_path_factory.mktemp("levels") / "r.zip"
+    release.save(target)
+    return target
+
+
+def test_it_says_at_which_levels_each_combination_was_measured(release):
+    chosen = [(past.clique, past.groups) for past in release.rounds if len(past.clique) > 1]
+    said = [(found.columns, found.groups) for found in release.manifest.resolutions]
+    assert said == list(dict.fromkeys(chosen))
+    coarse = [c for c in said if any(n < SIZES[name] for name, n in zip(*c))]
+    assert coarse
+    assert {n for _, groups in coarse for n in groups} <= {8, 32, *SIZES.values()}
+    assert release.manifest.unconnected == ()
+
+
+def test_it_comes_back_as_it_was(release, path):
+    again = Release.load(path)
+    assert again.groupings == release.groupings
+    assert again.digests() == release.digests()
+    for clique in [(0, 1, 2, 3), *release.estimates]:
+        np.testing.assert_array_equal(
+            again.model().marginal(clique), release.model().marginal(clique)
+        )
+    for first, second in zip(release.sample(seed=3).columns, again.sample(seed=3).columns):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_every_residual_at_levels_was_paid_for(path):
+    assert problems(path) == []
+
+
+DAMAGED = {
+    "a group of nothing": lambda record: record["levels"][0].update(groups=[0, 2] * 8),
+    "too few codes": lambda record: record["levels"][0].update(groups=[0, 1]),
+    "another column": lambda record: record["levels"][0].update(column="b"),
+    "a huge group": lambda record: record["levels"][0].update(groups=[2**40] * 16),
+    "a negative group": lambda record: record["levels"][0].update(groups=[-1] * 16),
+    "no such column": lambda record: record["levels"][0].update(column="nobody"),
+    "no levels": lambda record: record.update(levels=[]),
+    "not nested": lambda record: next(
+        level for level in record["levels"] if max(level["groups"]) > 8
+    ).update(groups=[k % 32 for k in range(70)]),
+    "a round at another level": lambda record: record["rounds"][0].update(groups=[5, 5]),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_levels_that_were_tampered_with_are_refused(path, tmp_path, what):
+    edited(path, tmp_path / "bad.zip", "record.json", DAMAGED[what])
+    with pytest.raises(InputError, match="damaged"):
+        Release.load(tmp_path / "bad.zip")
+
+
+def test_marginals_over_codes_say_what_is_known_of_them(release):
+    """A pair over groups alone is partly measured; all levels below codes make it measured."""
+    (pair,) = release.marginals([("c", "d")])
+    whole = is_measured(release.estimates, (2, 3), release.domain)
+    assert (pair.basis == "measured") == whole
+    domain = release.domain
+    estimates = dict(release.estimates)
+    for tau in domain.below((0, 1)):
+        known = release.estimates[()]
+        estimates.setdefault(tau, replace(known, values=np.zeros(domain.shape(tau))))
+    full = replace(release, estimates=estimates, manifest=release.manifest)
+    (measured,) = full.marginals([("a", "b")])
+    assert measured.basis == "measured"
+    assert measured.standard_errors.shape == (16, 20)
+    assert measured.standard_error == pytest.approx(
+        np.sqrt(np.mean(np.square(measured.standard_errors)))
+    )
+    table = measured.table(full.schema, "keep").to_pandas()
+    np.testing.assert_array_equal(table["standard_error"], measured.standard_errors.ravel())
+
+
+def test_the_page_shows_groups_as_groups(release):
+    model = release.model()
+    total = model.total
+    found = {m.names: m for m in workload_marginals(release, model, total)}
+    coarse = [m for m in found.values() if m.groups and not m.measured]
+    assert coarse
+    for marginal in coarse:
+        assert marginal.cells_measured < marginal.cells
+        assert marginal.l1 > 0
+    page = release_page(release)
+    shown = coarse[0]
+    assert f"of {shown.cells:,} ({' × '.join(map(str, shown.groups))} groups)" in page
