@@ -85,7 +85,8 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     for _ in range(REPEATS):
         mechanisms = Mechanisms(Budget(rho, filtered=True), SystemEntropy())
         result = run_loop(MarginalCounter(table), workload, mechanisms, rho)
-        counts.update(unconnected_columns(workload, result.model.estimates))
+        measured = map(result.model.domain.columns, result.model.estimates)
+        counts.update(unconnected_columns(workload, measured))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}
     forecast = set(UnconnectedForecast(workload, rho).columns(table.num_rows))
     sizes = len(table.domain)

@@ -9,7 +9,7 @@ import numpy as np
 
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop import loop, pricing, select
+from adaptive_qs.loop import loop, measure, pricing, select
 from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.privacy import filter as filter_of_steps
 from adaptive_qs.privacy.budget import Budget
@@ -40,6 +40,22 @@ def counts_sensitivity(original, self, requests):
         )
 
     return original(self, [replace(request, event=halved(request.event)) for request in requests])
+
+
+@replaced(
+    measure,
+    "_nearly_centered",
+    "groups charged as if their sums were taken off, and they are not",
+    checks.levels,
+)
+def groups_with_sums(_, values, groups, axis):
+    return groups.largest * values
+
+
+@peeking(loop, "with_levels", "groups of codes that depend on private counts", checks.levels)
+def private_groups(original, domain, model, candidates, rho):
+    found = original(domain, model, candidates, rho)
+    return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 
 @mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)

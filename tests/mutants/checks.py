@@ -22,7 +22,7 @@ import numpy as np
 import openpyxl
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Recorder, Synthesis, audit
+from adaptive_qs.audit.audit import AuditReport, Check, Diverged, Recorder, Synthesis, audit
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
@@ -45,6 +45,7 @@ from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
 from ..answering import batches
 from ..audit import game, recompute
+from ..loop import test_levels
 from ..privacy import noise_paths
 
 SCHEMA = Schema.parse(
@@ -112,6 +113,15 @@ def replayed_tables() -> AuditReport:
     """The same for sampled tables."""
     with quick_tables():
         return audit(SCHEMA, 2, pairs=3, rhos=(5.0,), sample_every=1)
+
+
+def levels() -> list[str]:
+    """A run of the loop over groups of codes, replayed on a neighbour."""
+    try:
+        test_levels.test_levels_replay_on_a_neighbour(test_levels.MANY[1:])
+    except (AssertionError, Diverged) as found:
+        return [str(found)]
+    return []
 
 
 def long_axes() -> list[str]:
