@@ -351,7 +351,7 @@ class Batch:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget of the whole run."""
-        std = target.cost**-0.5
+        std = target.left_of(target.budget).cost ** -0.5
         return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
 
     def doubts(self, rows: int) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.filter import left_after
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 # The ledger that every release passes: charged first, then drawn, then handed out.
 
@@ -51,14 +52,16 @@ class Ledger(ABC):
         limit: the budget.
         filtered: whether its ρ is also that of the filter of :mod:`adaptive_qs.privacy.filter`, so
             that everything together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
+        unit: whom the budget protects; the events of its releases are for that.
 
     Attributes:
         limit: the budget.
         filtered: as given.
+        unit: as given.
     """
 
-    def __init__(self, limit: Cost, filtered: bool = False) -> None:
-        self.limit, self.filtered = limit, filtered
+    def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
+        self.limit, self.filtered, self.unit = limit, filtered, unit
         self._spent = Cost()
         self._filter_left = limit.rho_units
         self._events: list[Event] = []
@@ -125,11 +128,15 @@ class Budget(Ledger):
     """
 
     def __init__(
-        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False
+        self,
+        rho: Fraction | float,
+        delta: Fraction | float = 0,
+        filtered: bool = False,
+        unit: Unit = ROWS,
     ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
-        super().__init__(limit, filtered)
+        super().__init__(limit, filtered, unit)
         self._lock = Lock()
 
     def release(

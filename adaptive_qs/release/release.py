@@ -123,7 +123,7 @@ class Release(Bundle):
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
         manifest = Manifest(
-            **stated(events, schema, TABLES, stamp),
+            **stated(events, schema, TABLES, stamp, ledger.unit),
             rho=rho,
             epsilon=epsilon,
             delta=delta,
@@ -135,7 +135,8 @@ class Release(Bundle):
             ledger=ledger.place,
             unconnected=unconnected_columns(workload, result.model.estimates),
         )
-        rounds = tuple(_round_record(past, workload.domain) for past in result.rounds)
+        charged = ledger.unit.group**2
+        rounds = tuple(_round_record(past, workload.domain, charged) for past in result.rounds)
         model = result.model
         return cls(manifest, schema, workload, model.estimates, model.reference, rounds, events)
 
@@ -378,15 +379,16 @@ def chosen_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else natural_number("the seed", seed)
 
 
-def _round_record(past: Round, domain: Domain) -> RoundRecord:
+def _round_record(past: Round, domain: Domain, charged: int) -> RoundRecord:
+    """A round, ``charged`` so many times what it costs for one row."""
     return RoundRecord(
         clique=domain.clique_names(past.clique),
         noise_variances=tuple(
             (domain.clique_names(residual), variance)
             for residual, variance in past.measured.items()
         ),
-        rho_selecting=past.budget.selecting,
-        rho_measuring=past.budget.measuring,
+        rho_selecting=past.budget.selecting * charged,
+        rho_measuring=past.budget.measuring * charged,
         moved=past.moved,
         expected=past.expected,
         rescored=past.rescored,

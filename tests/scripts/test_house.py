@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 140,
+    "modules": 142,
     "lines": 43_700,
     "most lines": 680,
     "files executed by synthesize": 76,
