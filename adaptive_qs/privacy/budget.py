@@ -267,6 +267,7 @@ def guard_rails(
     count_std: float | None,
     rows: int | None,
     counted: str = "a count",
+    unit: Unit = ROWS,
 ) -> tuple[GuardRail, ...]:
     """What there is to say about a budget.
 
@@ -275,13 +276,14 @@ def guard_rails(
         count_std: standard deviation (rows) of a count with this budget; None for no check.
         rows: about how many rows there are, as far as is public.
         counted: what is counted so.
+        unit: whom the budget protects.
     """
     found = []
     if epsilon > WARNED_EPSILON:
         power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
         text = (
-            f"epsilon is {epsilon:.6g}: with any row a release may be e^{power} times as likely "
-            "as without it, which promises little: 10 or less is usual"
+            f"epsilon is {epsilon:.6g}: with any {unit.noun} a release may be e^{power} times as "
+            "likely as without it, which promises little: 10 or less is usual"
         )
         beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
         found.append(GuardRail(text, beyond))
@@ -312,9 +314,9 @@ def guard_rails(
     return tuple(found)
 
 
-def weaknesses(epsilon: float, delta: float) -> tuple[str, ...]:
+def weaknesses(epsilon: float, delta: float, unit: Unit = ROWS) -> tuple[str, ...]:
     """What a reader of a release should know of its (ε, δ), from these two alone."""
-    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None))
+    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None, unit=unit))
 
 
 def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, ...]:

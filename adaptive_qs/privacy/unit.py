@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+
+from pydantic import ConfigDict, Field
 
 from adaptive_qs.arguments import one_of, positive_integer
 from adaptive_qs.errors import InputError
@@ -37,7 +39,7 @@ class Relation(NamedTuple):
     verb: str
 
 
-DEFAULT_NEIGHBOURS = "add-remove"
+DEFAULT_NEIGHBOURS: Literal["add-remove"] = "add-remove"
 NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
     {
         DEFAULT_NEIGHBOURS: Relation(1, "add or remove"),
@@ -60,9 +62,11 @@ class Unit:
         neighbours: a name of ``NEIGHBOURS``.
     """
 
-    person: str | None = None
-    rows: int = 1
-    neighbours: str = DEFAULT_NEIGHBOURS
+    person: Annotated[str, Field(min_length=1)] | None = None
+    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
+    neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     @classmethod
     def of(cls, person: str | None, rows_per_person: Any, neighbours: Any) -> Self:
@@ -85,12 +89,29 @@ class Unit:
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
             raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
-        return cls(person, rows, neighbours)
+        return cls(person, rows, cast(Literal["add-remove", "replace"], neighbours))
+
+    def __post_init__(self) -> None:
+        """Rows of nobody are not grouped."""
+        if self.person is None and self.rows > 1:
+            raise ValueError("several rows, and no column that tells whose they are")
 
     @property
     def group(self) -> int:
         """Most rows by which the tables that are measured differ, for neighbouring tables."""
         return self.rows * NEIGHBOURS[self.neighbours].steps
+
+    @property
+    def noun(self) -> str:
+        """What is protected, in a word."""
+        return "row" if self.person is None else "person"
+
+    @property
+    def otherwise(self) -> str:
+        """How the tables come about that are compared with the private one, in words."""
+        if self.neighbours == "replace":
+            return f"with any other {self.noun} in the place of a given one"
+        return f"without any given {self.noun}, and with one more"
 
     @property
     def protected(self) -> str:
@@ -107,8 +128,8 @@ class Unit:
     @property
     def relation(self) -> str:
         """Which tables are neighbours, in words."""
-        what = "one row" if self.person is None else "one person with all rows"
-        return f"{NEIGHBOURS[self.neighbours].verb} {what}"
+        whole = "" if self.person is None else " with all rows"
+        return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
     def priced(self, event: E) -> E:
         """An event whose parameters are for one row, as one whose parameters are for the unit."""

@@ -150,8 +150,10 @@ class Statement(BaseModel):
     versions: dict[str, str] = Field(default_factory=versions)
     """What the bytes of a release depend on besides its numbers."""
     stamp: Stamp
-    unit: str = ROWS.name
-    neighbours: str = ROWS.relation
+    protects: Unit = ROWS
+    unit: str = ""
+    neighbours: str = ""
+    """What is protected, and which tables are neighbours, in words that follow from it."""
     guarantee: str = ""
     """What is promised, in words that follow from the figures below."""
     rho: Loss
@@ -217,6 +219,11 @@ class Statement(BaseModel):
         if self.guarantee not in ("", promised):
             raise ValueError("the guarantee in words is not that of the figures")
         object.__setattr__(self, "guarantee", promised)
+        told = {"unit": self.protects.name, "neighbours": self.protects.relation}
+        for name, words in told.items():
+            if getattr(self, name) not in ("", words):
+                raise ValueError("what is protected, in words, is not what is stated")
+            object.__setattr__(self, name, words)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
             raise ValueError("the facts do not add up to what was spent")
@@ -246,8 +253,7 @@ def stated(
     cost = Cost.of(events)
     return {
         "stamp": stamp,
-        "unit": unit.name,
-        "neighbours": unit.relation,
+        "protects": unit,
         "threat_model": ThreatModel.of(unit),
         "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
         "rho_spent": float_above(cost.rho),
@@ -355,7 +361,7 @@ def statement_page(statement: Statement) -> str:
     """
     return _template().render(
         s=statement,
-        weaknesses=weaknesses(statement.epsilon, statement.delta),
+        weaknesses=weaknesses(statement.epsilon, statement.delta, statement.protects),
         headings=HEADINGS,
     )
 

@@ -245,7 +245,8 @@ class Job(Generic[W]):
                     from adaptive_qs.table.persons import FewRows
 
                     most_bytes = self.work.limits.rows_bytes
-                    source = FewRows(source, schema, self.target.unit.rows, most_bytes)
+                    most, steps = self.target.unit.rows, clock.steps("persons")
+                    source = FewRows.of(source, schema, most, most_bytes, steps)
                 if schema.private_columns:
                     from adaptive_qs.learn.schema import learn_schema
 

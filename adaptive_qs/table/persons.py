@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.cells import MixedCells, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
@@ -54,29 +55,67 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, repr=False)
 class FewRows:
-    """A table with at most ``most`` rows of each person, and without the column that tells whose
+    """A table with at most so many rows of each person, and without the column that tells whose
     they are; see :class:`~adaptive_qs.table.read.Rows`.
 
-    It is read once for the number of rows of each person, once more for the rows of those who have
-    too many, if there are such, and then as often as it is opened.
-
-    Args:
+    Attributes:
         source: the private table.
         schema: names the person column; its bins and values may still have to be learnt.
-        most: rows of each person that are kept.
-        most_bytes: memory for deciding which.
-
-    Raises:
-        DataError: from ``open``: the table is coded, or a row has no person.
-        ResourceExceeded: from ``open``: there are more persons, or more rows of those with too
-            many, than fit the memory.
+        kept: which rows are kept.
     """
 
     source: Any
     schema: Schema
-    most: int
-    most_bytes: int
-    _decided: list[Kept] = field(default_factory=list)
+    kept: Kept
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        schema: Schema,
+        most: int,
+        most_bytes: int,
+        progress: StepProgress | None = None,
+    ) -> Self:
+        """Decide which rows are kept.
+
+        The table is read once for the number of rows of each person, and once more for the rows of
+        those who have too many, if there are such.
+
+        Args:
+            source, schema: as above.
+            most: rows of each person that are kept.
+            most_bytes: memory for it.
+            progress: reports the reading.
+
+        Raises:
+            DataError: the table is coded, does not fit the schema, or has a row of nobody.
+            ResourceExceeded: there are more persons, or more rows of those with too many, than fit
+                the memory.
+        """
+
+        def check(needed: int) -> None:
+            if needed > most_bytes:
+                raise ResourceExceeded(
+                    f"which rows of a person count, {most:,} at most, cannot be decided within "
+                    f"{most_bytes / 2**20:,.0f} MB: raise --max-memory"
+                )
+
+        with _opened(source, schema) as whole:
+            counted = _counted((whose for _, whose in _chunks(whole, schema, (), progress)), check)
+        many = counted.filter(pc.greater(counted["rows"], most))
+        check((pc.sum(many["rows"]).as_py() or 0) * ROW_BYTES)
+        names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
+        places, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+        if len(names):
+            hashes = _hashed(names)
+            with _opened(source, schema) as whole:
+                for chunk, whose in _chunks(whole, schema, schema.names, progress):
+                    of, theirs = _marked(schema, chunk, whose, names, hashes)
+                    places.append(of[of >= 0])
+                    marks.append(theirs)
+        kept = Kept.of(names, np.concatenate(places), np.concatenate(marks), most)
+        return cls(source, schema, kept)
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
@@ -94,69 +133,51 @@ class FewRows:
         found = hashlib.sha256()
         for part in table_bytes(self.source):
             found.update(part)
-        return f"{self.most} rows of each {self.schema.person}: {found.hexdigest()}"
+        return f"{self.kept.most} rows of each {self.schema.person}: {found.hexdigest()}"
 
     @contextmanager
     def open(self) -> Iterator[Source]:
         """The rows that are kept, as a source."""
-        if not self._decided:
-            self._decided.append(self._decide())
-        (kept,) = self._decided
-        with self._opened() as whole:
-            yield Source(whole.label, self.schema.names, partial(self._read, whole, kept))
+        with _opened(self.source, self.schema) as whole:
+            yield Source(whole.label, self.schema.names, partial(self._read, whole))
 
-    @contextmanager
-    def _opened(self) -> Iterator[Source]:
-        person = self.schema.person
-        if isinstance(self.source, CodedTable):
-            raise DataError(f"a coded table has no person column {person!r}: give the raw table")
-        with open_source(self.source) as whole:
-            check_names(whole, (*self.schema.names, str(person)), self.schema.ignore)
-            yield whole
-
-    def _decide(self) -> Kept:
-        with self._opened() as whole:
-            counted = _counted((whose for _, whose in self._chunks(whole, ())), self._check)
-        many = counted.filter(pc.greater(counted["rows"], self.most))
-        self._check((pc.sum(many["rows"]).as_py() or 0) * ROW_BYTES)
-        names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
-        places, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-        if len(names):
-            hashes = _hashed(names)
-            with self._opened() as whole:
-                for chunk, whose in self._chunks(whole, self.schema.names):
-                    of, theirs = _marked(self.schema, chunk, whose, names, hashes)
-                    places.append(of[of >= 0])
-                    marks.append(theirs)
-        return Kept.of(names, np.concatenate(places), np.concatenate(marks), self.most)
-
-    def _check(self, needed: int) -> None:
-        if needed > self.most_bytes:
-            raise ResourceExceeded(
-                f"{self}: which rows of a person count, {self.most:,} at most, cannot be decided "
-                f"within {self.most_bytes / 2**20:,.0f} MB: raise --max-memory"
-            )
-
-    def _chunks(self, whole: Source, wanted: Sequence[str]) -> Iterator[tuple[Chunk, Whose]]:
-        """Chunks of these columns, and whose the rows are."""
-        for chunk in whole.read((*wanted, str(self.schema.person))):
-            *columns, persons = chunk.columns
-            label = chunk.file or whole.label
-            whose = Whose.of(str(self.schema.person), persons, label)
-            yield replace(chunk, columns=tuple(columns), file=label), whose
-
-    def _read(self, whole: Source, kept: Kept, wanted: Sequence[str]) -> Iterator[Chunk]:
-        places = [self.schema.names.index(name) for name in wanted]
-        left = kept.quotas.copy()
-        for chunk, whose in self._chunks(whole, self.schema.names):
+    def _read(self, whole: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+        kept, schema = self.kept, self.schema
+        places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
+        for chunk, whose in _chunks(whole, schema, schema.names):
             columns = tuple(chunk.columns[place] for place in places)
             if len(kept.names):
-                of, marks = _marked(self.schema, chunk, whose, kept.names, kept.hashes)
+                of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
                 keeping = of < 0
-                keeping[~keeping] = kept.taken(of[of >= 0], marks, left, str(self))
+                keeping[~keeping] = kept.taken(of[of >= 0], marks, left, whole.label)
                 rows = np.flatnonzero(keeping)
                 columns = tuple(_taken(cells, rows) for cells in columns)
             yield replace(chunk, columns=columns)
+
+
+@contextmanager
+def _opened(source: Any, schema: Schema) -> Iterator[Source]:
+    """All rows, with the person column; raises DataError where there is none."""
+    person = str(schema.person)
+    if isinstance(source, CodedTable):
+        raise DataError(f"a coded table has no person column {person!r}: give the raw table")
+    with open_source(source) as whole:
+        check_names(whole, (*schema.names, person), schema.ignore)
+        yield whole
+
+
+def _chunks(
+    whole: Source, schema: Schema, wanted: Sequence[str], progress: StepProgress | None = None
+) -> Iterator[tuple[Chunk, Whose]]:
+    """Chunks of these columns, and whose the rows are."""
+    person = str(schema.person)
+    for chunk in whole.read((*wanted, person)):
+        *columns, persons = chunk.columns
+        label = chunk.file or whole.label
+        whose = Whose.of(person, persons, label)
+        yield replace(chunk, columns=tuple(columns), file=label), whose
+        if progress is not None:
+            progress(chunk.done, chunk.total)
 
 
 @dataclass(frozen=True)
@@ -198,7 +219,7 @@ class Whose:
         return found.to_numpy(zero_copy_only=False).astype(np.int64)[self.rows]
 
 
-def _counted(chunks: Iterable[Whose], check: Any) -> pa.Table:
+def _counted(chunks: Iterable[Whose], check: Callable[[int], None]) -> pa.Table:
     """The rows of each person, in columns ``person`` and ``rows``."""
     merged = pa.table({"person": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
     waiting: list[pa.Table] = []
@@ -222,12 +243,14 @@ class Kept:
     """How many of the equal rows of each person with too many are kept; private.
 
     Attributes:
+        most: rows of each person.
         names: these persons.
         hashes: shape (persons,), of their names.
         equal: a person's place and the mark of the cells, for all rows that are equal.
         quotas: shape (equal,), how many of these rows are kept.
     """
 
+    most: int
     names: pa.StringArray
     hashes: Marks
     equal: pd.MultiIndex
@@ -246,7 +269,7 @@ class Kept:
         chosen[order] = _rank(_is_new(places[order])) < most
         ends = pairwise([*starts.tolist(), places.size])
         quotas = np.array([chosen[start:end].sum() for start, end in ends], dtype=np.int64)
-        return cls(names, _hashed(names), equal, quotas)
+        return cls(most, names, _hashed(names), equal, quotas)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
         """Which of some rows of these persons are kept; ``left`` counts down what is still kept of

@@ -61,10 +61,10 @@ def rows_of_nobody():
     rows = checks.np.array([["p", "1", "x"], ["", "1", "y"]], dtype=object)
     frame = persons.pd.DataFrame(rows, columns=["who", "a", "b"])
     try:
-        with persons.FewRows(frame, SCHEMA, 1, 2**20).open():
-            return ["rows of nobody are taken"]
+        persons.FewRows.of(frame, SCHEMA, 1, 2**20)
     except DataError:
         return []
+    return ["rows of nobody are taken"]
 
 
 @replaced(Unit, "priced", "persons charged as rows", replayed_persons)
@@ -90,8 +90,9 @@ def free_replacement():
 
 
 @replaced(persons.FewRows, "_read", "rows of a person that are not left out", replayed_persons)
-def all_rows(original, self, whole, kept, wanted):
-    return original(self, whole, replace(kept, quotas=kept.quotas + 10**6), wanted)
+def all_rows(original, self, whole, wanted):
+    kept = replace(self.kept, quotas=self.kept.quotas + 10**6)
+    return original(replace(self, kept=kept), whole, wanted)
 
 
 @replaced(persons, "_marked", "rows kept by who else is in the table", replayed_persons)

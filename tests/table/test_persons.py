@@ -32,7 +32,7 @@ def table(rows):
 
 def kept(source, most=2, schema=SCHEMA):
     """The rows that are kept, as codes, and how often each is."""
-    few = read_table(FewRows(source, schema, most, MEMORY), schema)
+    few = read_table(FewRows.of(source, schema, most, MEMORY), schema)
     return Counter(zip(*(column.tolist() for column in few.columns)))
 
 
@@ -104,11 +104,11 @@ def test_columns_still_to_be_learnt_tell_rows_apart():
     columns = [{"name": "a", "type": "integer", "private_bins": 2}, COLUMNS[1]]
     schema = Schema.parse({"version": 1, "person": "who", "columns": columns})
     rows = [("p", k, "x") for k in range(9)]
-    few = FewRows(table(rows), schema, 3, MEMORY)
+    few = FewRows.of(table(rows), schema, 3, MEMORY)
     with few.open() as source:
         found = [v for chunk in source.read(("a",)) for v in chunk.columns[0].parts[0].to_pylist()]
     assert len(set(found)) == 9  # the distinct cells; which rows have them is in the places
-    shuffled = FewRows(table(rows[::-1]), schema, 3, MEMORY)
+    shuffled = FewRows.of(table(rows[::-1]), schema, 3, MEMORY)
     assert values(few, "a") == values(shuffled, "a")
     assert len(values(few, "a")) == 3
 
@@ -131,23 +131,19 @@ def test_what_cannot_be_told_apart_is_refused():
         kept(table([("p", 1, "x")]).drop(columns="who"))
     with pytest.raises(DataError, match="column 'who' has objects of other types"):
         kept(table([(("secret",), 1, "x")]))
-    codes = FewRows(CodedTable.from_codes(SCHEMA.domain(), [[0], [0]]), SCHEMA, 1, MEMORY)
-    with pytest.raises(DataError, match="coded table has no person column 'who'"), codes.open():
-        pass
+    with pytest.raises(DataError, match="coded table has no person column 'who'"):
+        FewRows.of(CodedTable.from_codes(SCHEMA.domain(), [[0], [0]]), SCHEMA, 1, MEMORY)
 
 
 @pytest.mark.parametrize("people", [1, 500], ids=["one with many rows", "many"])
 def test_more_than_fits_the_memory_is_refused(people):
     rows = table([(f"p{k % people}", 1, "x") for k in range(1_000)])
-    few = FewRows(rows, SCHEMA, 1, 50_000)
-    with pytest.raises(ResourceExceeded, match="raise --max-memory"), few.open():
-        pass
+    with pytest.raises(ResourceExceeded, match="raise --max-memory"):
+        FewRows.of(rows, SCHEMA, 1, 50_000)
 
 
 def test_rows_that_change_between_two_readings_are_refused():
-    few = FewRows(first := table([("p", k % 4, "x") for k in range(5)]), SCHEMA, 2, MEMORY)
-    with few.open():
-        pass
+    few = FewRows.of(first := table([("p", k % 4, "x") for k in range(5)]), SCHEMA, 2, MEMORY)
     first["a"] = [3, 3, 3, 3, 3]
     first["b"] = "y"
     with pytest.raises(DataError, match="changed while it was read"):
@@ -156,5 +152,5 @@ def test_rows_that_change_between_two_readings_are_refused():
 
 def test_what_tells_tables_apart_is_their_rows():
     one, other = table([("p", 1, "x")]), table([("p", 2, "x")])
-    digests = {FewRows(rows, SCHEMA, 1, MEMORY).digest() for rows in (one, other, one.copy())}
+    digests = {FewRows.of(rows, SCHEMA, 1, MEMORY).digest() for rows in (one, other, one.copy())}
     assert len(digests) == 2
