@@ -246,8 +246,8 @@ def fuzz(scale: Scale, _: Path) -> dict[str, Any]:
 SECTIONS: dict[str, Section] = {
     section.__name__: section
     for section in (
-        fuzz, kills, game, replay, persons, entry_points, recomputed, noise, mutants, reservations, cost,
-        workers,
+        fuzz, kills, game, replay, persons, entry_points, recomputed, noise, mutants, reservations,
+        cost, workers,
     )
 }  # fmt: skip
 
