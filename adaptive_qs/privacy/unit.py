@@ -116,7 +116,9 @@ class Unit:
     @property
     def protected(self) -> str:
         """What is protected, in words: the same for every number of rows that count."""
-        return "one row" if self.person is None else f"one person: all rows with one {self.person}"
+        if self.person is None:
+            return "one row"
+        return f"one person: all rows with the same {self.person!r}"
 
     @property
     def name(self) -> str:

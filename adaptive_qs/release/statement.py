@@ -377,7 +377,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs}
+    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs, "plain": _plain}
     return environment.get_template("statement.md")
 
 

@@ -8,7 +8,7 @@ import pytest
 from .conftest import SCHEMA, done, refused
 
 BASE = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5"]
-PERSON = "one person: all rows with one id"
+PERSON = "one person: all rows with the same 'id'"
 
 
 @pytest.fixture

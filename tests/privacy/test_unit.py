@@ -151,7 +151,7 @@ def test_a_unit_says_what_it_protects():
     assert (ROWS.name, ROWS.relation) == ("one row", "add or remove one row")
     assert Unit(None, 1, "replace").relation == "replace one row"
     person = Unit.of("who", 3, "replace")
-    assert person.name == "one person: all rows with one who, of which at most 3 count"
+    assert person.name == "one person: all rows with the same 'who', of which at most 3 count"
     assert person.protected == Unit.of("who", 9, "replace").protected
     assert person.relation == "replace one person with all rows"
     assert set(NEIGHBOURS) == {"add-remove", "replace"}

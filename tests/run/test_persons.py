@@ -63,7 +63,7 @@ def test_a_person_of_k_rows_gets_k_times_the_noise_of_a_row():
 def test_the_statement_says_who_is_protected(tmp_path):
     model = fitted(rho=1, rows_per_person=2)
     manifest = model.release_.manifest
-    assert manifest.unit == "one person: all rows with one who, of which at most 2 count"
+    assert manifest.unit == "one person: all rows with the same 'who', of which at most 2 count"
     assert manifest.neighbours == "add or remove one person with all rows"
     assert "all rows of all persons but one" in manifest.threat_model.protects_against[0]
     assert not any("several rows of one person" in text for text in manifest.threat_model.excluded)
