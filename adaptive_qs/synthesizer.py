@@ -20,6 +20,7 @@ from adaptive_qs.generate import DEFAULT_GENERATOR
 from adaptive_qs.loop import DEFAULT_RULE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
@@ -184,7 +185,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
 
     Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them and spends
     the whole budget, and fitted attributes end in ``_``. Tables sampled afterwards cost nothing.
-    The unit of privacy is one row, neighbours add or remove one row.
+    The unit of privacy is one row, neighbours add or remove one row, unless the schema names a
+    ``person`` column or ``neighbours`` are replaced.
 
     Args:
         epsilon: ε of the (ε, δ) that the whole run implies; give it or ``rho``.
@@ -213,6 +215,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             ``distributed.Client``. The engine "dask" starts processes on this machine without one.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt
             (``private_bins``, ``private_values``); not used by other schemas.
+        rows_per_person: rows of one person that count at most, a public number, where the schema
+            names a ``person`` column; the budget then protects a person with all rows.
+        neighbours: a name of ``adaptive_qs.privacy.unit.NEIGHBOURS``: "add-remove" (default), or
+            "replace" for tables of which the number of rows or persons is public.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
             stamped so, and so are tables sampled from it that can carry a stamp (pandas in
             ``attrs``, pyarrow in the metadata; polars cannot).
@@ -255,6 +261,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rule: str = DEFAULT_RULE,
         generator: str = DEFAULT_GENERATOR,
         learning_share: float = DEFAULT_SHARE,
+        rows_per_person: int | None = None,
+        neighbours: str = DEFAULT_NEIGHBOURS,
         target: str | None = None,
         max_candidates: int | None = None,
         max_cells: int | None = None,
@@ -280,6 +288,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.generator = generator
         self.learning_share = learning_share
+        self.rows_per_person = rows_per_person
+        self.neighbours = neighbours
         self.target = target
         self.max_candidates = max_candidates
         self.max_cells = max_cells

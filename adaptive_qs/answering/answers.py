@@ -352,7 +352,7 @@ def statement_of_answers(
     """
     gaussian = all(isinstance(event, GaussianEvent) and event.purpose in BATCH for event in events)
     return AnswersManifest(
-        **stated(events, schema, ANSWERS, stamp),
+        **stated(events, schema, ANSWERS, stamp, target.unit),
         rho=target.rho,
         epsilon=target.epsilon,
         delta=target.delta,

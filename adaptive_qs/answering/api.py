@@ -21,6 +21,7 @@ from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of
@@ -47,6 +48,8 @@ def plan(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
+    rows_per_person: int | None = None,
+    neighbours: str = DEFAULT_NEIGHBOURS,
     public_rows: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
@@ -70,6 +73,7 @@ def plan(
             whose rows span all differences of codes; other columns get one chosen for them.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt;
             the plan is then for the rest of it and as many codes as there can be.
+        rows_per_person, neighbours: as for :class:`~adaptive_qs.Synthesizer`.
         public_rows: about how many rows the table will have, as far as is public; compared with
             the budget.
         progress: called with a phase, steps done and steps in all.
@@ -122,6 +126,8 @@ def answer(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
+    rows_per_person: int | None = None,
+    neighbours: str = DEFAULT_NEIGHBOURS,
     engine: str = DEFAULT_ENGINE,
     temp_folder: str | Path | None = None,
     scheduler: Any = None,
@@ -136,16 +142,18 @@ def answer(
 ) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
 
-    The unit of privacy is one row; neighbouring tables differ by adding or removing one. This call
-    plans, reads the table and checks everything, but spends nothing, unless the schema leaves bins
-    or values to be learnt: reading the result does.
+    The unit of privacy is one row; neighbouring tables differ by adding or removing one, unless the
+    schema names a ``person`` column or ``neighbours`` are replaced. This call plans, reads the
+    table and checks everything, but spends nothing, unless the schema leaves bins or values to be
+    learnt: reading the result does.
 
     Args:
         data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder or a
             pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
-        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases, progress: as
-            for :func:`plan`, but exactly one of epsilon, rho and cost must be given.
+        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases,
+            rows_per_person, neighbours, progress: as for :func:`plan`, but exactly one of epsilon,
+            rho and cost must be given.
         engine, temp_folder, scheduler, learning_share, ledger, resume, anchor, unreviewed_schema,
             public_rows, beyond_limits: as for :class:`~adaptive_qs.Synthesizer`; what is learnt is
             spent by this call, and answers are kept in the ledger until they are written.

@@ -351,8 +351,9 @@ class Batch:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget of the whole run."""
-        std = target.cost**-0.5
-        return guard_rails(target.epsilon, target.delta, std, rows, "a count that gets all of it")
+        std = target.left_of(target.budget).cost ** -0.5
+        counted = "a count that gets all of it"
+        return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Nothing more: every answer has its error beside it."""

@@ -30,8 +30,10 @@ from adaptive_qs.audit.tables import (
     Pair,
     Rows,
     Types,
+    described,
     neighbour_pairs,
     no_rows,
+    of_unit,
     stand_in,
     write_rows,
 )
@@ -42,6 +44,7 @@ from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, ROWS, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
@@ -100,6 +103,7 @@ class Synthesis:
         queries: QuerySource,
         rho: float,
         max_memory: int | str = MAX_MEMORY,
+        unit: Unit = ROWS,
     ) -> Self:
         """Plan a run on the marginals that the queries ask about.
 
@@ -112,7 +116,7 @@ class Synthesis:
             rho=rho,
             discovery_share=discovery_share(schema),
             column_share=DEFAULT_SHARE / learnt if learnt else 0.0,
-        )
+        ).protecting(unit)
         preprocessing_cost(schema, target.budget)
         domain = schema.widest_domain()
         marginals = resolve_queries(queries, domain).marginals()
@@ -145,7 +149,7 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            work = Tables(marginals, "product", plan, target.rho)
+            work = Tables(marginals, "product", plan, target.left_of(target.budget).rho)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
@@ -160,6 +164,7 @@ class Synthesis:
                 workers=plan.workers,
                 engine=self.engine,
                 scheduler=self.scheduler,
+                **_counting(target.unit),
                 **_CONSENT,
             )
             with _made_up(mechanisms):
@@ -206,6 +211,7 @@ class Batch:
         rho: float,
         choice: str = "auto",
         max_memory: int | str = MAX_MEMORY,
+        unit: Unit = ROWS,
     ) -> Self:
         """Plan a batch by the mechanism that is chosen.
 
@@ -216,14 +222,15 @@ class Batch:
         """
         learns = bool(schema.private_columns)
         share = discovery_share(schema) if learns else None
-        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share)
+        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share).protecting(unit)
         widest = schema.widest_domain()
         resolved = resolve_queries(queries, widest)
         check_learnable(resolved, schema)
         limits = answers_limits(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
-        planned = Work(resolved, widest, target, limits, choice).measurable.mechanism
+        left = target.left_of(target.budget)
+        planned = Work(resolved, widest, left, limits, choice).measurable.mechanism
         return cls(schema, resolved, target, choice, limits, planned)
 
     def publish(
@@ -232,7 +239,8 @@ class Batch:
         """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
-            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, self.target.units)
+            units = self.target.left_of(self.target.budget).units
+            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, units)
             return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
         with _made_up(mechanisms):
             answers = answer(
@@ -245,6 +253,7 @@ class Batch:
                 max_memory=self.limits.max_memory_bytes,
                 engine=self.engine,
                 scheduler=self.scheduler,
+                **_counting(self.target.unit),
                 **_CONSENT,
             )
             table = answers.to_arrow()
@@ -254,6 +263,12 @@ class Batch:
 
 Publisher = Synthesis | Batch
 """Something that spends a budget on a table."""
+
+
+def _counting(unit: Unit) -> dict[str, Any]:
+    """The unit as options of a run, of a schema that names the person column."""
+    rows = None if unit.person is None else unit.rows
+    return {"rows_per_person": rows, "neighbours": unit.neighbours}
 
 
 @contextmanager
@@ -457,7 +472,7 @@ def _compare_inputs(
     if isinstance(one.event, PartitionEvent):
         here, there = (dict(zip(c.values, c.inputs.tolist())) for c in (one, other))
         changes = [here.get(v, 0) - there.get(v, 0) for v in {**here, **there}]
-        report.note(Check.COUNTS, sum(map(abs, changes)) <= 1, where, label)
+        report.note(Check.COUNTS, sum(map(abs, changes)) <= one.event.rows, where, label)
     elif one.inputs.shape != other.inputs.shape:
         return
     elif isinstance(one.event, GaussianEvent):
@@ -507,6 +522,8 @@ def audit(
     max_memory: int | str = MAX_MEMORY,
     engine: str = DEFAULT_ENGINE,
     scheduler: Any = None,
+    rows_per_person: int | None = None,
+    neighbours: str = DEFAULT_NEIGHBOURS,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
 
@@ -529,6 +546,8 @@ def audit(
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
         engine: what counts, a name of ``adaptive_qs.table.engines.ENGINES``.
         scheduler: where it finds its workers, for engines that have such.
+        rows_per_person, neighbours: as for :class:`~adaptive_qs.Synthesizer`; where the schema
+            names a person column, tables differ by a person with all rows.
 
     Raises:
         InputError: the workload does not fit a budget or the mechanism, or there is no such
@@ -537,23 +556,24 @@ def audit(
     """
     rng = np.random.default_rng(seed)
     one_of("engine", engine, ENGINES)
+    unit = Unit.of(schema.person, rows_per_person, neighbours)
     roomy: list[tuple[Publisher, float]] = []
     tight: list[tuple[Publisher, float]] = []
     for rho in rhos:
         counting = {"engine": engine, "scheduler": scheduler}
-        synthesis = replace(Synthesis.of(schema, queries, rho, max_memory), **counting)
-        batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory), **counting)
+        synthesis = replace(Synthesis.of(schema, queries, rho, max_memory, unit), **counting)
+        batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory, unit), **counting)
         roomy += [(synthesis, rho), (batch, rho)]
         tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
     report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Where something is to be learnt there must be rows.
-        usable = (
-            pair
-            for pair in neighbour_pairs(stand_in(schema), folder, rng)
-            if not schema.private_columns or (pair.here and pair.there)
-        )
+        # Where something is to be learnt, or rows to be told apart, there must be some.
+        differing = neighbour_pairs(stand_in(schema), folder, rng)
+        if unit != ROWS:
+            differing = (of_unit(pair, unit, rng) for pair in differing)
+        raw = schema.private_columns or schema.person
+        usable = (pair for pair in differing if not raw or (pair.here and pair.there))
         for done, pair in enumerate(islice(usable, pairs)):
             seen = report.moved
             # Not in step with the kinds of tables and rows: each comes in every form, in time.
@@ -564,7 +584,8 @@ def audit(
                 sampled = (done + 1) % sample_every == 0
                 seed = int(rng.integers(2**32))
                 _replay_on(publisher, tables, folder, seed, sampled, where, report)
-            report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
+            if unit.neighbours == DEFAULT_NEIGHBOURS:  # one row may be as good as another
+                report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
             if progress is not None:
                 progress(done + 1, pairs)
     return report
@@ -574,7 +595,7 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
     """Makers of the two tables; of their codes, where one of them has no rows."""
     tables = (pair.here, pair.there)
     if all(tables):
-        types = Types(schema, *tables)
+        types = Types(described(schema, pair), *tables)
         return [partial(FORMS[form], rows, types, folder) for rows in tables]
     return [partial(_codes, rows, schema, folder) for rows in tables]
 
@@ -597,6 +618,7 @@ def _replay_on(
     for make in tables:  # one after the other: their files have the same name
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)
         cost, entropy = publisher.target.budget, InsecureSeed(seed)
-        budget = Budget(cost.rho, cost.delta, publisher.target.filtered)
+        target = publisher.target
+        budget = Budget(cost.rho, cost.delta, target.filtered, target.unit)
         runs.append(record(job, budget, entropy, *runs))
     compare(runs[0], runs[1], where, report)

@@ -22,8 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import CellType, ColumnBase
+from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS
@@ -362,4 +364,51 @@ def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
 def stand_in(schema: Schema) -> Schema:
     """The schema with arbitrary bins and values where it leaves them open."""
     columns = tuple(column.stand_in() for column in schema.columns)
-    return Schema(version=schema.version, columns=columns, ignore=schema.ignore)
+    return Schema(
+        version=schema.version, columns=columns, ignore=schema.ignore, person=schema.person
+    )
+
+
+# Neighbours of other kinds: a person with all rows, and one unit in the place of another.
+
+NEW = "the one who differs"
+"""Names a person that only one of two tables has, or that has other rows there."""
+
+
+def described(schema: Schema, pair: Pair) -> Schema:
+    """The schema with the person column, if there is one, as the last of its columns."""
+    if schema.person is None:
+        return schema
+    persons = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
+    column = CategoricalColumn(name=schema.person, type="categorical", values=persons)
+    return Schema(version=schema.version, columns=(*schema.columns, column))
+
+
+def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
+    """Tables that differ by such a unit, made of two that differ by a row.
+
+    Where the unit is a person, rows have one cell more, which says whose they are. Persons have
+    from one row to many more than count, equal ones among them, and their rows are not next to
+    each other. One table has a person more, or other rows of that person.
+    """
+    fewer, more = sorted((pair.here, pair.there), key=len)
+    place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
+    own = [more[place]] * int(rng.integers(1, unit.rows + 2))
+    if unit.person is None:
+        own = own[:1]
+    elif fewer:
+        others = rng.integers(len(fewer), size=int(rng.integers(3 * unit.rows + 1)))
+        own += [fewer[k] for k in others]
+    tables = [[more[0]] * (unit.neighbours == "replace"), own]
+    if unit.person is not None:
+        holders = rng.integers(1 + len(fewer) // (2 * unit.rows), size=len(fewer)).tolist()
+        fewer = [[*row, f"{holder}"] for row, holder in zip(fewer, holders)]
+        tables = [[[*row, NEW] for row in rows] for rows in tables]
+    order = rng.permutation(len(fewer) + max(map(len, tables)))
+    mixed = [_in_order([*fewer, *rows], order) for rows in tables]
+    here, there = mixed if len(pair.here) <= len(pair.there) else mixed[::-1]
+    return Pair(f"{pair.name}, for {unit.rows} of a person", here, there)
+
+
+def _in_order(rows: Rows, order: NDArray[np.int64]) -> Rows:
+    return [rows[k] for k in order.tolist() if k < len(rows)]

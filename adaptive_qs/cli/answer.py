@@ -65,6 +65,7 @@ def plan_json(plan: BatchPlan) -> dict[str, Any]:
         "gap": gap_of(plan),
         "weighted": is_weighted(plan),
         "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
+        "unit": target.unit.name,
         "epsilon": target.epsilon,
         "delta": target.delta,
         "rho": target.rho,
@@ -120,6 +121,7 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     solves = counted(plan.choice.distinct_solves, "distinct problem")
     return [
         *shared_lines(plan, plan.target),
+        io.protects(plan.target.unit),
         (
             "at best",
             f"no {kind} is below {bound}; the gap is {gap} of the squared error",
@@ -415,7 +417,8 @@ def answer(
 ) -> None:
     """Answer counting queries about a private table, each with a standard error and an interval.
 
-    The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
+    The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
+    one person where the schema names the column that tells whose a row is (--rows-per-person).
     Everything is checked before any budget is spent; the file appears with the last answer.
     """
     source, schema = io.private_inputs(data, schema, demo, sql, database)
@@ -468,6 +471,7 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
         "mechanism": plan.choice.name,
         "rmse": plan.rmse,
         "lower_bound_rmse": plan.lower_bound_rmse,
+        "unit": target.unit.name,
         "cost": target.cost,
         "rho": target.rho,
         "rho_spent": answers.rho_spent,
@@ -481,8 +485,6 @@ def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[
 
 
 def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
-    from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
-
     mechanism, privacy, error = shared_lines(answers.plan, answers.target)
     stamp = [("NOT PRIVATE", answers.stamp.partition(": ")[2])] if answers.insecure else []
     return [
@@ -491,7 +493,7 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io
         mechanism,
         privacy,
         *io.closed_rows(answers.closed),
-        ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
+        io.protects(answers.target.unit),
         error,
         *io.taken_rows(answers.seconds),
     ]

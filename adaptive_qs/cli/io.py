@@ -23,6 +23,7 @@ from adaptive_qs.table.files import inside, is_pattern, stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
+    from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.job import Job
     from adaptive_qs.table.sql import Query
@@ -211,6 +212,11 @@ def closed_json(closed: Closing | None) -> dict[str, Any] | None:
     return {
         "path": str(closed.path), "run": closed.run, "rho_left": rho_left, "head": closed.head,
     }  # fmt: skip
+
+
+def protects(unit: Unit) -> Row:
+    """Whom the budget protects."""
+    return "protects", f"{unit.name}; neighbouring tables {unit.relation}"
 
 
 def rho_words(cost: Cost, left: bool = False) -> str:

@@ -10,6 +10,7 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
@@ -22,13 +23,11 @@ HELP = "Count the budget of a data set over all runs: set its total, show, verif
 
 def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     """Total, what is counted against it and what is left."""
-    from adaptive_qs.privacy.events import NEIGHBOURS, UNIT
-
     lines = [
         ("total", _cost_words(book, book.limit)),
         ("counted", _cost_words(book, book.held)),
         ("left", _cost_words(book, book.left, left=True)),
-        ("protects", f"{UNIT}; neighbouring tables {NEIGHBOURS}"),
+        ("protects", f"{book.protected}; neighbouring tables {book.relation}"),
         ("head", book.head),
         *(("restored", _restored_words(book, entry)) for entry in book.restorations()),
     ]
@@ -70,6 +69,8 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
     return {
         "ledger": book.identity,
         "declared": dict(book.declared),
+        "protects": book.protected,
+        "neighbours": book.relation,
         "total": _cost_json(book, book.limit),
         "counted": _cost_json(book, book.held),
         "left": _cost_json(book, book.left),
@@ -130,6 +131,8 @@ def create(
     delta: float | None = None,
     rho: float | None = None,
     discovery_delta: float = 0.0,
+    person: str | None = None,
+    neighbours: str = DEFAULT_NEIGHBOURS,
     anchor: str | None = None,
     public_rows: int | None = None,
     beyond_limits: bool = False,
@@ -145,11 +148,14 @@ def create(
     from adaptive_qs.privacy.budget import check_rails, checked_public_rows
 
     public_rows = checked_public_rows(public_rows, "--public-rows")
+    from adaptive_qs.privacy.unit import Unit
+
     total = Total.of(epsilon, delta, rho, discovery_delta)
+    unit = Unit.of(person, None if person is None else 1, neighbours)
     io.check_distinct([None if anchor is None else Path(anchor)], io.companions(path))
     for doubt in check_rails(total.rails(public_rows), beyond_limits):
         io.warn(doubt)
-    book = LedgerBook.create(path, total.limit, total.declared, anchor)
+    book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
     io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 

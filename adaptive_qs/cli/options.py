@@ -16,6 +16,7 @@ from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
@@ -171,6 +172,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "check also that it is what a run of this ledger handed over.",
             of=("verify",),
         ),
+        _Entry(
+            "person",
+            "COLUMN",
+            "Person column of the schemas whose runs it counts: the total then protects a person "
+            "with all rows. (Default: the total protects a row.)",
+            of=("create",),
+        ),
         _Entry("anchor", "FILE", f"{_LEFT} {_PRINTED}"),
         _Entry("anchor", "FILE", "Anchor to create, on another volume.", of=("create", "anchor")),
         _Entry("out", "FILE", "Where to write, as JSON.", of=("export",)),
@@ -186,6 +194,19 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "P",
             "Part of the budget for the bins and values that the schema leaves to be learnt. "
             "(Default: 0.1.)",
+        ),
+        _Entry(
+            "rows_per_person",
+            "K",
+            "Rows of one person that count at most, where the schema names the person column: "
+            "the budget then protects a person with all rows. A public number.",
+        ),
+        _Entry(
+            "neighbours",
+            "KIND",
+            "Which tables the budget makes alike: add-remove, with and without one row or person, "
+            "or replace, with another one in its place, which takes noise for two. "
+            f"(Default: {DEFAULT_NEIGHBOURS}.)",
         ),
         _Entry(
             "insecure_seed",
@@ -322,8 +343,8 @@ OF_ANSWERS = tuple(
 )
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
 OF_PLAN = (
-    "epsilon", "delta", "rho", "cost", "learning_share", "target", "max_candidates", "max_cells",
-    "max_memory", "jobs",
+    "epsilon", "delta", "rho", "cost", "learning_share", "rows_per_person", "neighbours",
+    "target", "max_candidates", "max_cells", "max_memory", "jobs",
 )  # fmt: skip
 _KINDS = {
     **get_type_hints(RunOptions),

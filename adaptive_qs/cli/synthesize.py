@@ -223,7 +223,8 @@ def synthesize(
 ) -> None:
     """Turn a private table into a synthetic one.
 
-    The unit of privacy is one row: neighbouring tables differ by adding or removing one row.
+    The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
+    one person where the schema names the column that tells whose a row is (--rows-per-person).
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """

@@ -177,7 +177,7 @@ class _Collector:
         """Take the values of a chunk that are not missing, or refuse one as encoding would."""
         for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             (codes,) = encode_chunk(self._probe, part, label)
-            parts, indices = distinct_cells(self.column, part, label)
+            parts, indices = distinct_cells(self.column.name, part, label)
             self._take(parts, indices[codes == 0])
 
     def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:

@@ -152,6 +152,7 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
         description=schema.description,
         columns=tuple(learnt.get(c.name, c) for c in schema.columns),
         ignore=schema.ignore,
+        person=schema.person,
         about=schema.about,
     )
 

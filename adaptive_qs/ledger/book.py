@@ -38,7 +38,8 @@ from adaptive_qs.privacy.budget import (
     guard_rails,
     positive_number,
 )
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event
+from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ class LedgerBook(Store):
         identity: 32 hexadecimal digits that name this ledger.
         limit: the total.
         declared: the total as the owner gave it.
+        protected, relation: whom the total protects, and which tables are neighbours, in words.
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
@@ -159,6 +161,7 @@ class LedgerBook(Store):
         self.identity = first.ledger
         self.limit = first.total
         self.declared = dict(first.declared)
+        self.protected, self.relation = first.unit, first.neighbours
         remove_dead_locks(self.path)
 
     @classmethod
@@ -168,6 +171,7 @@ class LedgerBook(Store):
         limit: Cost,
         declared: Mapping[str, float],
         anchor: str | Path | None = None,
+        unit: Unit = ROWS,
     ) -> Self:
         """A new ledger with this total, which cannot be changed later; its key will lie next to it.
 
@@ -176,14 +180,15 @@ class LedgerBook(Store):
             limit: the total.
             declared: the total in the owner's terms, such as epsilon and delta.
             anchor: a file to be made as well, best on another volume.
+            unit: whom the total protects, whatever number of rows counts in a run.
         """
         opened = Opened(
             held=Cost(),
             ledger=secrets.token_hex(16),
             total=limit,
             declared=dict(declared),
-            unit=UNIT,
-            neighbours=NEIGHBOURS,
+            unit=unit.protected,
+            neighbours=unit.relation,
         )
         cls.write_new(Path(path), opened, None if anchor is None else Anchor(anchor))
         return cls(path, anchor)
@@ -224,6 +229,19 @@ class LedgerBook(Store):
         """What was recorded whenever a copy was put back, in order."""
         return self.bodies(Restored)
 
+    def check_unit(self, unit: Unit) -> None:
+        """Refuse a run that protects something else than the total: their costs do not add up.
+
+        Raises:
+            LedgerError: it does.
+        """
+        if (unit.protected, unit.relation) != (self.protected, self.relation):
+            raise LedgerError(
+                f"{self.path}: its total protects {self.protected} (neighbouring tables "
+                f"{self.relation}), the run {unit.protected} ({unit.relation}): their costs do not "
+                "add up: take a ledger that was created for it"
+            )
+
     def reserve(
         self,
         request: Mapping[str, str],
@@ -231,6 +249,7 @@ class LedgerBook(Store):
         cost: Cost,
         insecure: bool = False,
         filtered: bool = False,
+        unit: Unit = ROWS,
     ) -> LedgerRun:
         """Set a budget aside for a new run, which this process locks.
 
@@ -240,11 +259,14 @@ class LedgerBook(Store):
             cost: the budget.
             insecure: whether the noise comes from a seed.
             filtered: whether the filter of Gaussian DP bounds it besides.
+            unit: whom the run protects.
 
         Raises:
             BudgetExceeded: the total does not allow it; nothing is recorded.
-            LedgerError: an interrupted run was asked for the same, or the ledger is locked.
+            LedgerError: an interrupted run was asked for the same, the ledger is locked, or its
+                total protects something else.
         """
+        self.check_unit(unit)
         lock: RunLock | None = None
         try:
             with self.writing():
@@ -267,7 +289,7 @@ class LedgerBook(Store):
                 lock.release()
             raise
         reach(Fault.RESERVED)
-        return LedgerRun(self, self.identity, reserved, lock, filtered)
+        return LedgerRun(self, self.identity, reserved, lock, filtered, unit)
 
     def check_remaining(self, cost: Cost) -> None:
         """Refuse a budget that the total does not allow, and any where the ledger is locked."""
@@ -302,13 +324,20 @@ class LedgerBook(Store):
         """Whether the run of a ledger with this name is one of this ledger, and not closed."""
         return ledger == self.identity and run in self.open_runs()
 
-    def resume(self, request: Mapping[str, str], inputs: str, filtered: bool = False) -> LedgerRun:
+    def resume(
+        self,
+        request: Mapping[str, str],
+        inputs: str,
+        filtered: bool = False,
+        unit: Unit = ROWS,
+    ) -> LedgerRun:
         """Go on with the newest interrupted run that asked for the same, and lock it.
 
         Raises:
             LedgerError: there is none, the table or a parameter differs from it, or another
                 process works on it.
         """
+        self.check_unit(unit)
         interrupted = self.interrupted()
         same = [past for past in interrupted if past.request == dict(request)]
         if not same:
@@ -330,7 +359,7 @@ class LedgerBook(Store):
             )
         lock = self._idle(found.run, "wait for its end, or close what holds it")
         self._mark(Mark.of(self.last()))  # a killed process may have left mark and anchor behind
-        return LedgerRun(self, self.identity, found, lock, filtered)
+        return LedgerRun(self, self.identity, found, lock, filtered, unit)
 
     def interrupted(self) -> list[Reserved]:
         """The reservations of all runs that are not closed, newest first; without any, or where the

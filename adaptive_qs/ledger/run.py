@@ -31,6 +31,7 @@ from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Ledger, Output, Place, float_above
 from adaptive_qs.privacy.events import BATCH, Cost, Event, GaussianEvent, Transcript
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 
 class LedgerRun(Ledger):
@@ -47,6 +48,7 @@ class LedgerRun(Ledger):
         reserved: the entry that reserved the budget.
         lock: held by this process.
         filtered: whether the filter of Gaussian DP bounds it besides; see :class:`Ledger`.
+        unit: whom the run protects.
 
     Attributes:
         number: of the run.
@@ -58,9 +60,15 @@ class LedgerRun(Ledger):
     """
 
     def __init__(
-        self, store: Store, identity: str, reserved: Reserved, lock: RunLock, filtered: bool = False
+        self,
+        store: Store,
+        identity: str,
+        reserved: Reserved,
+        lock: RunLock,
+        filtered: bool = False,
+        unit: Unit = ROWS,
     ) -> None:
-        super().__init__(reserved.price, filtered)
+        super().__init__(reserved.price, filtered, unit)
         self.number = reserved.run
         self._store = store
         self._identity = identity

@@ -20,6 +20,7 @@ from adaptive_qs.arguments import as_integer, as_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.filter import left_after
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 # The ledger that every release passes: charged first, then drawn, then handed out.
 
@@ -51,14 +52,16 @@ class Ledger(ABC):
         limit: the budget.
         filtered: whether its ρ is also that of the filter of :mod:`adaptive_qs.privacy.filter`, so
             that everything together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
+        unit: whom the budget protects; the events of its releases are for that.
 
     Attributes:
         limit: the budget.
         filtered: as given.
+        unit: as given.
     """
 
-    def __init__(self, limit: Cost, filtered: bool = False) -> None:
-        self.limit, self.filtered = limit, filtered
+    def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
+        self.limit, self.filtered, self.unit = limit, filtered, unit
         self._spent = Cost()
         self._filter_left = limit.rho_units
         self._events: list[Event] = []
@@ -125,11 +128,15 @@ class Budget(Ledger):
     """
 
     def __init__(
-        self, rho: Fraction | float, delta: Fraction | float = 0, filtered: bool = False
+        self,
+        rho: Fraction | float,
+        delta: Fraction | float = 0,
+        filtered: bool = False,
+        unit: Unit = ROWS,
     ) -> None:
         if not 0 < rho < math.inf or (limit := Cost.within(rho, delta)).rho_units < 1:
             raise InputError(f"privacy budget rho is {rho!r}: give a number of at least 2**-60")
-        super().__init__(limit, filtered)
+        super().__init__(limit, filtered, unit)
         self._lock = Lock()
 
     def release(
@@ -260,6 +267,7 @@ def guard_rails(
     count_std: float | None,
     rows: int | None,
     counted: str = "a count",
+    unit: Unit = ROWS,
 ) -> tuple[GuardRail, ...]:
     """What there is to say about a budget.
 
@@ -268,13 +276,14 @@ def guard_rails(
         count_std: standard deviation (rows) of a count with this budget; None for no check.
         rows: about how many rows there are, as far as is public.
         counted: what is counted so.
+        unit: whom the budget protects.
     """
     found = []
     if epsilon > WARNED_EPSILON:
         power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
         text = (
-            f"epsilon is {epsilon:.6g}: with any row a release may be e^{power} times as likely "
-            "as without it, which promises little: 10 or less is usual"
+            f"epsilon is {epsilon:.6g}: with any {unit.noun} a release may be e^{power} times as "
+            "likely as without it, which promises little: 10 or less is usual"
         )
         beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
         found.append(GuardRail(text, beyond))
@@ -305,9 +314,9 @@ def guard_rails(
     return tuple(found)
 
 
-def weaknesses(epsilon: float, delta: float) -> tuple[str, ...]:
+def weaknesses(epsilon: float, delta: float, unit: Unit = ROWS) -> tuple[str, ...]:
     """What a reader of a release should know of its (ε, δ), from these two alone."""
-    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None))
+    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None, unit=unit))
 
 
 def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainSerializer, PlainValidator
 
@@ -143,7 +143,7 @@ class GaussianEvent(_Charge):
     """Discrete or continuous Gaussian noise on integer values.
 
     Attributes:
-        squared_sensitivity: largest squared L2 change of the values by one row, Δ².
+        squared_sensitivity: largest squared L2 change of the values between neighbours, Δ².
         noise_variance: parameter σ² of the noise.
     """
 
@@ -161,6 +161,10 @@ class GaussianEvent(_Charge):
     def rho(self) -> Fraction:
         """zCDP cost Δ²/(2σ²). Canonne, Kamath, Steinke 2020, Theorem 14."""
         return Fraction(self.squared_sensitivity) / (2 * self.noise_variance)
+
+    def of_group(self, rows: int) -> Self:
+        """The same draw for neighbours that are so many times as far apart: Δ is as often."""
+        return replace(self, squared_sensitivity=self.squared_sensitivity * rows**2)
 
 
 @dataclass(frozen=True)
@@ -187,43 +191,66 @@ class SelectionEvent(_Charge):
         """zCDP cost ε²/8 by bounded range: Cesar and Rogers 2021; Fuentes et al., Prop. B.3."""
         return Fraction(self.epsilon) ** 2 / 8
 
+    def of_group(self, rows: int) -> Self:
+        """The same draw for neighbours that are so many times as far apart: ε is as often."""
+        return replace(self, epsilon=self.epsilon * rows)
+
 
 @dataclass(frozen=True)
 class PartitionEvent(_Charge):
     """Which of unknown values occur: those whose noisy count reaches a threshold.
 
-    A row is one value. A value that only one row has is found with probability at most
-    P[1 + noise ≥ threshold] ≤ δ; otherwise neighbours differ as Gaussian counts do.
+    A row is one value. Values that only the ``rows`` rows have by which neighbours differ are
+    found with probability at most rows · P[rows + noise ≥ threshold] ≤ δ; otherwise neighbours
+    differ as Gaussian counts do.
 
     Attributes:
         noise_variance: parameter σ² of the discrete Gaussian noise on each count.
         threshold: least noisy count of a value that is released.
-        delta: share of δ that covers values of a single row; at least that probability.
+        delta: share of δ that covers such values; at least that probability.
+        rows: most rows by which neighbours differ.
     """
 
     mechanism: Literal["partition selection"] = field(default="partition selection", kw_only=True)
     noise_variance: Ratio
     threshold: Annotated[int, Field(ge=2, le=2**62)]
     delta: Annotated[Fraction, *_EXACT]
+    rows: Annotated[int, Field(ge=1, le=2**32)] = 1
 
     def __post_init__(self) -> None:
         """Refuse bad parameters."""
         super().__post_init__()
         self._set_positive("noise_variance")
-        if type(self.threshold) is not int or self.threshold < 2:
-            raise InputError(f"threshold is {self.threshold!r}: give an integer of at least 2")
+        if type(self.rows) is not int or self.rows < 1:
+            raise InputError(f"rows is {self.rows!r}: give a positive integer")
+        if type(self.threshold) is not int or self.threshold <= self.rows:
+            raise InputError(
+                f"threshold is {self.threshold!r}: give an integer of at least {self.rows + 1}"
+            )
         if not isinstance(self.delta, Fraction) or not 0 < self.delta < 1:
             raise InputError(f"delta is {self.delta!r}: give a Fraction between 0 and 1")
-        if self.delta < threshold_delta(self.noise_variance, self.threshold):
+        single = threshold_delta(self.noise_variance, self.threshold - self.rows + 1)
+        if self.delta < self.rows * single:
             raise InputError("threshold too low for its share of delta: raise one of them")
 
     @property
     def rho(self) -> Fraction:
-        """zCDP cost 1/(2σ²): one row changes one count by one."""
-        return Fraction(1) / (2 * self.noise_variance)
+        """zCDP cost rows²/(2σ²): counts change by so many rows together."""
+        return Fraction(self.rows**2) / (2 * self.noise_variance)
+
+    def of_group(self, rows: int) -> Self:
+        """Noise of the same variance for neighbours that are so many times as far apart: a value of
+        so many more rows passes the threshold as rarely, and there may be as many of them."""
+        return replace(
+            self,
+            rows=self.rows * rows,
+            threshold=self.threshold + self.rows * (rows - 1),
+            delta=self.delta * rows,
+        )
 
 
 Event = GaussianEvent | SelectionEvent | PartitionEvent
+E = TypeVar("E", GaussianEvent, SelectionEvent, PartitionEvent)
 
 
 class Transcript(BaseModel):
@@ -317,12 +344,6 @@ class Cost:
             sum(math.ceil(event.rho * UNITS_PER_RHO) for event in known),
             sum(math.ceil(event.delta * UNITS_PER_DELTA) for event in known),
         )
-
-
-# Which tables the promise compares, and what its kind is called; named in every output.
-
-UNIT = "one row"
-NEIGHBOURS = "add or remove one row"
 
 
 def zcdp_name(delta: float) -> str:

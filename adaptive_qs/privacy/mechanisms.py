@@ -56,7 +56,8 @@ class CountsRequest:
     """Values to release with noise.
 
     Attributes:
-        event: what is charged: purpose, sensitivity of the values and variance of the noise.
+        event: what is charged: purpose, sensitivity of the values to one row and variance of the
+            noise.
         values: exact integers of any shape, private.
         definition: digest of how the values come from the counts, where the event does not tell.
     """
@@ -75,6 +76,9 @@ Observer = Callable[[PrimitiveCall], None]
 
 class Mechanisms:
     """Noise and selection bound to one ledger and one source of entropy.
+
+    Callers give events for one row; what is charged, recorded and told is for the unit of the
+    ledger (:mod:`adaptive_qs.privacy.unit`).
 
     A replay overrides ``_draw_counts``, ``_draw_selection`` and ``_draw_values``, which run after
     the charge.
@@ -110,7 +114,7 @@ class Mechanisms:
             Noisy integers for each request, of the shape of its values.
         """
         values = [_checked_counts(request.values) for request in requests]
-        events = [request.event for request in requests]
+        events = [self.ledger.unit.priced(request.event) for request in requests]
         for event in events:
             checked_variance(event.noise_variance)
         outputs = self._release(
@@ -132,7 +136,7 @@ class Mechanisms:
         """A candidate by the exponential mechanism.
 
         Args:
-            event: what is charged: purpose and ε.
+            event: what is charged: purpose and ε, for one row.
             scores: shape (candidates,), exact integers in any common unit.
             sensitivity: most that one row changes any score, in that unit.
 
@@ -141,6 +145,8 @@ class Mechanisms:
         """
         scores = checked_scores(scores)
         checked_rate(sensitivity, event.epsilon)
+        event = self.ledger.unit.priced(event)
+        sensitivity *= self.ledger.unit.group
         (output,) = self._release(
             [event], lambda: [self._draw_selection(event, scores, sensitivity)]
         )
@@ -155,7 +161,7 @@ class Mechanisms:
         """Which values occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
         Args:
-            event: what is charged: purpose, noise, threshold and share of δ.
+            event: what is charged: purpose, noise, threshold and share of δ, for one row.
             values: every value that occurs, distinct and ascending, private; a row has one of
                 them at most.
             counts: shape (len(values),), rows with each value.
@@ -166,6 +172,7 @@ class Mechanisms:
         """
         counts = _checked_counts(counts)
         checked_variance(event.noise_variance)
+        event = self.ledger.unit.priced(event)
         check_values(values, counts, at_most)
         (output,) = self._release(
             [event], lambda: [self._draw_values(event, values, counts, at_most)]

@@ -259,6 +259,12 @@ def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
             add("constant", _CONSTANT, of_values, column.name)
     if schema.about:
         add("columns", "what the page says of the data: " + ", ".join(schema.about), basis)
+    if schema.person is not None:
+        text = (
+            "that this column tells whose a row is, by which rows above the stated number of one "
+            "person are left out; its cells are not released"
+        )
+        add("ignored", text, basis, schema.person)
     if schema.ignore:
         text = "that the table may have these columns; their cells are not used"
         add("ignored", text, basis, *schema.ignore)

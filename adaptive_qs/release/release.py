@@ -133,9 +133,10 @@ class Release(Bundle):
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
         model = result.model
-        rounds = tuple(_round_record(past, model.domain) for past in result.rounds)
+        charged = ledger.unit.group**2
+        rounds = tuple(_round_record(past, model.domain, charged) for past in result.rounds)
         manifest = Manifest(
-            **stated(events, schema, TABLES, stamp),
+            **stated(events, schema, TABLES, stamp, ledger.unit),
             rho=rho,
             epsilon=epsilon,
             delta=delta,
@@ -392,7 +393,8 @@ def chosen_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else natural_number("the seed", seed)
 
 
-def _round_record(past: Round, domain: Domain) -> RoundRecord:
+def _round_record(past: Round, domain: Domain, charged: int) -> RoundRecord:
+    """A round, ``charged`` so many times what it costs for one row."""
     return RoundRecord(
         clique=domain.clique_names(past.clique),
         groups=domain.shape(past.clique),
@@ -400,8 +402,8 @@ def _round_record(past: Round, domain: Domain) -> RoundRecord:
             (domain.clique_names(residual), domain.shape(residual), variance)
             for residual, variance in past.measured.items()
         ),
-        rho_selecting=past.budget.selecting,
-        rho_measuring=past.budget.measuring,
+        rho_selecting=past.budget.selecting * charged,
+        rho_measuring=past.budget.measuring * charged,
         moved=past.moved,
         expected=past.expected,
         rescored=past.rescored,

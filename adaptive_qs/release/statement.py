@@ -18,8 +18,9 @@ from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
 from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
-from adaptive_qs.privacy.events import NEIGHBOURS, UNIT, Cost, Event, zcdp_name
+from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.filter import left_after
+from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
@@ -57,13 +58,24 @@ SAMPLING_SEEDS = (
 )
 
 
+_OF_ROWS = (
+    "anyone who has this release, every other table made from it, and all rows but one",
+    "several rows of one person: for k rows at once rho counts k² times",
+)
+_OF_PERSONS = (
+    "anyone who has this release, every other table made from it, and all rows of all persons but "
+    "one",
+    "several persons at once, such as a family: for k of them rho counts k² times",
+)
+
+
 class ThreatModel(BaseModel):
     """Whom the promise trusts, what it holds against, and what it leaves out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     protects_against: tuple[str, ...] = (
-        "anyone who has this release, every other table made from it, and all rows but one",
+        _OF_ROWS[0],
         "any amount of computing, now or later",
     )
     trusted: tuple[str, ...] = (
@@ -74,10 +86,22 @@ class ThreatModel(BaseModel):
     excluded: tuple[str, ...] = (
         "running time, memory use, progress and messages of the program: they are for the owner",
         "that a run was refused, why, and how often it was tried",
-        "several rows of one person: for k rows at once rho counts k² times",
+        _OF_ROWS[1],
         "other releases about the same people: their costs add up, and a ledger keeps the sum",
         "what holds of people in general, and so of one whose row is not in the table",
     )
+
+    @classmethod
+    def of(cls, unit: Unit) -> Self:
+        """The same, for a unit that need not be a row."""
+        rows = cls()
+        if unit.person is None:
+            return rows
+        told = dict(zip(_OF_ROWS, _OF_PERSONS))
+        against = tuple(told.get(text, text) for text in rows.protects_against)
+        return cls(
+            protects_against=against, excluded=tuple(told.get(text, text) for text in rows.excluded)
+        )
 
 
 def guarantee_of(
@@ -126,8 +150,10 @@ class Statement(BaseModel):
     versions: dict[str, str] = Field(default_factory=versions)
     """What the bytes of a release depend on besides its numbers."""
     stamp: Stamp
-    unit: str = UNIT
-    neighbours: str = NEIGHBOURS
+    protects: Unit = ROWS
+    unit: str = ""
+    neighbours: str = ""
+    """What is protected, and which tables are neighbours, in words that follow from it."""
     guarantee: str = ""
     """What is promised, in words that follow from the figures below."""
     rho: Loss
@@ -193,6 +219,11 @@ class Statement(BaseModel):
         if self.guarantee not in ("", promised):
             raise ValueError("the guarantee in words is not that of the figures")
         object.__setattr__(self, "guarantee", promised)
+        told = {"unit": self.protects.name, "neighbours": self.protects.relation}
+        for name, words in told.items():
+            if getattr(self, name) not in ("", words):
+                raise ValueError("what is protected, in words, is not what is stated")
+            object.__setattr__(self, name, words)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
             raise ValueError("the facts do not add up to what was spent")
@@ -212,15 +243,18 @@ class Statement(BaseModel):
 
 
 def stated(
-    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp
+    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit
 ) -> dict[str, Any]:
-    """The fields of a statement that follow from the charges, the schema and the kind of noise.
+    """The fields of a statement that follow from the charges, the schema, the kind of noise and
+    whom the charges protect.
 
     ``derived`` is what was computed from released values, as for :func:`facts_of`.
     """
     cost = Cost.of(events)
     return {
         "stamp": stamp,
+        "protects": unit,
+        "threat_model": ThreatModel.of(unit),
         "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
         "rho_spent": float_above(cost.rho),
         "delta_spent": float_above(cost.delta),
@@ -344,7 +378,7 @@ def statement_page(statement: Statement) -> str:
     """
     return _template().render(
         s=statement,
-        weaknesses=weaknesses(statement.epsilon, statement.delta),
+        weaknesses=weaknesses(statement.epsilon, statement.delta, statement.protects),
         headings=HEADINGS,
     )
 
@@ -360,7 +394,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs}
+    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs, "plain": _plain}
     return environment.get_template("statement.md")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, positive_integer, shown
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 
@@ -29,6 +30,8 @@ class RunOptions:
     rho: float | None = None
     cost: float | None = None
     learning_share: float = DEFAULT_SHARE
+    rows_per_person: int | None = None
+    neighbours: str = DEFAULT_NEIGHBOURS
     insecure_seed: int | None = None
     ledger: str | Path | None = None
     resume: bool = False

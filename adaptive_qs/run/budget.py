@@ -28,6 +28,7 @@ from adaptive_qs.privacy.budget import (
     positive_number,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 if TYPE_CHECKING:  # a run without a ledger does not read the modules of one
     from adaptive_qs.ledger.book import LedgerBook
@@ -86,7 +87,9 @@ class PrivacyTarget:
         gaussian: whether (ε, δ) is that of exact Gaussian DP; of zCDP otherwise.
         filtered: whether steps are chosen one after the other, so that the exact Gaussian DP is
             that of the filter of :mod:`adaptive_qs.privacy.filter`.
-        kept: part of the whole budget that learning leaves; ``rho`` is that part.
+        kept: part of the whole budget that ``rho`` is: what learning leaves, and of that what may
+            be spent on single rows.
+        unit: whom it protects.
     """
 
     rho: float
@@ -96,6 +99,7 @@ class PrivacyTarget:
     gaussian: bool = False
     filtered: bool = False
     kept: float = 1.0
+    unit: Unit = ROWS
 
     @classmethod
     def of(
@@ -226,9 +230,26 @@ class PrivacyTarget:
         """The budget in units of 2**-60 ρ, rounded down."""
         return math.floor(Fraction(self.rho) * UNITS_PER_RHO)
 
+    def protecting(self, unit: Unit) -> Self:
+        """The same promise to another unit.
+
+        Raises:
+            InputError: what it leaves for measurements of single rows is nothing but noise.
+        """
+        target = replace(self, unit=unit)
+        if unit.group > 1 and (left := float(unit.for_rows(self.budget).rho)) < MIN_COST / 2:
+            raise InputError(
+                f"the budget is rho {self.rho:.3g} for {unit.name}: that is {left:.3g} for a row, "
+                "which leaves nothing but noise: raise the budget, or let fewer rows of a person "
+                "count"
+            )
+        return target
+
     def left_of(self, remaining: Cost) -> Self:
-        """The same promise, of which only this much is left."""
-        rho = min(self.rho, float_below(remaining.rho))
+        """The same promise, with what measurements of single rows may cost where this much of the
+        whole budget is left."""
+        rows = self.unit.for_rows(remaining)
+        rho = min(self.rho / self.unit.group**2, float_below(rows.rho))
         return replace(self, rho=rho, kept=rho / self.rho)
 
     def at(self, epsilon: float) -> Self:
@@ -239,7 +260,7 @@ class PrivacyTarget:
         """
         share = None if self.gaussian else self.discovery_share
         target = self.of_answers(epsilon, self.delta, discovery_share=share)
-        return replace(target, rho=self.kept * target.rho, kept=self.kept)
+        return replace(target, rho=self.kept * target.rho, kept=self.kept, unit=self.unit)
 
 
 # The budget of one run: in memory, or reserved in a ledger that survives the process.
@@ -276,13 +297,14 @@ class Session:
         cost: the budget.
         anchor: how far the ledger must have come, as a file or as it was printed; None for none.
         filtered: whether the filter of Gaussian DP bounds the run besides; see :class:`Ledger`.
+        unit: whom the budget protects.
 
     Attributes:
         closed: how it ended, after :meth:`finish` on a ledger.
 
     Raises:
         InputError: to resume without a ledger, or an anchor without one.
-        LedgerError: the ledger cannot be used.
+        LedgerError: the ledger cannot be used, or protects something else.
         BudgetExceeded: its total does not allow the budget.
     """
 
@@ -293,6 +315,7 @@ class Session:
         cost: Cost,
         anchor: str | Path | None = None,
         filtered: bool = False,
+        unit: Unit = ROWS,
     ) -> None:
         if path is None and resume:
             raise InputError("resume was asked for without a ledger: name the ledger of the run")
@@ -305,12 +328,13 @@ class Session:
             self._book = LedgerBook(path, anchor)
         self._resume = resume
         self._inputs = ""
-        self._cost, self._filtered = cost, filtered
+        self._cost, self._filtered, self._unit = cost, filtered, unit
         self.closed: Closing | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
         if self._book is not None:
             try:
+                self._book.check_unit(unit)
                 if resume:
                     self._book.interrupted()
                 else:
@@ -342,13 +366,13 @@ class Session:
             LedgerError: the ledger cannot be written, or there is no such run to resume.
         """
         if self._book is None:
-            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered)
+            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, self._unit)
             return self._budget
         if self._resume:
-            self._run = self._book.resume(request(), self._inputs, self._filtered)
+            self._run = self._book.resume(request(), self._inputs, self._filtered, self._unit)
         else:
             self._run = self._book.reserve(
-                request(), self._inputs, self._cost, insecure, self._filtered
+                request(), self._inputs, self._cost, insecure, self._filtered, self._unit
             )
         return self._run
 

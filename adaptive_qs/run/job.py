@@ -17,6 +17,7 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
@@ -209,7 +210,12 @@ class Job(Generic[W]):
         if rows is not None and not options.resume:
             doubts += work.doubts(rows)
         session = Session(
-            options.ledger, options.resume, target.budget, options.anchor, target.filtered
+            options.ledger,
+            options.resume,
+            target.budget,
+            options.anchor,
+            target.filtered,
+            target.unit,
         )
         return cls(schema, options, target, learning, work, doubts, session)
 
@@ -242,6 +248,12 @@ class Job(Generic[W]):
         with ExitStack() as opened:
             with unchanged(source):
                 self.session.recognise(table_bytes(source))
+                if schema.person is not None:
+                    from adaptive_qs.table.persons import FewRows
+
+                    most_bytes = self.work.limits.rows_bytes
+                    most, steps = self.target.unit.rows, clock.steps("persons")
+                    source = FewRows.of(source, schema, most, most_bytes, steps)
                 if schema.private_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
@@ -249,7 +261,8 @@ class Job(Generic[W]):
                     widest = schema.widest_domain()
                     how = opened.enter_context(made_ready(name, source, rows, widest, how))
                     mechanisms = self._begin()
-                    schema = learn_schema(schema, gathered, mechanisms, self.learning)
+                    learning = self.target.unit.for_rows(self.learning)
+                    schema = learn_schema(schema, gathered, mechanisms, learning)
                     begin = _begun(mechanisms)
                 steps = clock.steps("read")
                 engine = opened.enter_context(open_engine(name, source, schema, how, steps))
@@ -301,6 +314,7 @@ class Job(Generic[W]):
             "version": package_version(),
             "schema": self.schema.fingerprint,
             "budget": budget,
+            "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.words(),
@@ -324,14 +338,18 @@ def budget_of(
         budget: with the part of δ for discovering values; None where nothing is to be learnt.
 
     Raises:
-        InputError: the budget is out of range, or too small to learn from.
+        InputError: the budget is out of range, or too small to learn from, or a person column and
+            the number of rows that count do not go together.
     """
+    unit = Unit.of(schema.person, options.rows_per_person, options.neighbours)
     if not schema.private_columns:
-        return budget(None), Cost()
-    from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
+        return budget(None).protecting(unit), Cost()
+    from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
 
-    target = budget(discovery_share(schema))
-    return target, preprocessing_cost(schema, target.budget, options.learning_share)
+    target = budget(discovery_share(schema)).protecting(unit)
+    learning = preprocessing_cost(schema, target.budget, options.learning_share)
+    column_costs(schema, unit.for_rows(learning))
+    return target, learning
 
 
 def _begun(mechanisms: Mechanisms) -> Begin:

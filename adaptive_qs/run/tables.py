@@ -97,7 +97,8 @@ class Tables:
         """What there is to say about the budget; the loop has the part that learning leaves."""
         combined = any(len(clique) > 1 for clique in self.workload.cliques)
         std = total_std(self.workload.domain, self.rho, rows or 0, combined)
-        return guard_rails(target.epsilon, target.delta, std, rows, "the number of rows")
+        counted = "the number of rows"
+        return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Columns that will likely stay unconnected in a table of about so many rows."""

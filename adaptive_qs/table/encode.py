@@ -267,7 +267,7 @@ def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDA
     """Amounts of cells that have been encoded; NaN where the code is no value."""
     found = [np.empty(0)]
     for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-        distinct, indices = distinct_cells(column, part, label)
+        distinct, indices = distinct_cells(column.name, part, label)
         found.append(np.concatenate([column.amounts(each) for each in distinct])[indices])
     return np.where(codes < column.num_values, np.concatenate(found), np.nan)
 
@@ -284,7 +284,7 @@ def rows_of(
     Raises:
         DataError: the table has other columns, or no rows.
     """
-    check_names(source, schema.names, schema.ignore)
+    check_names(source, schema.names, schema.set_aside)
     rows = 0
     for chunk in source.read(schema.names):
         rows += len(chunk.columns[0])
@@ -317,14 +317,14 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
 
 def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDArray[np.int64]:
     """Codes of every cell, by way of the distinct ones."""
-    parts, indices = distinct_cells(column, values, label)
+    parts, indices = distinct_cells(column.name, values, label)
     return np.concatenate([column.encode(part) for part in parts])[indices]
 
 
 def distinct_cells(
-    column: ColumnBase, values: pa.Array | MixedCells, label: str
+    name: str, values: pa.Array | MixedCells, label: str
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
-    """The distinct cells, normalised, and which of them every row has.
+    """The distinct cells of the column of that name, normalised, and which of them every row has.
 
     Returns:
         An array for each type that the cells come in, with null as the very last cell, and for
@@ -342,7 +342,7 @@ def distinct_cells(
             dictionary = pa.types.is_dictionary(values.type)
             kind = f"the type {values.type.value_type if dictionary else values.type}"
         raise DataError(
-            f"{label}: column {column.name!r} has {kind}: "
+            f"{label}: column {name!r} has {kind}: "
             "convert it to text, numbers, booleans, dates, or dates with times"
         )
     parts[-1] = pa.concat_arrays([parts[-1], pa.nulls(1, parts[-1].type)])

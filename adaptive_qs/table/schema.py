@@ -115,6 +115,9 @@ class Schema(BaseModel):
     """The columns that take part, in order."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
+    person: Text | None = None
+    """Column that tells whose a row is, where persons are protected instead of rows. It is never
+    measured, and no synthetic table has it."""
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
@@ -126,6 +129,11 @@ class Schema(BaseModel):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
+        if self.person in seen:
+            raise ValueError(
+                f"column {self.person!r} tells whose a row is: leave it out of the columns and of "
+                '"ignore", as it is never measured'
+            )
         return self
 
     def __hash__(self) -> int:
@@ -149,6 +157,11 @@ class Schema(BaseModel):
     def names(self) -> tuple[str, ...]:
         """Column names, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """Columns that the data may have and that have no codes."""
+        return self.ignore if self.person is None else (*self.ignore, self.person)
 
     @cached_property
     def _by_name(self) -> dict[str, ColumnBase]:

@@ -1,6 +1,6 @@
 """Write visits.csv: made-up visits to a clinic, one row each. The guides use it as private table.
 
-python docs/example/make_visits.py [--rows 5000] [--seed 1] [--out visits.csv]
+python docs/example/make_visits.py [--rows 5000] [--patients 0] [--seed 1] [--out visits.csv]
 """
 
 import argparse
@@ -25,14 +25,19 @@ def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000)
+    parser.add_argument("--patients", type=int, default=0, help="add whose visit it was")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="visits.csv")
     given = parser.parse_args()
     random.seed(given.seed)
     with open(given.out, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(COLUMNS)
-        table.writerows(visit(number) for number in range(given.rows))
+        rows = [[*COLUMNS], *(visit(number) for number in range(given.rows))]
+        if given.patients:  # of whom some come often
+            rows[0].append("patient")
+            for row in rows[1:]:
+                row.append(f"p{int(given.patients * random.random() ** 2)}")
+        table.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -87,14 +87,23 @@ def noise(scale: Scale, _: Path) -> dict[str, Any]:
 
 def replay(scale: Scale, _: Path) -> dict[str, Any]:
     """Neighbouring tables with the same noise give the same bytes: `Synthesizer.fit`, `answer`."""
+    return _replayed(scale.pairs, scale.schemas, persons=False)
+
+
+def persons(scale: Scale, _: Path) -> dict[str, Any]:
+    """The same where neighbours differ by a person with all rows, added or replaced."""
+    return _replayed(scale.pairs // 5, scale.schemas // 2, persons=True)
+
+
+def _replayed(pairs: int, schemas: int, persons: bool) -> dict[str, Any]:
     from adaptive_qs.audit.tables import FORMS
     from tests.audit.pairs import replay_pairs
 
-    found = replay_pairs(scale.pairs, scale.schemas, SEED)
+    found = replay_pairs(pairs, schemas, SEED, persons=persons)
     return {
-        "target": f"{scale.pairs} pairs on {scale.schemas} schemas, in every form in turn and "
+        "target": f"{pairs} pairs on {schemas} schemas, in every form in turn and "
         "every second one at the ceiling of memory, nothing found",
-        "passed": not found.findings and found.pairs >= scale.pairs and "polars" in FORMS,
+        "passed": not found.findings and found.pairs >= pairs and "polars" in FORMS,
         "forms": list(FORMS),
         "pairs": found.pairs,
         "schemas": found.schemas,
@@ -237,8 +246,8 @@ def fuzz(scale: Scale, _: Path) -> dict[str, Any]:
 SECTIONS: dict[str, Section] = {
     section.__name__: section
     for section in (
-        fuzz, kills, game, replay, entry_points, recomputed, noise, mutants, reservations, cost,
-        workers,
+        fuzz, kills, game, replay, persons, entry_points, recomputed, noise, mutants, reservations,
+        cost, workers,
     )
 }  # fmt: skip
 

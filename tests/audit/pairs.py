@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from adaptive_qs.audit.audit import audit
+from adaptive_qs.privacy.unit import NEIGHBOURS
 
 from .schemas import columns, learnt, schemas, workloads
 
@@ -21,8 +22,11 @@ class Replayed:
     findings: list = field(default_factory=list)
 
 
-def replay_pairs(pairs, num_schemas, start=0, sample_every=10):
-    """Audit ``pairs`` pairs of neighbours, evenly over generated schemas; what was found."""
+def replay_pairs(pairs, num_schemas, start=0, sample_every=10, persons=False):
+    """Audit ``pairs`` pairs of neighbours, evenly over generated schemas; what was found.
+
+    Neighbours differ by a row, or by a person with one to many rows, added or replaced.
+    """
     total = Replayed()
     each = -(-pairs // num_schemas)
 
@@ -42,9 +46,15 @@ def replay_pairs(pairs, num_schemas, start=0, sample_every=10):
     )
     def one_schema(data, schema, table_seed):
         workload, mechanism = data.draw(workloads(schema))
+        unit = {}
+        if persons:
+            schema = schema.model_copy(update={"person": "whose"})
+            unit["rows_per_person"] = data.draw(st.integers(1, 4))
+            unit["neighbours"] = data.draw(st.sampled_from([*NEIGHBOURS]))
         report = audit(
-            schema, workload, each, table_seed, sample_every=sample_every, mechanism=mechanism
-        )
+            schema, workload, each, table_seed, sample_every=sample_every, mechanism=mechanism,
+            **unit,
+        )  # fmt: skip
         total.schemas += 1
         total.pairs += report.pairs
         total.runs += report.runs

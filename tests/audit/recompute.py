@@ -31,7 +31,7 @@ def cost(record) -> Fraction:
         case {"mechanism": "exponential"}:
             return Fraction(record["epsilon"]) ** 2 / 8
         case {"mechanism": "partition selection"}:
-            return 1 / (2 * Fraction(record["noise_variance"]))
+            return record["rows"] ** 2 / (2 * Fraction(record["noise_variance"]))
     raise AssertionError(f"unknown mechanism {record['mechanism']!r}")
 
 
@@ -129,6 +129,7 @@ class Released:
             read["manifest"], read["ledger"], read["record"]
         )  # fmt: skip
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
+        self.group = group(self.manifest)
         self.learnt = {c["name"] for c in read["schema"]["columns"] if "learnt" in c}
         self.levels = {name: [tuple(range(size))] for name, size in self.sizes.items()}
         for level in self.record["levels"]:
@@ -185,11 +186,17 @@ class Released:
         children = self.children(self.residual(event))
         cells = math.prod(children)
         squared = math.prod(n * (n - 1) for n in children) if cells <= LARGEST_SCALED else 1
-        more = Fraction(event["squared_sensitivity"]) / squared
+        more = Fraction(event["squared_sensitivity"]) / (squared * self.group**2)
         factor = math.isqrt(more.numerator)
         if more.denominator > 1 or factor**2 != more or factor.bit_count() != 1:
             return 0
         return (cells if cells <= LARGEST_SCALED else 1) * factor
+
+
+def group(manifest) -> int:
+    """Rows by which the tables that were measured differ, for neighbours of the kind stated."""
+    unit = manifest["protects"]
+    return unit["rows"] * {"add-remove": 1, "replace": 2}[unit["neighbours"]]
 
 
 def name_of(record) -> str:
@@ -197,12 +204,12 @@ def name_of(record) -> str:
     return " ".join([record["purpose"], *record["columns"]])
 
 
-def passing_chance(noise_variance: Fraction, threshold: int) -> float:
-    """P[1 + noise ≥ threshold], summed over the discrete Gaussian."""
+def passing_chance(noise_variance: Fraction, threshold: int, rows: int = 1) -> float:
+    """P[rows + noise ≥ threshold], summed over the discrete Gaussian."""
     variance = float(noise_variance)
     reach = math.ceil(40 * math.sqrt(variance)) + threshold
     weights = [math.exp(-(y * y) / (2 * variance)) for y in range(reach + 1)]
-    return math.fsum(weights[threshold - 1 :]) / (2 * math.fsum(weights) - 1)
+    return math.fsum(weights[threshold - rows :]) / (2 * math.fsum(weights) - 1)
 
 
 def problems(path) -> list[str]:
@@ -227,7 +234,8 @@ def answers_problems(path) -> list[str]:
     if any(type(some["times"]) is not int or some["times"] < 1 for some in manifest["charges"]):
         return ["a charge was not made a whole number of times"]
     found = statement_problems(manifest, charged(manifest))
-    return found + threshold_problems(some["charge"] for some in manifest["charges"])
+    charges = [some["charge"] for some in manifest["charges"]]
+    return found + threshold_problems(charges, group(manifest))
 
 
 def statement_problems(manifest, records) -> list[str]:
@@ -263,14 +271,17 @@ def filter_problems(manifest, records) -> list[str]:
     return ["the charges in their order exceed mu"]
 
 
-def threshold_problems(records) -> list[str]:
-    """Discoveries that find a value of a single row more often than their share of δ."""
+def threshold_problems(records, rows) -> list[str]:
+    """Discoveries that find values of so many rows more often than their share of δ."""
     return [
         f"{name_of(record)}: a value of one row passes too often"
         for record in records
         if record["mechanism"] == "partition selection"
-        and passing_chance(Fraction(record["noise_variance"]), record["threshold"])
-        > Fraction(record["delta"])
+        and (
+            record["rows"] != rows
+            or rows * passing_chance(Fraction(record["noise_variance"]), record["threshold"], rows)
+            > Fraction(record["delta"])
+        )
     ]
 
 
@@ -279,7 +290,7 @@ def sensitivity_problems(release) -> list[str]:
 
     Releases from which bins are learnt have sensitivities of their own, which replays check.
     """
-    found = threshold_problems(release.transcript["events"])
+    found = threshold_problems(release.transcript["events"], release.group)
     for event in release.transcript["events"]:
         if event["mechanism"] == "discrete gaussian" and not release.learns(event):
             names = release.residual(event)

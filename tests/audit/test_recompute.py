@@ -14,6 +14,7 @@ from adaptive_qs.audit.tables import neighbour_pairs, stand_in, write_rows
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Transcript
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
 
@@ -57,6 +58,28 @@ def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
     assert ledger.filtered == (rho < 1)
     assert recompute.Released(folder / "release.zip").learnt or all(
         column.type == "categorical" for column in schema.columns
+    )
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_releases_of_persons_are_paid_for(tmp_path, neighbours):
+    columns = [
+        {"name": "a", "type": "integer", "min": 0, "max": 3},
+        {"name": "b", "type": "categorical", "private_values": 3, "catch_all": "(other)"},
+    ]
+    schema = Schema.parse({"version": 1, "person": "who", "columns": columns})
+    job = Synthesis.of(schema, 2, 3.0, unit=Unit("who", 3, neighbours))
+    cost = job.target.budget
+    ledger = Budget(cost.rho, cost.delta, job.target.filtered, job.target.unit)
+    rows = [[f"{k % 4}", "xyz"[k % 3], f"p{k % 50}"] for k in range(400)]
+    path = write_rows(rows, (*schema.names, "who"), tmp_path)
+    job.publish(path, Recorder(ledger, InsecureSeed(1)), tmp_path, sampled=False)
+    assert recompute.problems(tmp_path / "release.zip") == []
+    release = recompute.Released(tmp_path / "release.zip")
+    events = release.transcript["events"]
+    release.group *= 3  # no power of two, by which values are made finer
+    assert len(recompute.sensitivity_problems(release)) == sum(
+        event["mechanism"] != "exponential" for event in events
     )
 
 
@@ -152,6 +175,7 @@ def batch_manifest():
     }
     values = {
         "mechanism": "partition selection",
+        "rows": 1,
         "purpose": "values",
         "columns": ["city"],
         "noise_variance": "4/1",
@@ -160,6 +184,7 @@ def batch_manifest():
     }
     units = [recompute.units(counts), recompute.units(values)]
     return {
+        "protects": {"rows": 1, "neighbours": "add-remove"},
         "rho": 1.0, "rho_spent": 0.6250000001, "delta": 1e-8, "delta_spent": 1.1e-9, "mu": None,
         "facts": [
             {"rho_units": 3 * units[0].rho, "delta_units": 0},

@@ -142,6 +142,20 @@ def test_both_jobs_release_the_same_bytes(engine, schema, scheduler, files, tmp_
     assert answers.equals(same_answers)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_same_rows_of_persons_are_kept(engine, scheduler, tmp_path):
+    """Whatever keeps them, and in whatever order they come."""
+    frame = FRAME.assign(who=(np.arange(900) ** 2) % 83)
+    frame[:400].to_csv(tmp_path / "0.csv", index=False)
+    frame[400:].to_parquet(tmp_path / "1.parquet")
+    options = {"rho": 1, "insecure_seed": 3, "rows_per_person": 4}
+    persons = {**DECLARED, "person": "who"}
+    expected = answer(frame[::-1], persons, 2, **options).to_arrow()
+    found = answer(tmp_path, persons, 2, engine=engine, scheduler=scheduler, **options)
+    assert found.to_arrow().equals(expected)
+
+
 class PowerCut(Exception):
     pass
 

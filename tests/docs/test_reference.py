@@ -19,7 +19,16 @@ FIELDS = REFERENCE / "json.md"
 COMMANDS = dict(make_reference.leaves("", commands()))
 OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
 COMPLETION = "--install-completion"
-FOREIGN = {"--editable", "--help", "--version", "--seed", "--rows", "--out", COMPLETION}
+FOREIGN = {
+    "--editable",
+    "--help",
+    "--version",
+    "--seed",
+    "--rows",
+    "--out",
+    "--patients",
+    COMPLETION,
+}
 FOREIGN |= {"--nworkers", "--nthreads", "--memory-limit", "--local-directory", "--no-dashboard"}
 """Options of other programs on the pages, and of ours that no command lists."""
 MADE = ["--schema", "schema.json", "--epsilon", "1", "--json"]

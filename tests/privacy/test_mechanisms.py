@@ -11,6 +11,7 @@ from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.privacy.unit import ROWS
 
 
 def counting(squared_sensitivity, noise_variance, column="a"):
@@ -24,7 +25,7 @@ def choosing(epsilon):
 class Journal:
     """A ledger and an entropy source that write down the order in which they are used."""
 
-    insecure = True
+    insecure, unit = True, ROWS
 
     def __init__(self, rho: float = 1.0) -> None:
         self.steps: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 143,
+    "modules": 145,
     "lines": 43_700,
     "most lines": 680,
     "files executed by synthesize": 76,

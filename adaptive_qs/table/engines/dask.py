@@ -163,7 +163,7 @@ def _see(parts: Sequence[Part]) -> None:
 def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
     """The parts of a file, each of about so many bytes, where it can be read in parts."""
     with _steady(part, reader), open_file(part.path) as source:
-        check_names(source, reader.schema.names, reader.schema.ignore)
+        check_names(source, reader.schema.names, reader.schema.set_aside)
         return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
 
 
@@ -172,7 +172,7 @@ def _encode(part: Part, reader: Reader) -> Codes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     with _steady(part, reader), open_file(part.path, part.piece) as source:
-        check_names(source, reader.schema.names, reader.schema.ignore)
+        check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
                 kept.extend(encode_chunk(column, cells, source.label))

@@ -1,0 +1,147 @@
+"""Whom a promise protects, and what that makes of measurements of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+
+from pydantic import ConfigDict, Field
+
+from adaptive_qs.arguments import one_of, positive_integer
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.events import Cost, E
+
+# All that is measured is a function of the rows that are kept, and its sensitivity is proven for
+# one row more or less. Two neighbours of another kind are a chain of tables of which each has one
+# row more or less than the one before, with ``group`` steps. By the triangle inequality values
+# change by at most ``group`` times as much (L2), and scores likewise. So a group costs
+# group² times the ρ of a row, by noise and by choices alike, and ``group`` times the δ.
+#
+# Nobody who measures has to know: the one door by which counts leave
+# (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
+# the unit of its ledger; what may be spent on rows is computed from the budget by
+# :meth:`Unit.for_rows`.
+#
+# Proof: docs/proofs.md, section 11.
+
+
+class Relation(NamedTuple):
+    """Which tables are neighbours.
+
+    Attributes:
+        steps: how often a unit is added or removed on the way from one to the other.
+        verb: what happens to a unit, in words.
+    """
+
+    steps: int
+    verb: str
+
+
+DEFAULT_NEIGHBOURS: Literal["add-remove"] = "add-remove"
+NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
+    {
+        DEFAULT_NEIGHBOURS: Relation(1, "add or remove"),
+        "replace": Relation(2, "replace"),
+    }
+)
+"""The kinds of neighbours that a run can be told."""
+
+MOST_ROWS = 2**20
+"""Of one person: with so many there is nothing but noise."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What two neighbouring tables differ by.
+
+    Attributes:
+        person: name of the column that tells whose a row is; None where each row is one unit.
+        rows: rows of one person that count, at most.
+        neighbours: a name of ``NEIGHBOURS``.
+    """
+
+    person: Annotated[str, Field(min_length=1)] | None = None
+    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
+    neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, person: str | None, rows_per_person: Any, neighbours: Any) -> Self:
+        """The unit that a schema and the options of a run name.
+
+        Raises:
+            InputError: there is a person column without a number of rows, or the other way
+                round, or one of the values is none.
+        """
+        one_of("neighbours", neighbours, NEIGHBOURS)
+        if (person is None) != (rows_per_person is None):
+            raise InputError(
+                'rows-per-person was given, and the schema names no person column: add "person", '
+                "the name of the column that tells whose a row is, or leave it out"
+                if person is None
+                else f"the schema names the person column {person!r}: say how many rows of one "
+                "person count at most with --rows-per-person (in Python rows_per_person=), a "
+                "public number"
+            )
+        rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
+        if rows > MOST_ROWS:
+            raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
+        return cls(person, rows, cast(Literal["add-remove", "replace"], neighbours))
+
+    def __post_init__(self) -> None:
+        """Rows of nobody are not grouped."""
+        if self.person is None and self.rows > 1:
+            raise ValueError("several rows, and no column that tells whose they are")
+
+    @property
+    def group(self) -> int:
+        """Most rows by which the tables that are measured differ, for neighbouring tables."""
+        return self.rows * NEIGHBOURS[self.neighbours].steps
+
+    @property
+    def noun(self) -> str:
+        """What is protected, in a word."""
+        return "row" if self.person is None else "person"
+
+    @property
+    def otherwise(self) -> str:
+        """How the tables come about that are compared with the private one, in words."""
+        if self.neighbours == "replace":
+            return f"with any other {self.noun} in the place of a given one"
+        return f"without any given {self.noun}, and with one more"
+
+    @property
+    def protected(self) -> str:
+        """What is protected, in words: the same for every number of rows that count."""
+        if self.person is None:
+            return "one row"
+        return f"one person: all rows with the same {self.person!r}"
+
+    @property
+    def name(self) -> str:
+        """What is protected, in words, with the number of rows that count."""
+        if self.person is None:
+            return self.protected
+        return f"{self.protected}, of which at most {self.rows:,} count{'s' * (self.rows == 1)}"
+
+    @property
+    def relation(self) -> str:
+        """Which tables are neighbours, in words."""
+        whole = "" if self.person is None else " with all rows"
+        return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
+
+    def priced(self, event: E) -> E:
+        """An event whose parameters are for one row, as one whose parameters are for the unit."""
+        return event.of_group(self.group)
+
+    def for_rows(self, cost: Cost) -> Cost:
+        """What events for one row may cost together, rounded down, so that they cost the unit no
+        more than this."""
+        return Cost(cost.rho_units // self.group**2, cost.delta_units // self.group)
+
+
+ROWS = Unit()
+"""One row, added or removed."""

@@ -1,0 +1,360 @@
+"""At most so many rows of each person: the rest is left out before anything counts the rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.table.cells import MixedCells, as_text, redacted
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, table_bytes
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
+from adaptive_qs.table.schema import Schema
+
+# Which rows of a person are kept.
+#
+# A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
+# of whose it is, of its cells, and of how many rows of that person with the same cells there are
+# before it. So the kept rows of a person are a function of that person's rows alone, whatever
+# their order and whoever else is in the table; and as marks look random, no kind of row is
+# preferred over all persons. With a person more, the kept table has at most K rows more, and all
+# others as they were.
+#
+# Persons are compared exactly, by the text of their cells. Two rows of one person with other cells
+# and the same hash of 64 bits count as equal: then their order decides which is kept, and nothing
+# else changes.
+#
+# Proof: docs/proofs.md, section 11.
+
+Places = NDArray[np.int64]
+Marks = NDArray[np.uint64]
+
+ROW_BYTES = 120
+"""Of each row of persons with too many, while it is decided which are kept."""
+PERSON_BYTES = 200
+"""Of each person, while rows are counted."""
+_WAITING = 1 << 17
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, repr=False)
+class FewRows:
+    """A table with at most so many rows of each person, and without the column that tells whose
+    they are; see :class:`~adaptive_qs.table.read.Rows`.
+
+    Attributes:
+        source: the private table.
+        schema: names the person column; its bins and values may still have to be learnt.
+        kept: which rows are kept.
+    """
+
+    source: Any
+    schema: Schema
+    kept: Kept
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        schema: Schema,
+        most: int,
+        most_bytes: int,
+        progress: StepProgress | None = None,
+    ) -> Self:
+        """Decide which rows are kept.
+
+        The table is read once for the number of rows of each person, and once more for the rows of
+        those who have too many, if there are such.
+
+        Args:
+            source, schema: as above.
+            most: rows of each person that are kept.
+            most_bytes: memory for it.
+            progress: reports the reading.
+
+        Raises:
+            DataError: the table is coded, does not fit the schema, or has a row of nobody.
+            ResourceExceeded: there are more persons, or more rows of those with too many, than fit
+                the memory.
+        """
+
+        def check(needed: int) -> None:
+            if needed > most_bytes:
+                raise ResourceExceeded(
+                    f"which rows of a person count, {most:,} at most, cannot be decided within "
+                    f"{most_bytes / 2**20:,.0f} MB: raise --max-memory"
+                )
+
+        with _opened(source, schema) as whole:
+            counted = _counted((whose for _, whose in _chunks(whole, schema, (), progress)), check)
+        many = counted.filter(pc.greater(counted["rows"], most))
+        check((pc.sum(many["rows"]).as_py() or 0) * ROW_BYTES)
+        names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
+        places, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+        if len(names):
+            hashes = _hashed(names)
+            with _opened(source, schema) as whole:
+                for chunk, whose in _chunks(whole, schema, schema.names, progress):
+                    of, theirs = _marked(schema, chunk, whose, names, hashes)
+                    places.append(of[of >= 0])
+                    marks.append(theirs)
+        kept = Kept.of(names, np.concatenate(places), np.concatenate(marks), most)
+        return cls(source, schema, kept)
+
+    def __str__(self) -> str:
+        return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What holds it, where that is known."""
+        if isinstance(self.source, Rows):
+            return self.source.files
+        is_path = isinstance(self.source, str | Path)
+        return tuple(table_files(self.source)) if is_path else ()
+
+    def digest(self) -> str:
+        """What tells these rows from others; private."""
+        found = hashlib.sha256()
+        for part in table_bytes(self.source):
+            found.update(part)
+        return f"{self.kept.most} rows of each {self.schema.person}: {found.hexdigest()}"
+
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        """The rows that are kept, as a source."""
+        with _opened(self.source, self.schema) as whole:
+            yield Source(whole.label, self.schema.names, partial(self._read, whole))
+
+    def _read(self, whole: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+        kept, schema = self.kept, self.schema
+        places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
+        for chunk, whose in _chunks(whole, schema, schema.names):
+            columns = tuple(chunk.columns[place] for place in places)
+            if len(kept.names):
+                of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
+                keeping = of < 0
+                keeping[~keeping] = kept.taken(of[of >= 0], marks, left, whole.label)
+                rows = np.flatnonzero(keeping)
+                columns = tuple(_taken(cells, rows) for cells in columns)
+            yield replace(chunk, columns=columns)
+
+
+@contextmanager
+def _opened(source: Any, schema: Schema) -> Iterator[Source]:
+    """All rows, with the person column; raises DataError where there is none."""
+    person = str(schema.person)
+    if isinstance(source, CodedTable):
+        raise DataError(f"a coded table has no person column {person!r}: give the raw table")
+    with open_source(source) as whole:
+        check_names(whole, (*schema.names, person), schema.ignore)
+        yield whole
+
+
+def _chunks(
+    whole: Source, schema: Schema, wanted: Sequence[str], progress: StepProgress | None = None
+) -> Iterator[tuple[Chunk, Whose]]:
+    """Chunks of these columns, and whose the rows are."""
+    person = str(schema.person)
+    for chunk in whole.read((*wanted, person)):
+        *columns, persons = chunk.columns
+        label = chunk.file or whole.label
+        whose = Whose.of(person, persons, label)
+        yield replace(chunk, columns=tuple(columns), file=label), whose
+        if progress is not None:
+            progress(chunk.done, chunk.total)
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Whose the rows of a chunk are; private.
+
+    Attributes:
+        persons: as text; some may be there twice.
+        rows: shape (rows,), the person of each.
+    """
+
+    persons: pa.StringArray
+    rows: Places
+
+    @classmethod
+    def of(cls, name: str, cells: Cells, label: str) -> Self:
+        """From the cells of the person column.
+
+        Raises:
+            DataError: one is missing or blank.
+        """
+        texts, rows = _texts(name, cells, label)
+        blank = pc.equal(texts, "").fill_null(True).to_numpy(zero_copy_only=False)
+        if blank[rows].any():
+            raise DataError(
+                f"{label}: column {name!r} is empty in some rows, which belong to no person: give "
+                "each row one, or take these rows out"
+            )
+        return cls(texts, rows)
+
+    def table(self) -> pa.Table:
+        """The rows of each person."""
+        counts = np.bincount(self.rows, minlength=len(self.persons))
+        return pa.table({"person": self.persons, "rows": counts}).filter(pa.array(counts > 0))
+
+    def among(self, names: pa.StringArray) -> Places:
+        """For each row where its person is among these; -1 for nowhere."""
+        found = pc.index_in(self.persons, value_set=names).fill_null(-1)
+        return found.to_numpy(zero_copy_only=False).astype(np.int64)[self.rows]
+
+
+def _counted(chunks: Iterable[Whose], check: Callable[[int], None]) -> pa.Table:
+    """The rows of each person, in columns ``person`` and ``rows``."""
+    merged = pa.table({"person": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
+    waiting: list[pa.Table] = []
+    for whose in chunks:
+        waiting.append(whose.table())
+        if sum(part.num_rows for part in waiting) > max(_WAITING, merged.num_rows):
+            merged = _summed([merged, *waiting])
+            waiting.clear()
+        check(sum(PERSON_BYTES * part.num_rows + part.nbytes for part in (merged, *waiting)))
+    return _summed([merged, *waiting])
+
+
+def _summed(parts: Sequence[pa.Table]) -> pa.Table:
+    grouped = pa.concat_tables(parts).group_by("person", use_threads=False)
+    summed = grouped.aggregate([("rows", "sum")])
+    return pa.table({"person": summed["person"], "rows": summed["rows_sum"]})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many of the equal rows of each person with too many are kept; private.
+
+    Attributes:
+        most: rows of each person.
+        names: these persons.
+        hashes: shape (persons,), of their names.
+        equal: a person's place and the mark of the cells, for all rows that are equal.
+        quotas: shape (equal,), how many of these rows are kept.
+    """
+
+    most: int
+    names: pa.StringArray
+    hashes: Marks
+    equal: pd.MultiIndex
+    quotas: Places
+
+    @classmethod
+    def of(cls, names: pa.StringArray, places: Places, marks: Marks, most: int) -> Self:
+        """Keep ``most`` rows of each person, given whose each row is and the mark of its cells."""
+        order = np.lexsort((marks, places))
+        places, marks = places[order], marks[order]
+        starts = np.flatnonzero(_is_new(places, marks))
+        equal = pd.MultiIndex.from_arrays([places[starts], marks[starts]])
+        own = _mixed(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
+        order = np.lexsort((own, places))
+        chosen = np.empty(places.size, dtype=np.int64)
+        chosen[order] = _rank(_is_new(places[order])) < most
+        ends = pairwise([*starts.tolist(), places.size])
+        quotas = np.array([chosen[start:end].sum() for start, end in ends], dtype=np.int64)
+        return cls(most, names, _hashed(names), equal, quotas)
+
+    def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
+        """Which of some rows of these persons are kept; ``left`` counts down what is still kept of
+        equal rows.
+
+        Raises:
+            DataError: there was no such row before.
+        """
+        which = self.equal.get_indexer(pd.MultiIndex.from_arrays([places, marks]))
+        if (which < 0).any():
+            raise DataError(f"{label}: changed while it was read: repeat the command")
+        before = pd.Series(which).groupby(which).cumcount().to_numpy()
+        keeping: NDArray[np.bool_] = before < left[which]
+        left -= np.minimum(np.bincount(which, minlength=left.size), left)
+        return keeping
+
+
+def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a run of equal keys begins."""
+    new = np.zeros(sorted_keys[0].size, dtype=np.bool_)
+    new[:1] = True
+    for keys in sorted_keys:
+        new[1:] |= keys[1:] != keys[:-1]
+    return new
+
+
+def _rank(new: NDArray[np.bool_]) -> Places:
+    """How many of its run stand before each."""
+    places = np.arange(new.size)
+    return places - np.maximum.accumulate(np.where(new, places, 0))
+
+
+def _marked(
+    schema: Schema, chunk: Chunk, whose: Whose, names: pa.StringArray, hashes: Marks
+) -> tuple[Places, Marks]:
+    """For each row where its person is among these, -1 for nowhere; and the marks of the rows of
+    those who are."""
+    places = whose.among(names)
+    rows = np.flatnonzero(places >= 0)
+    marks = hashes[places[rows]]
+    for column, cells in zip(schema.columns, chunk.columns):
+        codes = _codes(column, _taken(cells, rows), chunk.file)
+        marks = _mixed(marks * _ODD + codes)
+    return places, marks
+
+
+def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
+    """Numbers for cells, equal for equal ones: codes, or hashes of texts where codes are still to
+    be learnt."""
+    if isinstance(column, PrivateColumn):
+        texts, rows = _texts(column.name, cells, label)
+        return _hashed(texts)[rows]
+    codes = np.concatenate([np.zeros(0, np.int64), *encode_chunk(column, cells, label)])
+    return codes.astype(np.uint64)
+
+
+def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
+    """Distinct cells as text, and which of them each row has."""
+    texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
+
+    def explain(_: Exception) -> DataError:
+        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
+
+    for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        found, indices = redacted(partial(distinct_cells, name, part, label), explain)
+        rows.append(indices + sum(map(len, texts)))
+        texts += [as_text(each) for each in found]
+    return pa.concat_arrays(texts), np.concatenate(rows)
+
+
+def _taken(cells: Cells, rows: Places) -> Cells:
+    return cells.take(rows if isinstance(cells, MixedCells) else pa.array(rows))
+
+
+def _hashed(texts: pa.StringArray) -> Marks:
+    """A hash of each text; null has one of its own."""
+    found = (
+        hashlib.blake2b(str(text).encode(), digest_size=8, person=b"cell" if text else b"none")
+        for text in texts.to_pylist()
+    )
+    return np.array([int.from_bytes(each.digest()) for each in found], dtype=np.uint64)
+
+
+def _mixed(values: Marks) -> Marks:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a permutation that looks random."""
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))

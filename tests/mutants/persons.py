@@ -1,0 +1,112 @@
+"""Bugs in what protects persons."""
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+
+from adaptive_qs.audit.audit import audit
+from adaptive_qs.errors import DataError, LedgerError
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.privacy.events import PartitionEvent
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
+from adaptive_qs.table import persons
+from adaptive_qs.table.schema import Schema
+
+from . import checks
+from .mutant import mutant, replaced, wrapped
+
+SCHEMA = Schema.parse(
+    {
+        "version": 1,
+        "person": "who",
+        "columns": [
+            {"name": "a", "type": "integer", "min": 0, "max": 3},
+            {"name": "b", "type": "categorical", "private_values": 3, "catch_all": "(other)"},
+        ],
+    }
+)
+
+
+@checks.audited
+def replayed_persons():
+    """Neighbours that differ by a whole person, of more rows than count."""
+    return audit(SCHEMA, 2, 4, rhos=(2.0,), sample_every=10**6, rows_per_person=2)
+
+
+@checks.audited
+def replaced_persons():
+    """Neighbours in which a person has other rows."""
+    kind = {"rows_per_person": 2, "neighbours": "replace"}
+    return audit(SCHEMA, 2, 4, rhos=(2.0,), sample_every=10**6, **kind)
+
+
+def units_of_a_ledger():
+    """A run that protects something else than the total of its ledger."""
+    with checks.tempfile.TemporaryDirectory() as folder:
+        path = checks.Path(folder) / "l.db"
+        book = LedgerBook.create(path, checks.Cost.within(1), {"rho": 1.0, "delta": 1e-9})
+        try:
+            book.reserve({}, "", checks.Cost.within(0.1), unit=Unit("who")).leave()
+        except LedgerError:
+            return []
+        finally:
+            book.close()
+    return ["a person is protected by the budget of rows"]
+
+
+def rows_of_nobody():
+    """A table with a row that has no person."""
+    rows = checks.np.array([["p", "1", "x"], ["", "1", "y"]], dtype=object)
+    frame = persons.pd.DataFrame(rows, columns=["who", "a", "b"])
+    try:
+        persons.FewRows.of(frame, SCHEMA, 1, 2**20)
+    except DataError:
+        return []
+    return ["rows of nobody are taken"]
+
+
+@replaced(Unit, "priced", "persons charged as rows", replayed_persons)
+def free_group(_, self, event):
+    return event
+
+
+@replaced(Mechanisms, "select", "a person's choices drawn as those of a row", replayed_persons)
+def free_choices(original, self, event, scores, sensitivity):
+    return original(self, event, scores, max(sensitivity // self.ledger.unit.group, 1))
+
+
+@replaced(Unit, "priced", "values of a person found as if they were of a row", replayed_persons)
+def free_values(original, self, event):
+    return event if isinstance(event, PartitionEvent) else original(self, event)
+
+
+@mutant("another person in one's place charged as one more", replaced_persons)
+def free_replacement():
+    once = {**NEIGHBOURS, "replace": Relation(1, "replace")}
+    with mock.patch("adaptive_qs.privacy.unit.NEIGHBOURS", once):
+        yield
+
+
+@replaced(persons.FewRows, "_read", "rows of a person that are not left out", replayed_persons)
+def all_rows(original, self, whole, wanted):
+    kept = replace(self.kept, quotas=self.kept.quotas + 10**6)
+    return original(replace(self, kept=kept), whole, wanted)
+
+
+@replaced(persons, "_marked", "rows kept by who else is in the table", replayed_persons)
+def marked_by_others(original, schema, chunk, whose, names, hashes):
+    places, marks = original(schema, chunk, whose, names, hashes)
+    return places, marks ^ np.uint64(len(whose.rows))
+
+
+@replaced(persons.Whose, "of", "rows of nobody as those of one person", rows_of_nobody)
+def nobody(original, cls, name, cells, label):
+    with wrapped(persons.pc, "equal", lambda _, texts, other: persons.pc.is_null(texts)):
+        return original(cls, name, cells, label)
+
+
+@replaced(LedgerBook, "check_unit", "a ledger of rows that counts persons", units_of_a_ledger)
+def any_unit(_, self, unit):
+    assert unit != ROWS

@@ -1,0 +1,156 @@
+"""At most so many rows of each person, against persons looked at one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.persons import FewRows
+from adaptive_qs.table.schema import Schema
+
+COLUMNS = [
+    {"name": "a", "type": "integer", "min": 0, "max": 3},
+    {"name": "b", "type": "categorical", "values": ["x", "y"], "missing": ["?"]},
+]
+SCHEMA = Schema.parse({"version": 1, "person": "who", "columns": COLUMNS, "ignore": ["note"]})
+MEMORY = 2**24
+
+
+def table(rows):
+    """A data frame of (person, a, b)."""
+    return pd.DataFrame(rows, columns=["who", "a", "b"], dtype=object)
+
+
+def kept(source, most=2, schema=SCHEMA):
+    """The rows that are kept, as codes, and how often each is."""
+    few = read_table(FewRows.of(source, schema, most, MEMORY), schema)
+    return Counter(zip(*(column.tolist() for column in few.columns)))
+
+
+PEOPLE = st.dictionaries(
+    st.sampled_from(["p", "q", "7", "7.0", "r s"]),
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["x", "y", "?"])), max_size=7),
+    min_size=1,
+).filter(lambda people: any(people.values()))
+
+
+@settings(max_examples=15, deadline=None)
+@given(PEOPLE, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_kept_rows_are_those_of_each_person_alone(people, most, random):
+    """Any table in any order is the sum of the tables of its persons, each of at most K rows."""
+    rows = [(who, *row) for who, theirs in people.items() for row in theirs]
+    random.shuffle(rows)
+    alone = Counter()
+    for who, theirs in people.items():
+        if theirs:
+            own = kept(table([(who, *row) for row in theirs]), most)
+            assert own.total() == min(most, len(theirs))
+            everything = kept(table([(who, *row) for row in theirs]), len(theirs))
+            assert own <= everything
+            alone += own
+    assert kept(table(rows), most) == alone
+
+
+def test_rows_are_kept_without_preference():
+    """One of ten rows of 2,000 persons each, of which one is another: five standard deviations."""
+    rows = [(f"p{k}", 0 if place else 1, "x") for k in range(2_000) for place in range(10)]
+    found = kept(table(rows), 1)
+    assert found.total() == 2_000
+    assert abs(found[1, 0] / 2_000 - 0.1) < 5 * math.sqrt(0.1 * 0.9 / 2_000)
+
+
+def forms(frame, folder):
+    """The rows as files and frames, in other orders and chunks."""
+    frame.to_csv(folder / "t.csv", index=False)
+    frame[::-1].to_parquet(folder / "t.parquet", row_group_size=7)
+    parts = folder / "parts"
+    parts.mkdir()
+    frame[:20][["b", "who", "a"]].to_csv(parts / "0.csv", index=False)
+    frame[20:].to_parquet(parts / "1.parquet")
+    yield from (folder / "t.csv", folder / "t.parquet", parts)
+    yield from (frame.astype({"a": object}), frame.astype({"who": "category"}))
+
+
+def test_every_form_of_a_table_keeps_the_same_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": rng.integers(0, 12, 60), "a": rng.integers(0, 4, 60)})
+    frame["b"] = rng.choice(["x", "y"], 60)
+    expected = kept(frame)
+    assert expected.total() == frame.who.value_counts().clip(upper=2).sum()
+    for source in forms(frame, tmp_path):
+        assert kept(source) == expected
+
+
+def test_a_relation_of_a_database_keeps_the_same_rows():
+    duckdb = pytest.importorskip("duckdb")
+    from adaptive_qs.table.sql import Relation
+
+    frame = table([(f"p{k % 4}", k % 3, "xy"[k % 2]) for k in range(40)]).astype({"a": int})
+    with duckdb.connect() as connection:
+        relation = connection.from_df(frame.sample(frac=1, random_state=2))
+        assert kept(Relation(relation)) == kept(frame)
+
+
+def test_columns_still_to_be_learnt_tell_rows_apart():
+    columns = [{"name": "a", "type": "integer", "private_bins": 2}, COLUMNS[1]]
+    schema = Schema.parse({"version": 1, "person": "who", "columns": columns})
+    rows = [("p", k, "x") for k in range(9)]
+    few = FewRows.of(table(rows), schema, 3, MEMORY)
+    with few.open() as source:
+        found = [v for chunk in source.read(("a",)) for v in chunk.columns[0].parts[0].to_pylist()]
+    assert len(set(found)) == 9  # the distinct cells; which rows have them is in the places
+    shuffled = FewRows.of(table(rows[::-1]), schema, 3, MEMORY)
+    assert values(few, "a") == values(shuffled, "a")
+    assert len(values(few, "a")) == 3
+
+
+def values(few, name):
+    with few.open() as source:
+        chunks = [chunk.columns[0] for chunk in source.read((name,))]
+    return sorted(part.parts[0][int(k)].as_py() for part in chunks for k in part.indices)
+
+
+@pytest.mark.parametrize("nobody", [None, "", "  ", float("nan"), pd.NA])
+def test_a_row_of_nobody_is_refused(nobody):
+    with pytest.raises(DataError, match="'who' is empty in some rows") as refused:
+        kept(table([("secret", 1, "x"), (nobody, 1, "y")]))
+    assert "secret" not in str(refused.value)
+
+
+def test_what_cannot_be_told_apart_is_refused():
+    with pytest.raises(DataError, match="column 'who' of the schema is missing"):
+        kept(table([("p", 1, "x")]).drop(columns="who"))
+    with pytest.raises(DataError, match="column 'who' has objects of other types"):
+        kept(table([(("secret",), 1, "x")]))
+    with pytest.raises(DataError, match="coded table has no person column 'who'"):
+        FewRows.of(CodedTable.from_codes(SCHEMA.domain(), [[0], [0]]), SCHEMA, 1, MEMORY)
+
+
+@pytest.mark.parametrize("people", [1, 500], ids=["one with many rows", "many"])
+def test_more_than_fits_the_memory_is_refused(people):
+    rows = table([(f"p{k % people}", 1, "x") for k in range(1_000)])
+    with pytest.raises(ResourceExceeded, match="raise --max-memory"):
+        FewRows.of(rows, SCHEMA, 1, 50_000)
+
+
+def test_rows_that_change_between_two_readings_are_refused():
+    few = FewRows.of(first := table([("p", k % 4, "x") for k in range(5)]), SCHEMA, 2, MEMORY)
+    first["a"] = [3, 3, 3, 3, 3]
+    first["b"] = "y"
+    with pytest.raises(DataError, match="changed while it was read"):
+        read_table(few, SCHEMA)
+
+
+def test_what_tells_tables_apart_is_their_rows():
+    one, other = table([("p", 1, "x")]), table([("p", 2, "x")])
+    digests = {FewRows.of(rows, SCHEMA, 1, MEMORY).digest() for rows in (one, other, one.copy())}
+    assert len(digests) == 2
