@@ -340,7 +340,13 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
-    def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
+    def sample(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> Any:
         """A synthetic table of the kind that was fitted (pandas for files and after `load`).
 
         Columns that came as categories, or in a nullable type of pandas or Arrow's, come back so,
@@ -349,12 +355,17 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         it, such as the nullable types that ``convert_dtypes`` gives, lies outside the promise.
 
         Args:
-            num_rows: rows wanted; None takes the noisy number of rows.
+            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
+                condition.
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
+            where: a condition that all rows meet, such as "sex = F and age >= 65"; see
+                :meth:`Release.draw`.
+            balance: a column whose values, bins or periods the rows have in equal numbers.
 
         Raises:
-            InputError: num_rows is not positive, or the seed is negative.
+            InputError: num_rows is not positive, the seed is negative, or the condition or the
+                column asks for what there is not.
             ResourceExceeded: the table does not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
@@ -364,10 +375,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         if num_rows is not None:
             rows = num_rows = check_rows(num_rows)
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
+        drawing = self.release_.draw(num_rows, seed, workers, self.progress, where, balance)
+        warn_all(drawing.doubts, stacklevel=2)
         if self._kind.library == "codes":
-            return self.release_.sample(num_rows, seed, workers, self.progress)
-        table = self.release_.sample_table(num_rows, seed, workers, self.progress)
-        return to_kind(table, self._kind, self.schema_)
+            return drawing.coded()
+        return to_kind(pa.concat_tables(drawing.pages()), self._kind, self.schema_)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.

@@ -127,6 +127,16 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "cell next to the error, and which columns a synthetic table would leave independent.",
             of=("plan",),
         ),
+        _Entry(
+            "where",
+            "CONDITION",
+            'Only rows that meet it, such as "sex = F and age >= 65".',
+        ),
+        _Entry(
+            "balance",
+            "COLUMN",
+            "As many rows of each value, bin or period of this column as of any other.",
+        ),
         _Entry("columns", "A,B", "Columns of the marginal, by name; needed."),
         _Entry(
             "fitted",
@@ -238,6 +248,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         ),
         _Entry(
             "rows", "N", "Rows of the synthetic table. (Default: the noisy number of private rows.)"
+        ),
+        _Entry(
+            "rows",
+            "N",
+            "Rows of the synthetic table. (Default: the noisy number of private rows, or of those "
+            "that meet the condition.)",
+            of=("sample",),
         ),
         _Entry(
             "seed",

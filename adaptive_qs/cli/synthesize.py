@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -320,13 +321,20 @@ def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
 
 
 def write_stamped(
-    pages: Iterator[Any], rows: int, path: Path, release: Release, seed: int, formulas: Formulas
+    pages: Iterator[Any],
+    rows: int,
+    path: Path,
+    release: Release,
+    seed: int,
+    formulas: Formulas,
+    asked: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Write a table sampled from a release page by page, with its stamp and its sidecar; to
     standard output as CSV, without these.
 
-    The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
-    CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
+    The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
+    was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
+    charge.
     """
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.bundle import with_manifest, write_manifest
@@ -338,6 +346,7 @@ def write_stamped(
         return
     charges = Transcript(events=release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
+    sampling |= {name: value for name, value in asked.items() if value is not None}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
     with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
@@ -357,6 +366,8 @@ def write_stamped(
 def sample(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
     out: Path,
+    where: str | None = None,
+    balance: str | None = None,
     rows: int | None = None,
     seed: int | None = None,
     formulas: str = "escape-learnt",
@@ -367,7 +378,8 @@ def sample(
 ) -> None:
     """Sample another table from a release, at no cost.
 
-    The noise was drawn when the release was made: sampling spends no budget.
+    The noise was drawn when the release was made: sampling spends no budget. Rows that meet a
+    condition are drawn as such, not searched for among others.
     """
     kind = check_formulas(formulas)
     io.check_distinct(io.with_sidecar(out), [release])
@@ -389,14 +401,25 @@ def sample(
             io.warn(doubt)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        pages = loaded.sample_pages(count, seed, threads, clock)
-        write_stamped(_timed(pages, clock), count, out, loaded, seed, kind)
+        clock.start("fit")
+        drawing = loaded.draw(rows, seed, threads, clock, where, balance)
+        for doubt in drawing.doubts:
+            io.warn(doubt)
+        pages = _timed(drawing.pages(), clock)
+        asked = {"where": where, "balance": balance}
+        write_stamped(pages, drawing.rows, out, loaded, seed, kind, asked)
     seconds = clock.stop()
     if as_json:
-        io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
+        content = {"rows": drawing.rows, "share": drawing.share, **io.taken_json(seconds)}
+        io.emit_json({**content, "seed_insecure": loaded.insecure})
         return
-    lines = [
-        ("table", f"{io.shown_output(out)} ({count:,} rows, {len(loaded.schema.columns)} columns)"),
+    size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"
+    lines = [("table", f"{io.shown_output(out)} ({size})")]
+    if where is not None:
+        lines.append(("where", f"{where} ({drawing.share:.2%} of all rows, by the model)"))
+    if balance is not None:
+        lines.append(("balance", f"{balance}: as many rows of each value"))
+    lines += [
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]

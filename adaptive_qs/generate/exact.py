@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -416,6 +416,7 @@ class ExactChains:
         self, fit: ExactFit, num_rows: int, rng: np.random.Generator, workers: int
     ) -> None:
         self.rng = rng
+        self._fit = fit
         self._workers = workers
         self._joint = fit.joint
         self._probabilities = fit.probabilities
@@ -430,6 +431,37 @@ class ExactChains:
         """The marginals that as many rows as a state has should have, over these cliques."""
         wanted = self._probabilities * len(self.rows)
         return [self._joint.marginal(wanted, c).astype(np.float32) for c in cliques]
+
+    def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
+        """Chains of those rows that are taken, and the share of these among all rows.
+
+        Args:
+            chances: by attribute, the chance with which each value is taken: shape (n_i,).
+            num_rows: rows of a state.
+        """
+        domain = self._joint.domain
+        cells = self._probabilities.reshape(domain.sizes)
+        for attribute, chance in chances.items():
+            along = [-1 if i == attribute else 1 for i in range(len(domain))]
+            cells = cells * chance.reshape(along)
+        share = float(cells.sum())
+        fit = replace(self._fit, probabilities=cells.ravel() / (share or 1.0))
+        return ExactChains(fit, num_rows, self.rng, self._workers), share
+
+    def keep(self, num_rows: int) -> ExactChains:
+        """Chains of the same distribution, of so many rows."""
+        return ExactChains(self._fit, num_rows, self.rng, self._workers)
+
+    def add_marginals(
+        self, means: Sequence[NDArray[np.float32]], cliques: Sequence[Clique]
+    ) -> None:
+        """Add the marginals that as many rows as a state has should have, in place."""
+        for mean, marginal in zip(means, self.marginals(cliques)):
+            mean += marginal
+
+    def pick(self, count: int, size: int) -> NDArray[np.intp]:
+        """Which of so many rows of states a page takes."""
+        return self.rng.permutation(size)[:count]
 
     def advance(self, times: int = 1) -> Rows:
         """The state and those after it, one below the other, in an array of their own."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -235,6 +236,14 @@ MOST_SWEPT = 1024
 """Most values of an attribute that a sweep redraws; conditionals of more cost too much."""
 
 
+MOST_WEIGHED = 2**28
+"""Products of weights and chances, at most, to find out how many rows take a value."""
+LEAST_WEIGHED = 1_000
+"""Rows that are looked at for that, at least."""
+CELLS_AT_ONCE = 2**22
+"""Chances of values that are in memory at a time."""
+
+
 class Factors(NamedTuple):
     """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
     cumulative sums; every clique's weights, once per axis with that axis last. Weights of single
@@ -316,6 +325,73 @@ class LogLinearModel:
             stop = position + weights.size
             self.factors.packed[position:stop].reshape(moved.shape)[...] = moved
             position = stop
+
+    def within(self, chances: Mapping[int, Array]) -> LogLinearModel:
+        """The model of those rows that are taken: each with the product of its values' chances.
+
+        Args:
+            chances: by attribute, the chance of each value: shape (n_i,), not all zero. Sweeps
+                never give a row a value whose chance is zero.
+        """
+        found, factors = copy(self), self.factors
+        found.factors = factors._replace(
+            singles=factors.singles.copy(), cumulative=factors.cumulative.copy()
+        )
+        for attribute, chance in chances.items():
+            found._write_single(attribute, self._single(attribute) * chance)
+        return found
+
+    def conditional(self, rows: Rows, attribute: int) -> Array:
+        """The distribution of an attribute in each row, given the others: shape (rows, n_i)."""
+        chances = np.tile(self._single(attribute), (len(rows), 1))
+        start, offset, other, stride, _, _, _ = self.adjacency
+        values = np.arange(self.domain.sizes[attribute])
+        for entry in range(start[attribute], start[attribute + 1]):
+            first = offset[entry] + rows[:, other[entry]].astype(np.int64) @ stride[entry]
+            chances *= self.factors.packed[first[:, None] + values]
+            chances /= chances.max(axis=1, keepdims=True)
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def given(
+        self, rows: Rows, attribute: int, chance: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Rows, float]:
+        """Rows in which an attribute has values that are taken, and how many of all rows have.
+
+        Rows that follow the model weigh as much as such values are likely in them; those returned
+        are drawn by these weights (systematically), and follow the model of the rows taken.
+
+        Args:
+            rows: follow the model; ``MOST_WEIGHED`` chances of values are looked at.
+            attribute: the attribute.
+            chance: with which each of its values is taken: shape (n_i,).
+            count: rows that are wanted.
+            rng: of the draws.
+
+        Returns:
+            The rows, shape (count, attributes), and the mean weight.
+        """
+        size = self.domain.sizes[attribute]
+        entries = self.adjacency.start[attribute + 1] - self.adjacency.start[attribute] + 1
+        most = max(MOST_WEIGHED // int(size * entries), LEAST_WEIGHED)
+        rows = rows[rng.permutation(len(rows))[:most]]
+        block = max(CELLS_AT_ONCE // size, 1)
+        blocks = [slice(first, first + block) for first in range(0, len(rows), block)]
+        weights = np.concatenate([self.conditional(rows[b], attribute) @ chance for b in blocks])
+        up_to = np.cumsum(weights)
+        if not up_to[-1] > 0:
+            return rows[:0], 0.0
+        points = (np.arange(count) + rng.random()) * (up_to[-1] / count)
+        chosen = rows[np.minimum(np.searchsorted(up_to, points, side="right"), len(rows) - 1)]
+        for first in range(0, count, block):
+            part = chosen[first : first + block]
+            up_to_value = np.cumsum(self.conditional(part, attribute) * chance, axis=1)
+            points = rng.random(len(part)) * up_to_value[:, -1]
+            part[:, attribute] = (up_to_value <= points[:, None]).sum(axis=1)
+        return chosen, float(weights.mean())
+
+    def _single(self, attribute: int) -> Array:
+        start = self.factors.single_start[attribute]
+        return self.factors.singles[start : start + self.domain.sizes[attribute]]
 
     def sweep(self, rows: Rows, key: int) -> None:
         """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -47,6 +48,14 @@ MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
 
 
+AVERAGED = 8
+"""States whose marginals are averaged where only some rows are taken."""
+SETTLING = 8
+"""Moves of rows that were drawn again before they are used."""
+Chances = Mapping[int, NDArray[np.float64]]
+"""By attribute, the chance with which each of its values is taken: shape (n_i,)."""
+
+
 class Chains:
     """Gibbs chains whose state is a table.
 
@@ -77,6 +86,57 @@ class Chains:
             self.move()
             state[:] = self.rows
         return states.reshape(-1, self.rows.shape[1])
+
+    def pick(self, count: int, size: int) -> NDArray[np.intp]:
+        """Which of so many rows of states a page takes."""
+        return self.rng.permutation(size)[:count]
+
+    def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
+        """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
+        states, in place."""
+        sums = [np.zeros_like(mean) for mean in means]
+        for _ in range(AVERAGED):
+            self.move()
+            for total, clique in zip(sums, cliques):
+                add_counts(total, self.rows, self.model.domain, clique)
+        for mean, total in zip(means, sums):
+            mean += total / AVERAGED
+
+    def keep(self, num_rows: int) -> Chains:
+        """Chains of the same distribution, of so many of the rows, some of them more than once
+        where there are fewer; after ``SETTLING`` moves."""
+        order = self.rng.permutation(len(self.rows))
+        rows = self.rows[np.resize(order, num_rows)]
+        chains = Chains(self.model, self._proposals, rows, self.rng)
+        for _ in range(SETTLING):
+            chains.move()
+        return chains
+
+    def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
+        """Chains of those rows that are taken, and the share of these among all rows.
+
+        A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006) that takes one attribute
+        after the other: each row weighs as much as its other values make the values taken likely,
+        rows are drawn again by their weights, get one of these values, and move on as the rows do
+        that are taken so far. No row is thrown away for its value, so that a rare value takes no
+        longer than a frequent one; the mean weights multiply to the share.
+
+        Args:
+            chances: by attribute, the chance with which each value is taken: shape (n_i,).
+            num_rows: rows of a state.
+        """
+        chains, share = self, 1.0
+        taken: dict[int, NDArray[np.float64]] = {}
+        for attribute, chance in chances.items():
+            rows, mean = chains.model.given(chains.rows, attribute, chance, num_rows, self.rng)
+            share *= mean
+            if not share:
+                break
+            taken[attribute] = chance
+            model = self.model.within(taken)
+            chains = Chains(model, self._proposals.towards(model), rows, self.rng)
+            chains.move()
+        return chains, share
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -440,8 +500,21 @@ class Watch:
             _descend(page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency)
 
 
+class States(Protocol):
+    """Rows that follow a model, and later states of them."""
+
+    rows: Rows
+    rng: np.random.Generator
+
+    def advance(self, times: int = 1) -> Rows:
+        """So many states, one below the other, in an array of their own."""
+
+    def pick(self, count: int, size: int) -> NDArray[np.intp]:
+        """Which of so many rows of states a page takes."""
+
+
 def draw_pages(
-    chains: Chains | ExactChains,
+    chains: States,
     watch: Watch,
     num_rows: int,
     passes: int,
@@ -476,7 +549,7 @@ def draw_pages(
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
     for number in range(pages):
         taken = ends[number + 1] - ends[number]
-        chosen = chains.rng.permutation(size)[:taken]
+        chosen = chains.pick(taken, size)
         rng = np.random.default_rng(int(chains.rng.integers(2**63)))
         rows, proposals = states.popleft()[chosen], [state[chosen] for state in states]
         page = Page(rows, proposals, taken / len(chains.rows), excess, rng)

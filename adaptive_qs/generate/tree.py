@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -169,6 +170,12 @@ class TreeMoves:
             np.concatenate([t.ravel() for t in tables]),
             np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables]),
         )
+
+    def towards(self, model: LogLinearModel) -> TreeMoves:
+        """The same proposals for another model of these attributes."""
+        found = copy(self)
+        found._model = model
+        return found
 
     def __call__(self, rows: Rows, key: int) -> None:
         """Propose one branch for every row, in place; randomness is a function of ``key``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,19 +18,19 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, unconnected_columns
+from adaptive_qs.release.drawing import Drawing, Wish
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode
-from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, check_new
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escapes_of
@@ -201,23 +201,11 @@ class Release(Bundle):
         seed: int | None = None,
         workers: int = 1,
         progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
     ) -> CodedTable:
-        """A synthetic table, in codes.
-
-        Args:
-            num_rows: rows wanted; None takes the noisy number of rows.
-            seed: the same seed gives the same table on the same kind of machine with the same
-                versions of the libraries; None takes one from the operating system.
-            workers: threads; the table does not depend on it.
-            progress: called in each phase.
-
-        Raises:
-            InputError: num_rows or workers is not positive, the seed is negative, or the release
-                names a generator that this version does not have.
-        """
-        count = self.num_rows if num_rows is None else check_rows(num_rows)
-        parts = self._parts(count, chosen_seed(seed), workers, progress)
-        return CodedTable.from_parts(self.workload.domain, parts, count)
+        """A synthetic table, in codes; see :meth:`draw`."""
+        return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
     def sample_table(
         self,
@@ -225,12 +213,15 @@ class Release(Bundle):
         seed: int | None = None,
         workers: int = 1,
         progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
     ) -> pa.Table:
-        """A synthetic table with values of the declared types; see :meth:`sample`.
+        """A synthetic table with values of the declared types; see :meth:`draw`.
 
         Its metadata carries the manifest's stamp.
         """
-        return pa.concat_tables(self.sample_pages(num_rows, seed, workers, progress))
+        pages = self.draw(num_rows, seed, workers, progress, where, balance).pages()
+        return pa.concat_tables(pages)
 
     def sample_pages(
         self,
@@ -240,19 +231,65 @@ class Release(Bundle):
         progress: PhaseProgress | None = None,
     ) -> Iterator[pa.Table]:
         """The same table, page by page, drawn as they are asked for: memory holds a few pages."""
-        count = self.num_rows if num_rows is None else check_rows(num_rows)
+        return self.draw(num_rows, seed, workers, progress).pages()
+
+    def draw(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> Drawing:
+        """A synthetic table that is drawn page by page: memory holds a few pages.
+
+        With a condition, it has the rows that the model has of those meeting it: they are not
+        searched for among others, so that rare ones take no longer than frequent ones.
+
+        Args:
+            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
+                condition.
+            seed: the same seed gives the same table on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+            workers: threads; the table does not depend on it.
+            progress: called in each phase.
+            where: a condition that all rows meet, such as "sex = F and age >= 65".
+            balance: a column whose values, bins or periods the rows have in equal numbers, to
+                within one; missing values aside.
+
+        Raises:
+            InputError: num_rows or workers is not positive, the seed is negative, the release
+                names a generator that this version does not have, or the condition or the column
+                asks for what there is not.
+        """
+        if num_rows is not None:
+            num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
-        parts = self._parts(count, seed, workers, progress)
-        stamp = {STAMP_KEY: self.manifest.stamp}
-        slices = (
-            rows[first : first + DECODED_ROWS]
-            for rows in parts
-            for first in range(0, len(rows), DECODED_ROWS)
-        )
-        for number, rows in enumerate(slices):
-            codes = CodedTable.from_parts(self.workload.domain, [rows], len(rows))
-            table = decode(codes, self.schema, np.random.default_rng((seed, 1, number)))
-            yield table.replace_schema_metadata(stamp)
+        schema, stamp = self.schema, self.manifest.stamp
+        if where is None and balance is None:
+            count = self.num_rows if num_rows is None else num_rows
+            parts = self._parts(count, seed, workers, progress)
+            return Drawing(schema, count, parts, seed, stamp)
+        from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
+
+        wish = Wish.of(where, balance, schema, seed)
+        fitted = self._fitted(self.num_rows, seed, workers, progress)
+        expected = num_rows or MOST_EXPECTED
+        try:
+            wanted = wanted_of(self.workload.domain, fitted, wish.kinds, expected)
+        except NoRowsError as error:
+            raise InputError(
+                f"the release has no rows with {wish.names[error.kind]}: ask for others"
+            ) from None
+        share, total = min(sum(wanted.shares), 1.0), max(self._total[0], 1.0)
+        count = max(round(self.num_rows * share), 1) if num_rows is None else num_rows
+        parts = wanted.draw(
+            count, self._synthesis.refine_passes, plan_workers(workers),
+            progress and partial(progress, "draw"),
+        )  # fmt: skip
+        doubts = wish.doubts(wanted.shares, total)
+        return Drawing(schema, count, parts, seed, stamp, wish.where, share, doubts)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.
@@ -298,22 +335,32 @@ class Release(Bundle):
             InputError: the seed is negative, or the release names a generator without such a model.
             ResourceExceeded: more than ``MOST_CELLS`` cells in all.
         """
-        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
-        if name != DEFAULT_GENERATOR:
-            raise InputError(
-                f"the release was made for generator {shown(name)}, which fits no model that is "
-                "known here: sample a table and count it"
-            )
         asked = self._asked(columns)
-        fitted = fit_model(
-            self.model(), self._measured_cliques, self.workload.cliques, self.num_rows,
-            chosen_seed(seed), self._synthesis, plan_workers(workers),
-            progress and partial(progress, "fit"), asked,
-        )  # fmt: skip
+        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, asked)
         domain, total = self.workload.domain, max(self._total[0], 1.0)
         return tuple(
             Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in asked
         )
+
+    def _fitted(
+        self,
+        num_rows: int,
+        seed: int,
+        workers: int,
+        progress: PhaseProgress | None,
+        asked: Sequence[Clique] = (),
+    ) -> Fitted:
+        """The model that tables follow."""
+        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
+        if name != DEFAULT_GENERATOR:
+            raise InputError(
+                f"the release was made for generator {shown(name)}, which fits no model that is "
+                "known here: sample a table and take from that"
+            )
+        return fit_model(
+            self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
+            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
+        )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
         """The sets of columns by their positions, where they are not too large."""
@@ -356,8 +403,8 @@ class Release(Bundle):
 
 MOST_CELLS = 2**24
 """Most cells of marginals that are asked for at a time."""
-DECODED_ROWS = 2**16
-"""Rows whose values are in memory at a time while a table is written."""
+MOST_EXPECTED = 2**14
+"""Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:

@@ -1,0 +1,163 @@
+"""What is drawn from a release: all rows, those of a condition, or kinds in equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError
+from adaptive_qs.generate.loglinear import Rows
+from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode
+from adaptive_qs.table.files import STAMP_KEY
+from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    from adaptive_qs.generate.conditional import Kinds
+    from adaptive_qs.generate.rows import Chances
+    from adaptive_qs.table.where import Where
+
+DECODED_ROWS = 2**16
+"""Rows whose values are in memory at a time while a table is written."""
+MOST_NAMED = 5
+"""Values that a warning names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """Rows that are asked for.
+
+    Attributes:
+        schema: of the rows.
+        condition: that they meet; None for all rows.
+        column: whose values are wanted in equal numbers; None where their numbers do not matter.
+        where: the condition, read.
+        names: of each kind of rows, such as "sex = F".
+        kinds: their boxes.
+    """
+
+    schema: Schema
+    condition: str | None
+    column: str | None
+    where: Where | None
+    names: tuple[str, ...]
+    kinds: Kinds
+
+    @classmethod
+    def of(cls, condition: str | None, column: str | None, schema: Schema, seed: int) -> Wish:
+        """What a condition and a column ask for.
+
+        Args:
+            condition: that rows must meet.
+            column: whose values, bins or periods are wanted in equal numbers: those that rows
+                meeting the condition can have, missing ones aside.
+            schema: of the rows.
+            seed: of values of bins that the condition cuts through.
+
+        Raises:
+            InputError: the condition or the column is wrong or leaves no choice, or there are more
+                than ``MOST_BOXES`` kinds and parts of them.
+        """
+        from adaptive_qs.generate.conditional import MOST_BOXES
+        from adaptive_qs.table.where import Where  # few tables need these
+
+        where = None if condition is None else Where.of(condition, schema, seed)
+        boxes: tuple[Chances, ...] = ({},) if where is None else where.boxes
+        names: tuple[str, ...] = ("" if condition is None else condition,)
+        kinds: list[list[Chances]] = [list(boxes)]
+        if column is not None:
+            (place,) = schema.domain().clique([column])
+            labels = schema.columns[place].labels_of_codes()
+            codes = range(len(labels) - bool(schema.columns[place].missing))
+            split = {code: _with_code(boxes, place, code, len(labels)) for code in codes}
+            split = {code: found for code, found in split.items() if found}
+            if len(split) < 2:
+                given = f" with the condition {shown(condition)}" if condition else ""
+                raise InputError(
+                    f"column {column!r} has one value{given}: there is nothing to balance"
+                )
+            names = tuple(f"{column} = {labels[code]}" for code in split)
+            kinds = list(split.values())
+        if (parts := sum(map(len, kinds))) > MOST_BOXES:
+            raise InputError(
+                f"what is asked for has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
+                "balance a column of fewer values, or ask for a simpler condition"
+            )
+        return cls(schema, condition, column, where, names, kinds)
+
+    def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
+        """What the release says against the kinds: how few rows they would be in its table.
+
+        Args:
+            shares: of each kind, by the model.
+            total: rows of the release's table.
+        """
+        rare = [name for name, share in zip(self.names, shares) if share * total < 1]
+        if not rare:
+            return ()
+        return (
+            f"{first_of(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the release "
+            "stands for: the rest of such rows is what the model supposes, not what was measured",
+        )
+
+
+def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
+    """The parts of boxes whose rows have a code in one column."""
+    found: list[Chances] = []
+    for box in boxes:
+        chance = np.zeros(size)
+        chance[code] = box[place][code] if place in box else 1.0
+        if chance[code]:
+            found.append({**box, place: chance})
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A table that is drawn as it is asked for, once.
+
+    Attributes:
+        schema: of the table.
+        rows: its number of rows.
+        parts: the rows, in codes.
+        seed: of the values.
+        stamp: that the pages carry.
+        where: the condition that the values meet.
+        share: of all rows of the model, those that may be drawn; 1 without a condition.
+        doubts: what the release says against the table.
+    """
+
+    schema: Schema
+    rows: int
+    parts: Iterator[Rows]
+    seed: int
+    stamp: str
+    where: Where | None = None
+    share: float = 1.0
+    doubts: tuple[str, ...] = ()
+
+    def coded(self) -> CodedTable:
+        """All rows in codes."""
+        return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
+
+    def pages(self) -> Iterator[pa.Table]:
+        """The rows with values of the declared types, page by page."""
+        stamp = {STAMP_KEY: self.stamp}
+        slices = (
+            rows[first : first + DECODED_ROWS]
+            for rows in self.parts
+            for first in range(0, len(rows), DECODED_ROWS)
+        )
+        for number, rows in enumerate(slices):
+            codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
+            rng = np.random.default_rng((self.seed, 1, number))
+            table = decode(codes, self.schema, rng)
+            if self.where is not None:
+                table = self.where.corrected(table, codes, rng)
+            yield table.replace_schema_metadata(stamp)
