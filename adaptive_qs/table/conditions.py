@@ -295,8 +295,9 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{column.name!r} is never missing: it declares no missing markers")
         return Missing(column.name)
 
-    def present(self, parts: list[ColumnBase]) -> Condition:
-        return Not(self.missing(parts))
+    @v_args(inline=True)
+    def present(self, column: ColumnBase) -> Condition:
+        return Not(self.missing(column))
 
     def among(self, parts: list[Any]) -> Condition:
         column, *constants = parts
