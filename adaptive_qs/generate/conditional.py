@@ -95,7 +95,8 @@ class Wanted:
         self, num_rows: int, passes: int, workers: int, progress: StepProgress | None = None
     ) -> Iterator[Rows]:
         """Rows in equal numbers of all kinds; as ``draw_pages``."""
-        return draw_pages(self.states, self.watch, num_rows, passes, workers, progress)
+        states = self.states
+        return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
 
 
 def wanted_of(domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int) -> Wanted:

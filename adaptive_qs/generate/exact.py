@@ -459,10 +459,6 @@ class ExactChains:
         for mean, marginal in zip(means, self.marginals(cliques)):
             mean += marginal
 
-    def pick(self, count: int, size: int) -> NDArray[np.intp]:
-        """Which of so many rows of states a page takes."""
-        return self.rng.permutation(size)[:count]
-
     def advance(self, times: int = 1) -> Rows:
         """The state and those after it, one below the other, in an array of their own."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)

@@ -87,10 +87,6 @@ class Chains:
             state[:] = self.rows
         return states.reshape(-1, self.rows.shape[1])
 
-    def pick(self, count: int, size: int) -> NDArray[np.intp]:
-        """Which of so many rows of states a page takes."""
-        return self.rng.permutation(size)[:count]
-
     def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
         """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
         states, in place."""
@@ -509,9 +505,6 @@ class States(Protocol):
     def advance(self, times: int = 1) -> Rows:
         """So many states, one below the other, in an array of their own."""
 
-    def pick(self, count: int, size: int) -> NDArray[np.intp]:
-        """Which of so many rows of states a page takes."""
-
 
 def draw_pages(
     chains: States,
@@ -520,6 +513,7 @@ def draw_pages(
     passes: int,
     workers: int,
     progress: StepProgress | None = None,
+    pick: Callable[[int, int], NDArray[np.intp]] | None = None,
 ) -> Iterator[Rows]:
     """The states of the chains as pages of a table, each refined.
 
@@ -535,6 +529,8 @@ def draw_pages(
         passes: proposals for each value; one where there are more than ``MOST_THOROUGH`` rows.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
+        pick: says which rows a page takes, given their number and that of the rows of its states;
+            any of them without it.
 
     Yields:
         Pages of about the same length.
@@ -549,7 +545,7 @@ def draw_pages(
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
     for number in range(pages):
         taken = ends[number + 1] - ends[number]
-        chosen = chains.pick(taken, size)
+        chosen = pick(taken, size) if pick else chains.rng.permutation(size)[:taken]
         rng = np.random.default_rng(int(chains.rng.integers(2**63)))
         rows, proposals = states.popleft()[chosen], [state[chosen] for state in states]
         page = Page(rows, proposals, taken / len(chains.rows), excess, rng)
