@@ -34,6 +34,16 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
+from adaptive_qs.generate.zeros import (
+    Guard,
+    Zeros,
+    allowed_cells,
+    independent_target,
+    inside,
+    masked,
+    masks_of,
+    settle,
+)
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -201,6 +211,7 @@ def synthesize_rows(
     settings: SynthesisSettings | None = None,
     workers: int = 1,
     progress: PhaseProgress | None = None,
+    zeros: Zeros = (),
 ) -> Iterator[Rows]:
     """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
@@ -209,6 +220,7 @@ def synthesize_rows(
     Args:
         residuals, measured, workload, num_rows, seed, settings, workers: as for :func:`fit_model`.
         progress: called with each phase, its steps done and its steps in all.
+        zeros: cells that no row lies in.
 
     Yields:
         Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
@@ -217,9 +229,10 @@ def synthesize_rows(
     fitting = progress and partial(progress, "fit")
     drawing = progress and partial(progress, "draw")
     fitted = fit_model(
-        residuals, measured, workload, num_rows, seed, settings, workers, fitting
+        residuals, measured, workload, num_rows, seed, settings, workers, fitting, zeros=zeros
     )  # fmt: skip
-    watch = Watch(residuals.domain, fitted.watched, [fitted.means[c] for c in fitted.watched])
+    means = [fitted.means[c] for c in fitted.watched]
+    watch = Watch(residuals.domain, fitted.watched, means, zeros)
     passes = settings.refine_passes
     yield from draw_pages(fitted.chains, watch, num_rows, passes, workers, drawing)
 
@@ -258,6 +271,7 @@ def fit_model(
     workers: int = 1,
     progress: StepProgress | None = None,
     asked: Iterable[Clique] = (),
+    zeros: Zeros = (),
 ) -> Fitted:
     """The log-linear model of the noisy marginals: cell by cell where the domain is small, else by
     chains.
@@ -272,28 +286,37 @@ def fit_model(
         workers: threads.
         progress: called after each step of the fit.
         asked: cliques whose marginals are wanted besides; the rows do not depend on them.
+        zeros: cells that have no probability.
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
     size = choose_fit_rows(domain, cliques, settings)
-    singles = single_targets(residuals)
+    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoised_model(residuals, singles)
     watched = watch_list(domain, workload, cliques, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
-        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
+        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress, zeros)
         exact = ExactChains(fit, min(size, num_rows), rng, workers)
         return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [make_target(denoised, c).scaled(factor) for c in cliques]
+    targets = [
+        make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor) for c in cliques
+    ]
     singles = [single.scaled(factor) for single in singles]
     counts = [t.counts for t in singles]
-    tree = dependence_tree(domain, targets, counts)
-    model = LogLinearModel(domain, cliques, counts, workers)
+    apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in cliques)]
+    ruled = [independent_target(zero, counts) for zero in apart]
+    tree = dependence_tree(domain, [*targets, *ruled], counts)
+    model = LogLinearModel(
+        domain, [*cliques, *dict.fromkeys(z.clique for z in apart)], counts, workers,
+        masks_of(zeros, domain, [*cliques, *(zero.clique for zero in zeros)]),
+    )  # fmt: skip
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
+    settle(rows, zeros, counts, seed)
     chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
@@ -415,13 +438,17 @@ class Watch:
         domain: the attributes.
         cliques: watched cliques.
         means: their wanted marginals, for some number of rows.
+        zeros: cells that no row is moved to.
 
     Attributes:
         adjacency: where the cells around each attribute lie in the array of an excess.
     """
 
-    def __init__(self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array]) -> None:
+    def __init__(
+        self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()
+    ) -> None:
         self._domain = domain
+        self._guard = Guard.of(zeros, domain)
         self._wanted = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
@@ -437,7 +464,10 @@ class Watch:
         for proposals in page.proposals:
             row_order = page.rng.permutation(len(page.rows))
             attribute_order = page.rng.permutation(page.rows.shape[1])
-            _descend(page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency)
+            _descend(
+                page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency,
+                self._guard,
+            )  # fmt: skip
 
 
 def draw_pages(
@@ -489,15 +519,27 @@ def draw_pages(
             progress(number + 1, pages)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
+    (start, offset, other, stride, own_stride, _, _), allowed = guard
+    for e in range(start[i], start[i + 1]):
+        cell = offset[e] + value * own_stride[e]
+        for k in range(other.shape[1]):
+            cell += rows[r, other[e, k]] * stride[e, k]
+        if not allowed[cell]:
+            return True
+    return False
+
+
 @njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
-            if old == new:
+            if old == new or _forbids(guard, rows, r, i, new):
                 continue
             change = 0.0
             for e in range(start[i], start[i + 1]):

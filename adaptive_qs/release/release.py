@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,6 +19,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.zeros import Zero, settle
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -29,7 +30,7 @@ from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
@@ -216,6 +217,8 @@ class Release(Bundle):
                 names a generator that this version does not have.
         """
         count = self.num_rows if num_rows is None else check_rows(num_rows)
+        if self.schema.rules:  # which hold between values, and compute columns that have no codes
+            return read_table(self.sample_table(count, seed, workers, progress), self.schema)
         parts = self._parts(count, chosen_seed(seed), workers, progress)
         return CodedTable.from_parts(self.workload.domain, parts, count)
 
@@ -308,7 +311,7 @@ class Release(Bundle):
         fitted = fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, self.num_rows,
             chosen_seed(seed), self._synthesis, plan_workers(workers),
-            progress and partial(progress, "fit"), asked,
+            progress and partial(progress, "fit"), asked, self.zeros,
         )  # fmt: skip
         domain, total = self.workload.domain, max(self._total[0], 1.0)
         return tuple(
@@ -331,6 +334,26 @@ class Release(Bundle):
     def _measured_cliques(self) -> list[Clique]:
         return [self.workload.domain.clique(past.clique) for past in self.rounds]
 
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """The cells that the rules of the schema leave empty.
+
+        What a column determines is learnt from the released counts where no table declares it.
+        """
+        ruleset = self.schema.ruleset
+        if ruleset is None:
+            return ()
+        domain, model = self.workload.domain, self.model()
+        cells = [*ruleset.cells]
+        for rule in ruleset.determinations:
+            if not rule.table:
+                names = rule.meaning.columns()
+                places = [domain.names.index(name) for name in names]
+                order = np.argsort(np.argsort(places))
+                counts = model.marginal(tuple(sorted(places)))
+                cells.append(ruleset.learnt(rule, np.transpose(counts, order)))
+        return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
+
     @property
     def _synthesis(self) -> SynthesisSettings:
         return SynthesisSettings(watched_cells=self.manifest.watched_cells)
@@ -342,8 +365,10 @@ class Release(Bundle):
         threads = plan_workers(workers)
         name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
         generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
-        return generate(
-            self.model(),
+        model = self.model()
+        singles = [np.maximum(model.marginal((i,)), 0.0) for i in range(len(model.domain))]
+        pages = generate(
+            model,
             self._measured_cliques,
             self.workload.cliques,
             num_rows,
@@ -351,7 +376,11 @@ class Release(Bundle):
             self._synthesis,
             threads,
             progress,
+            self.zeros,
         )
+        for number, rows in enumerate(pages):
+            settle(rows, self.zeros, singles, seed + number)  # whatever the generator makes of them
+            yield rows
 
 
 MOST_CELLS = 2**24
