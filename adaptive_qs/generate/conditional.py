@@ -12,6 +12,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate.exact import ExactChains
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Array, Chains, Chances, Fitted, Watch, draw_pages
+from adaptive_qs.generate.zeros import Zeros
 from adaptive_qs.machine import StepProgress
 
 # The rows that are wanted are a union of boxes: sets of values, one set for each attribute. Inside
@@ -99,7 +100,9 @@ class Wanted:
         return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
 
 
-def wanted_of(domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int) -> Wanted:
+def wanted_of(
+    domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int, zeros: Zeros = ()
+) -> Wanted:
     """The rows of a model that belong to some kinds.
 
     Args:
@@ -107,6 +110,7 @@ def wanted_of(domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int) -> Wa
         fitted: the model.
         kinds: disjoint boxes for each of them, ``MOST_BOXES`` in all.
         num_rows: rows of a table, as far as is known.
+        zeros: cells that no row lies in; the model has none there.
 
     Raises:
         NoRowsError: the model has no rows of some kind.
@@ -130,7 +134,7 @@ def wanted_of(domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int) -> Wa
     means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
     for part in parts:
         part.add_marginals(means, fitted.watched)
-    watch = Watch(domain, fitted.watched, means)
+    watch = Watch(domain, fitted.watched, means, zeros)
     return Wanted(side_by_side, watch, tuple(shares))
 
 

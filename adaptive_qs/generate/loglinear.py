@@ -39,8 +39,12 @@ class Target:
         return Target(self.clique, self.counts * factor, self.noise_std * factor)
 
 
-def make_target(model: ReferenceModel, clique: Clique) -> Target:
+def make_target(
+    model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
+) -> Target:
     """The model's marginal projected onto non-negative tables with the model's total.
+
+    Where some cells are not ``allowed``, the tables are those that are empty there.
 
     The Euclidean projection (rather than clipping) removes the mass that clipping at zero would
     add. The noise is that of the measured residuals; an unmeasured one adds none.
@@ -51,7 +55,13 @@ def make_target(model: ReferenceModel, clique: Clique) -> Target:
         for tau, precision in measured
         if precision > 0
     )
-    counts = project_to_simplex(model.marginal(clique), max(model.total, 1.0))
+    counts, total = model.marginal(clique), max(model.total, 1.0)
+    if allowed is None:
+        counts = project_to_simplex(counts, total)
+    else:
+        counts = np.array(counts)
+        counts[allowed] = project_to_simplex(counts[allowed], total)
+        counts[~allowed] = 0.0
     return Target(clique, counts, math.sqrt(variance))
 
 
@@ -264,6 +274,7 @@ class LogLinearModel:
         cliques: cliques of two or more attributes that carry a weight table.
         singles: one non-negative array per attribute: its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
+        allowed: by clique, cells that may have weight; the others have none.
 
     Attributes:
         factors: the weights.
@@ -273,9 +284,15 @@ class LogLinearModel:
     """
 
     def __init__(
-        self, domain: Domain, cliques: Sequence[Clique], singles: Sequence[Array], workers: int
+        self,
+        domain: Domain,
+        cliques: Sequence[Clique],
+        singles: Sequence[Array],
+        workers: int,
+        allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
     ) -> None:
         self.domain = domain
+        self._allowed = allowed or {}
         self.cliques = tuple(cliques)
         self._workers = workers
         self._weights = {c: np.ones(domain.shape(c), dtype=np.float32) for c in self.cliques}
@@ -313,6 +330,8 @@ class LogLinearModel:
 
     def _write_single(self, attribute: int, single: Array) -> None:
         factors, start = self.factors, self.factors.single_start
+        if (attribute,) in self._allowed:
+            single = single * self._allowed[attribute,]
         factors.singles[start[attribute] : start[attribute] + single.size] = single
         span = slice(start[attribute], start[attribute + 1])
         factors.cumulative[span] = np.cumsum(factors.singles[span])
@@ -320,6 +339,8 @@ class LogLinearModel:
     def _write(self, clique: Clique) -> None:
         """Copy a clique's weights to where the kernels read them, once per axis."""
         weights, position = self._weights[clique], self._position[clique]
+        if clique in self._allowed:
+            weights *= self._allowed[clique]
         for axis in range(len(clique)):
             moved = np.moveaxis(weights, axis, -1)
             stop = position + weights.size
@@ -472,7 +493,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                 while g < groups - 1 and left >= sums[g]:
                     left -= sums[g]
                     g += 1
-                choice = LANES * g
+                choice = rows[r, i]  # which has weight
                 for v in range(LANES * g, min(LANES * g + LANES, sizes[i])):
                     if q[v] > 0.0:
                         choice = v

@@ -35,6 +35,17 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
+from adaptive_qs.generate.zeros import (
+    Guard,
+    PairMoves,
+    Zeros,
+    allowed_cells,
+    independent_target,
+    inside,
+    masked,
+    masks_of,
+    settle,
+)
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -46,11 +57,13 @@ PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
+SETTLED, SETTLING = 24, 0.5
+"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
 
 
 AVERAGED = 8
 """States whose marginals are averaged where only some rows are taken."""
-SETTLING = 8
+MOVES_APART = 8
 """Moves of rows that were drawn again before they are used."""
 Chances = Mapping[int, NDArray[np.float64]]
 """By attribute, the chance with which each of its values is taken: shape (n_i,)."""
@@ -64,19 +77,31 @@ class Chains:
         proposals: moves besides single values.
         rows: their state, shape (rows, attributes).
         rng: randomness of the moves.
+        pairs: of attributes that have to change together.
     """
 
     def __init__(
-        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+        self,
+        model: LogLinearModel,
+        proposals: TreeMoves,
+        rows: Rows,
+        rng: np.random.Generator,
+        pairs: PairMoves | None = None,
     ) -> None:
         self.model = model
         self._proposals = proposals
+        self._pairs = pairs
+        self._moves: list[Callable[[Rows, int], None]] = [
+            proposals, proposals.replace_wide, model.sweep,
+        ]  # fmt: skip
+        if pairs is not None:
+            self._moves.append(pairs)
         self.rows = rows
         self.rng = rng
 
     def move(self) -> None:
         """Move every row, in place."""
-        for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
+        for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
 
     def advance(self, times: int = 1) -> Rows:
@@ -100,11 +125,10 @@ class Chains:
 
     def keep(self, num_rows: int) -> Chains:
         """Chains of the same distribution, of so many of the rows, some of them more than once
-        where there are fewer; after ``SETTLING`` moves."""
+        where there are fewer; after ``MOVES_APART`` moves."""
         order = self.rng.permutation(len(self.rows))
-        rows = self.rows[np.resize(order, num_rows)]
-        chains = Chains(self.model, self._proposals, rows, self.rng)
-        for _ in range(SETTLING):
+        chains = self._with(self.model, self.rows[np.resize(order, num_rows)])
+        for _ in range(MOVES_APART):
             chains.move()
         return chains
 
@@ -129,10 +153,14 @@ class Chains:
             if not share:
                 break
             taken[attribute] = chance
-            model = self.model.within(taken)
-            chains = Chains(model, self._proposals.towards(model), rows, self.rng)
+            chains = self._with(self.model.within(taken), rows)
             chains.move()
         return chains, share
+
+    def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
+        """Chains of another model of these attributes, and other rows."""
+        pairs = self._pairs and self._pairs.towards(model)
+        return Chains(model, self._proposals.towards(model), rows, self.rng, pairs)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -221,6 +249,23 @@ def fit_weights(
     return means
 
 
+def settle_weights(chains: Chains, singles: Sequence[Target], workers: int = 1) -> None:
+    """Move the weights of single attributes until the rows have their counts.
+
+    Zeros take rows from some codes and give them to others, however well these were measured. What
+    is left to the fit after that is what was measured with noise.
+    """
+    rows, domain = chains.rows, chains.model.domain
+
+    def follow(target: Target) -> None:
+        counts = count_rows(rows, domain, target.clique)
+        chains.model.scale(target.clique, ((target.counts + 1) / (counts + 1)) ** SETTLING)
+
+    for _ in range(SETTLED):
+        chains.move()
+        over_items(workers, follow, singles)
+
+
 @dataclass(frozen=True)
 class SynthesisSettings:
     """How a table is made.
@@ -257,6 +302,7 @@ def synthesize_rows(
     settings: SynthesisSettings | None = None,
     workers: int = 1,
     progress: PhaseProgress | None = None,
+    zeros: Zeros = (),
 ) -> Iterator[Rows]:
     """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
@@ -265,6 +311,7 @@ def synthesize_rows(
     Args:
         residuals, measured, workload, num_rows, seed, settings, workers: as for :func:`fit_model`.
         progress: called with each phase, its steps done and its steps in all.
+        zeros: cells that no row lies in.
 
     Yields:
         Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
@@ -273,9 +320,10 @@ def synthesize_rows(
     fitting = progress and partial(progress, "fit")
     drawing = progress and partial(progress, "draw")
     fitted = fit_model(
-        residuals, measured, workload, num_rows, seed, settings, workers, fitting
+        residuals, measured, workload, num_rows, seed, settings, workers, fitting, zeros=zeros
     )  # fmt: skip
-    watch = Watch(residuals.domain, fitted.watched, [fitted.means[c] for c in fitted.watched])
+    means = [fitted.means[c] for c in fitted.watched]
+    watch = Watch(residuals.domain, fitted.watched, means, zeros)
     passes = settings.refine_passes
     yield from draw_pages(fitted.chains, watch, num_rows, passes, workers, drawing)
 
@@ -314,6 +362,7 @@ def fit_model(
     workers: int = 1,
     progress: StepProgress | None = None,
     asked: Iterable[Clique] = (),
+    zeros: Zeros = (),
 ) -> Fitted:
     """The log-linear model of the noisy marginals: cell by cell where the domain is small, else by
     chains.
@@ -328,29 +377,41 @@ def fit_model(
         workers: threads.
         progress: called after each step of the fit.
         asked: cliques whose marginals are wanted besides; the rows do not depend on them.
+        zeros: cells that have no probability.
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in maximal_cliques(measured) if len(c) > 1]
     size = choose_fit_rows(domain, cliques, settings)
-    singles = single_targets(residuals)
+    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
     denoised = denoised_model(residuals, singles)
     watched = watch_list(domain, workload, cliques, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
-        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
+        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress, zeros)
         exact = ExactChains(fit, min(size, num_rows), rng, workers)
         return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [make_target(denoised, c).scaled(factor) for c in cliques]
+    targets = [
+        make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor) for c in cliques
+    ]
     singles = [single.scaled(factor) for single in singles]
     counts = [t.counts for t in singles]
-    tree = dependence_tree(domain, targets, counts)
-    model = LogLinearModel(domain, cliques, counts, workers)
+    apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in cliques)]
+    ruled = [independent_target(zero, counts) for zero in apart]
+    tree = dependence_tree(domain, [*targets, *ruled], counts)
+    model = LogLinearModel(
+        domain, [*cliques, *dict.fromkeys(z.clique for z in apart)], counts, workers,
+        masks_of(zeros, domain, [*cliques, *(zero.clique for zero in zeros)]),
+    )  # fmt: skip
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
-    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
+    settle(rows, zeros, counts, seed)
+    pairs = PairMoves(model, zeros, workers) if zeros else None
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng, pairs)
+    if zeros:
+        settle_weights(chains, singles, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
     sharpen(means, wanted, targets)
@@ -471,13 +532,17 @@ class Watch:
         domain: the attributes.
         cliques: watched cliques.
         means: their wanted marginals, for some number of rows.
+        zeros: cells that no row is moved to.
 
     Attributes:
         adjacency: where the cells around each attribute lie in the array of an excess.
     """
 
-    def __init__(self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array]) -> None:
+    def __init__(
+        self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()
+    ) -> None:
         self._domain = domain
+        self._guard = Guard.of(zeros, domain)
         self._wanted = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
@@ -493,7 +558,10 @@ class Watch:
         for proposals in page.proposals:
             row_order = page.rng.permutation(len(page.rows))
             attribute_order = page.rng.permutation(page.rows.shape[1])
-            _descend(page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency)
+            _descend(
+                page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency,
+                self._guard,
+            )  # fmt: skip
 
 
 class States(Protocol):
@@ -558,15 +626,28 @@ def draw_pages(
             progress(number + 1, pages)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
+    (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
+    for e in range(start[i], start[i + 1]):
+        cell = offset[e] + value * own_stride[e]
+        for k in range(other.shape[1]):
+            cell += rows[r, other[e, k]] * stride[e, k]
+        if not allowed[cell]:
+            return True
+    return False
+
+
 @njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
+    first, second, beside, beyond, step, base, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
-            if old == new:
+            if old == new or _forbids(guard, rows, r, i, new):
                 continue
             change = 0.0
             for e in range(start[i], start[i + 1]):
@@ -582,3 +663,50 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: i
                     excess[leave[e]] -= 1.0
                     excess[enter[e]] += 1.0
                 rows[r, i] = new
+        for p in range(first.size):
+            i, t = first[p], second[p]
+            old, old_t, new = rows[r, i], rows[r, t], proposals[r, i]
+            listed = base[p] + new * step[p]
+            for k in range(beside.shape[1]):
+                listed += rows[r, beside[p, k]] * beyond[p, k]
+            if old == new or begin[listed] == begin[listed + 1]:
+                continue
+            new_t = values[(begin[listed] + begin[listed + 1]) // 2]
+            for q in range(begin[listed], begin[listed + 1]):
+                if values[q] == proposals[r, t]:
+                    new_t = values[q]
+            number = _cells_of(rows, r, i, t, a, leave)
+            rows[r, i], rows[r, t] = new, new_t
+            _cells_of(rows, r, i, t, a, enter)
+            change = 0.0
+            for e in range(number):
+                if leave[e] != enter[e]:
+                    x, y = excess[leave[e]], excess[enter[e]]
+                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+            if (
+                change < 0.0
+                and not _forbids(guard, rows, r, i, new)
+                and not _forbids(guard, rows, r, t, new_t)
+            ):
+                for e in range(number):
+                    excess[leave[e]] -= 1.0
+                    excess[enter[e]] += 1.0
+            else:
+                rows[r, i], rows[r, t] = old, old_t
+
+
+@njit(cache=True, nogil=True)
+def _cells_of(rows, r, i, t, adjacency, out):  # type: ignore[no-untyped-def]
+    """The cells of a row in all tables around two attributes; how many these are."""
+    start, offset, other, stride, own_stride, _, _ = adjacency
+    number = 0
+    for own in (i, t):
+        for e in range(start[own], start[own + 1]):
+            cell, again = offset[e] + rows[r, own] * own_stride[e], False
+            for k in range(other.shape[1]):
+                cell += rows[r, other[e, k]] * stride[e, k]
+                again = again or (own == t and stride[e, k] > 0 and other[e, k] == i)
+            if not again:
+                out[number] = cell
+                number += 1
+    return number

@@ -272,7 +272,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             ratio *= probability[old_table + old] / probability[new_table + low]
             ratio *= singles[single_start[i] + low] / singles[single_start[i] + old]
             if not 1e-100 < ratio < 1e100:
-                log_ratio += np.log(max(ratio, 1e-300))
+                log_ratio += np.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
             i = node_attribute[k]
@@ -292,7 +292,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 if not counted:
                     ratio *= np.float64(packed[new_cell]) / packed[old_cell]
                     if not 1e-100 < ratio < 1e100:
-                        log_ratio += np.log(max(ratio, 1e-300))
+                        log_ratio += np.log(ratio)  # -inf where a cell has no weight
                         ratio = 1.0
         if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
             for i in range(d):

@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.arguments import shown
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
     from adaptive_qs.generate.conditional import Kinds
     from adaptive_qs.generate.rows import Chances
-    from adaptive_qs.table.where import Where
+    from adaptive_qs.table.where import Mask, Where
 
 DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
@@ -50,7 +50,14 @@ class Wish:
     kinds: Kinds
 
     @classmethod
-    def of(cls, condition: str | None, column: str | None, schema: Schema, seed: int) -> Wish:
+    def of(
+        cls,
+        condition: str | None,
+        column: str | None,
+        schema: Schema,
+        seed: int,
+        ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
+    ) -> Wish:
         """What a condition and a column ask for.
 
         Args:
@@ -59,6 +66,7 @@ class Wish:
                 meeting the condition can have, missing ones aside.
             schema: of the rows.
             seed: of values of bins that the condition cuts through.
+            ruled: columns, and which of their cells the rules of the schema leave.
 
         Raises:
             InputError: the condition or the column is wrong or leaves no choice, or there are more
@@ -68,14 +76,27 @@ class Wish:
         from adaptive_qs.table.where import Where  # few tables need these
 
         where = None if condition is None else Where.of(condition, schema, seed)
-        boxes: tuple[Chances, ...] = ({},) if where is None else where.boxes
+        boxes: list[Chances] = [{}] if where is None else [*where.boxes]
+        boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
+        if not boxes:
+            raise InputError(
+                f"no row can meet the condition {shown(condition)} and the rules of the schema: "
+                "ask for another one"
+            )
         names: tuple[str, ...] = ("" if condition is None else condition,)
-        kinds: list[list[Chances]] = [list(boxes)]
+        kinds: list[list[Chances]] = [boxes]
         if column is not None:
             (place,) = schema.domain().clique([column])
             labels = schema.columns[place].labels_of_codes()
             codes = range(len(labels) - bool(schema.columns[place].missing))
-            split = {code: _with_code(boxes, place, code, len(labels)) for code in codes}
+            split = {
+                code: [
+                    box
+                    for box in _with_code(boxes, place, code, len(labels))
+                    if _is_possible(box, ruled, schema)
+                ]
+                for code in codes
+            }
             split = {code: found for code, found in split.items() if found}
             if len(split) < 2:
                 given = f" with the condition {shown(condition)}" if condition else ""
@@ -105,6 +126,20 @@ class Wish:
             f"{first_of(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the release "
             "stands for: the rest of such rows is what the model supposes, not what was measured",
         )
+
+
+def _is_possible(
+    box: Chances, ruled: Sequence[tuple[tuple[str, ...], Mask]], schema: Schema
+) -> bool:
+    """Whether rows of a box can meet the rules."""
+    if not ruled:
+        return True
+    from adaptive_qs.table.rules import Cells, find_row
+
+    names, sizes = schema.names, schema.domain().sizes
+    asked = [((names[i],), chance > 0) for i, chance in box.items()]
+    cells = [Cells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    return find_row(cells, dict(zip(names, sizes))) is not None
 
 
 def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
@@ -144,6 +179,8 @@ class Drawing:
 
     def coded(self) -> CodedTable:
         """All rows in codes."""
+        if self.schema.rules:  # which hold between values
+            return read_table(pa.concat_tables(self.pages()), self.schema)
         return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
 
     def pages(self) -> Iterator[pa.Table]:
@@ -157,7 +194,22 @@ class Drawing:
         for number, rows in enumerate(slices):
             codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
             rng = np.random.default_rng((self.seed, 1, number))
-            table = decode(codes, self.schema, rng)
-            if self.where is not None:
-                table = self.where.corrected(table, codes, rng)
-            yield table.replace_schema_metadata(stamp)
+            yield self._values(codes, rng).replace_schema_metadata(stamp)
+
+    def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
+        """Values for codes, which meet the condition and the rules of the schema."""
+        if self.where is None:
+            return decode(codes, self.schema, rng)
+        if self.schema.ruleset is None:
+            return self.where.corrected(decode(codes, self.schema, rng), codes, rng)
+        from adaptive_qs.table.obey import drawn_under_rules
+
+        both = self.schema.ruleset.along_with(self.where.condition)
+        columns = dict(zip(self.schema.names, codes.columns))
+        try:
+            return pa.table(drawn_under_rules(columns, both, rng))
+        except SchemaError:
+            raise InputError(
+                "no row was found that meets the condition and the rules of the schema: ask for "
+                "another one"
+            ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,6 +19,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.zeros import Zero, settle
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -273,11 +274,13 @@ class Release(Bundle):
             return Drawing(schema, count, parts, seed, stamp)
         from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
 
-        wish = Wish.of(where, balance, schema, seed)
+        domain = self.workload.domain
+        ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
+        wish = Wish.of(where, balance, schema, seed, ruled)
         fitted = self._fitted(self.num_rows, seed, workers, progress)
         expected = num_rows or MOST_EXPECTED
         try:
-            wanted = wanted_of(self.workload.domain, fitted, wish.kinds, expected)
+            wanted = wanted_of(domain, fitted, wish.kinds, expected, self.zeros)
         except NoRowsError as error:
             raise InputError(
                 f"the release has no rows with {wish.names[error.kind]}: ask for others"
@@ -360,6 +363,7 @@ class Release(Bundle):
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
+            self.zeros,
         )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
@@ -378,6 +382,26 @@ class Release(Bundle):
     def _measured_cliques(self) -> list[Clique]:
         return [self.workload.domain.clique(past.clique) for past in self.rounds]
 
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """The cells that the rules of the schema leave empty.
+
+        What a column determines is learnt from the released counts where no table declares it.
+        """
+        ruleset = self.schema.ruleset
+        if ruleset is None:
+            return ()
+        domain, model = self.workload.domain, self.model()
+        cells = [*ruleset.cells]
+        for rule, determination in ruleset.determinations:
+            if not rule.table:
+                names = determination.columns()
+                places = [domain.names.index(name) for name in names]
+                order = np.argsort(np.argsort(places))
+                counts = model.marginal(tuple(sorted(places)))
+                cells.append(ruleset.learnt(determination, np.transpose(counts, order), rule.text))
+        return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
+
     @property
     def _synthesis(self) -> SynthesisSettings:
         return SynthesisSettings(watched_cells=self.manifest.watched_cells)
@@ -389,8 +413,10 @@ class Release(Bundle):
         threads = plan_workers(workers)
         name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
         generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
-        return generate(
-            self.model(),
+        model = self.model()
+        singles = [np.maximum(model.marginal((i,)), 0.0) for i in range(len(model.domain))]
+        pages = generate(
+            model,
             self._measured_cliques,
             self.workload.cliques,
             num_rows,
@@ -398,7 +424,11 @@ class Release(Bundle):
             self._synthesis,
             threads,
             progress,
+            self.zeros,
         )
+        for number, rows in enumerate(pages):
+            settle(rows, self.zeros, singles, seed + number)  # whatever the generator makes of them
+            yield rows
 
 
 MOST_CELLS = 2**24

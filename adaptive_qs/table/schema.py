@@ -8,10 +8,10 @@ import json
 import math
 import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -32,10 +32,14 @@ from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
 from adaptive_qs.table.files import is_table_file
 
+if TYPE_CHECKING:
+    from adaptive_qs.table.rules import Ruleset
+
 VARIANTS = ("declared", "private")
 """Two columns of the same type; pydantic names the variant in the place of an error."""
 
 
+RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 
@@ -95,6 +99,19 @@ def _any_column() -> Any:
     return annotated[union[tuple(types)], Field(discriminator="type")]
 
 
+class DeclaredRule(BaseModel):
+    """A rule between columns that holds in every row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    rule: RuleText
+    """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
+    table: tuple[tuple[Text, ...], ...] = ()
+    """Of a rule by which columns determine another: values that belong together, in its order."""
+    description: str = ""
+    """Free text for people; not part of the fingerprint."""
+
+
 class Schema(BaseModel):
     """Every column of the table, in the order of the attributes of its domain.
 
@@ -112,6 +129,8 @@ class Schema(BaseModel):
     """The columns that take part, in order."""
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
+    rules: tuple[RuleText | DeclaredRule, ...] = ()
+    """What holds in every row; synthetic rows meet all of it."""
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
@@ -123,6 +142,11 @@ class Schema(BaseModel):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
+        return self
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        assert self.ruleset is not None or not self.rules
         return self
 
     def __hash__(self) -> int:
@@ -162,6 +186,31 @@ class Schema(BaseModel):
         return self._by_name[name]
 
     @property
+    def declared_rules(self) -> tuple[DeclaredRule, ...]:
+        """The rules, each with what else is said of it."""
+        return tuple(r if isinstance(r, DeclaredRule) else DeclaredRule(rule=r) for r in self.rules)
+
+    @cached_property
+    def ruleset(self) -> Ruleset | None:
+        """What the rules mean; None without any.
+
+        Raises:
+            InputError: one is no rule, contradicts another, or leaves no row.
+        """
+        if not self.rules:
+            return None
+        from adaptive_qs.table.rules import Ruleset
+
+        return Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+
+    def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
+        """The same schema with some columns, by name, in place of its own."""
+        others = {column.name: column for column in columns}
+        kept = tuple(others.get(column.name, column) for column in self.columns)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | {"columns": kept})
+
+    @property
     def private_columns(self) -> tuple[str, ...]:
         """Columns with bins or values that a run has to learn from the rows first, in order."""
         return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
@@ -194,8 +243,9 @@ class Schema(BaseModel):
         content = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"description", "about"}
         )
-        for column in content["columns"]:
-            column.pop("description", None)
+        for described in (*content["columns"], *content.get("rules", ())):
+            if isinstance(described, dict):
+                described.pop("description", None)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -249,8 +299,12 @@ class Schema(BaseModel):
             for column in content["columns"]
         ]
         lines = ",\n".join(f"    {json.dumps(column, ensure_ascii=False)}" for column in columns)
+        rules = ",\n".join(
+            f"    {json.dumps(rule, ensure_ascii=False)}" for rule in content.get("rules", ())
+        )
+        listed = {"columns": lines, "rules": rules}
         parts = [
-            f'  "{key}": ' + (f"[\n{lines}\n  ]" if key == "columns" else json.dumps(value))
+            f'  "{key}": ' + (f"[\n{listed[key]}\n  ]" if key in listed else json.dumps(value))
             for key, value in content.items()
         ]
         return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -302,6 +356,9 @@ def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
         name = column.get("name") if isinstance(column, dict) else None
         place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
         where = [key for key in where[3:] if key not in VARIANTS]
+    elif len(where) > 1 and where[0] == "rules":
+        place += f": rule number {int(where[1]) + 1}"
+        where = where[3:]  # behind it, pydantic names what it tried to read the rule as
     raise SchemaError(complaint.line(place, where)) from None
 
 

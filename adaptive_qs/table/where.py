@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Values, parse_condition, values_of
+from adaptive_qs.table.conditions import Condition, Values, parse_condition, values_of
 from adaptive_qs.table.schema import Schema
 
 # A condition compares columns with constants. So of two values of a column that lie on the same
@@ -150,9 +150,10 @@ def cases_of(
         chances[:, code] = np.bincount(side, minlength=len(signs)) / draws
         np.minimum.at(least, side, places[code])
         np.maximum.at(most, side, places[code])
-    kind = signs[:, -1]
+    kind, named = signs[:, -1], np.ones(len(signs), dtype=np.bool_)
+    named[_matched(signs, low[whole])] = values.named[whole]
     found = Cases(column, constants, signs, np.arange(len(signs)), chances, pools)
-    return found, Values(least, most, kind == _KNOWN, kind != _MISSING, kind == _MISSING)
+    return found, Values(least, most, kind == _KNOWN, named, kind == _MISSING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +161,13 @@ class Where:
     """The rows of a schema that meet a condition.
 
     Attributes:
+        condition: what it says.
         places: of the columns that it names.
         cases: what it tells apart of each.
         met: whether it is true, by the cases of these columns: one axis for each.
     """
 
+    condition: Condition
     places: tuple[int, ...]
     cases: tuple[Cases, ...]
     met: Mask
@@ -182,7 +185,7 @@ class Where:
             InputError: the text is no condition on these columns, compares two of them, tells
                 apart too much, or is true of no row.
         """
-        condition = parse_condition(text, schema)
+        condition = parse_condition(text, {column.name: column for column in schema.columns})
         names = condition.columns()
         rng = np.random.default_rng((seed, 2))
         limits = list(condition.limits())
@@ -210,7 +213,8 @@ class Where:
             has = "".join(f"; {name} has {schema.column(name).summary}" for name in names)
             raise InputError(f"no row can meet the condition {shown(text)}{has}")
         places = {name: place for place, name in enumerate(schema.names)}
-        found = cls(tuple(places[name] for name in names), tuple(cases for cases, _ in told), true)
+        cases = tuple(cases for cases, _ in told)
+        found = cls(condition, tuple(places[name] for name in names), cases, true)
         return found._simplified()
 
     def _simplified(self) -> Where:
@@ -223,7 +227,7 @@ class Where:
             )
             cases.append(each.merged(case_of.reshape(-1)))
             met = np.take(met, first, axis=axis)
-        return Where(self.places, tuple(cases), met)
+        return replace(self, cases=tuple(cases), met=met)
 
     @cached_property
     def boxes(self) -> tuple[Chances, ...]:

@@ -127,7 +127,7 @@ def test_the_seed_decides_and_the_workers_do_not(model):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"where": "sex = X"}, "is no value of column 'sex'"),
+        ({"where": "sex = X"}, "neither a column nor a value of 'sex'"),
         ({"where": "sex = F and sex = M"}, "no row can meet"),
         ({"balance": "sexx"}, "did you mean 'sex'"),
         ({"balance": "sex", "where": "sex = F"}, "nothing to balance"),
@@ -142,6 +142,49 @@ def test_what_cannot_be_had_is_said_in_a_line(model, asked, said):
     with pytest.raises(InputError, match=r"\A[^\n]+\Z") as caught:
         model.sample(**asked)
     assert said in str(caught.value)
+
+
+RULED = {
+    **SCHEMA,
+    "rules": [
+        "age < 15 -> sex = F",
+        "town = a or town is missing or age >= 23",
+        "never sex = M and well = no",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def ruled(model):
+    """The same rows, with rules that some of them break."""
+    rows = model.sample(3_000, seed=9)
+    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1, "beyond_limits": True}
+    with pytest.warns(UserWarning, match="insecure_seed"):
+        return Synthesizer(**options).fit(rows, schema=RULED)
+
+
+def breaks_rules(table):
+    young = (table.age < 15) & (table.sex == "M")
+    away = table.town.isin(["b", "c"]) & (table.age < 23)
+    return young | away | ((table.sex == "M") & ~table.well.astype(bool))
+
+
+@pytest.mark.parametrize("cells", [0, 2**18])
+def test_steered_rows_meet_the_rules_of_the_schema(ruled, monkeypatch, cells):
+    small = partial(module.SynthesisSettings, exact_cells=cells, fit_rows=4_000)
+    monkeypatch.setattr(module, "SynthesisSettings", small)
+    made = ruled.sample(600, seed=1, where="age < 27 and age >= 12", balance="sex")
+    assert not breaks_rules(made).any()
+    assert made.age.between(12, 26).all()
+    assert made.sex.value_counts().tolist() == [300, 300]
+
+
+@pytest.mark.parametrize(
+    "where", ["sex = M and well = no", "sex = M and age < 10", "sex = M and age < 14"]
+)
+def test_a_condition_that_contradicts_a_rule_is_refused(ruled, where):
+    with pytest.raises(InputError, match=r"\A[^\n]*the rules of the schema[^\n]*\Z"):
+        ruled.sample(10, seed=1, where=where)
 
 
 def test_too_many_kinds_are_refused(model, monkeypatch):

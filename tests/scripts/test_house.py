@@ -7,9 +7,9 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 140,
+    "modules": 147,
     "lines": 43_700,
-    "most lines": 680,
+    "most lines": 715,
     "files executed by synthesize": 76,
     "files executed by answer": 80,
     "call depth of answer until rows are counted": 10,
