@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import Rows, maximal_cliques, over_rows, uniform
-from adaptive_qs.generate.zeros import Zeros
+from adaptive_qs.generate.zeros import SCALINGS, Zeros
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -289,6 +289,12 @@ def fit_exactly(
         joint.add(log_q, np.log(floored / floored.sum()), (i,))
     for zero in zeros:
         joint.add(log_q, np.where(zero.allowed, 0.0, -np.inf), zero.clique)
+    for _ in range(SCALINGS if zeros else 0):  # iterative proportional fitting
+        for i, single in enumerate(singles):
+            shares = joint.marginal(np.exp(log_q), (i,))
+            wanted = np.maximum(single, 0.5) / np.maximum(single, 0.5).sum()
+            scale = np.log(np.divide(wanted, shares, out=np.ones_like(shares), where=shares > 0))
+            joint.add(log_q, scale, (i,))
     closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
     orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
     clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS + 1) * STEPS)

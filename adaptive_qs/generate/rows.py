@@ -36,6 +36,7 @@ from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
 from adaptive_qs.generate.zeros import (
     Guard,
+    PairMoves,
     Zeros,
     allowed_cells,
     independent_target,
@@ -55,6 +56,8 @@ PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
+SETTLED, SETTLING = 24, 0.5
+"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
 
 
 class Chains:
@@ -65,19 +68,29 @@ class Chains:
         proposals: moves besides single values.
         rows: their state, shape (rows, attributes).
         rng: randomness of the moves.
+        pairs: of attributes that have to change together.
     """
 
     def __init__(
-        self, model: LogLinearModel, proposals: TreeMoves, rows: Rows, rng: np.random.Generator
+        self,
+        model: LogLinearModel,
+        proposals: TreeMoves,
+        rows: Rows,
+        rng: np.random.Generator,
+        pairs: PairMoves | None = None,
     ) -> None:
         self.model = model
-        self._proposals = proposals
+        self._moves: list[Callable[[Rows, int], None]] = [
+            proposals, proposals.replace_wide, model.sweep,
+        ]  # fmt: skip
+        if pairs is not None:
+            self._moves.append(pairs)
         self.rows = rows
         self.rng = rng
 
     def move(self) -> None:
         """Move every row, in place."""
-        for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
+        for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
 
     def advance(self, times: int = 1) -> Rows:
@@ -173,6 +186,23 @@ def fit_weights(
     for mean in means:
         mean /= settings.averaged
     return means
+
+
+def settle_weights(chains: Chains, singles: Sequence[Target], workers: int = 1) -> None:
+    """Move the weights of single attributes until the rows have their counts.
+
+    Zeros take rows from some codes and give them to others, however well these were measured. What
+    is left to the fit after that is what was measured with noise.
+    """
+    rows, domain = chains.rows, chains.model.domain
+
+    def follow(target: Target) -> None:
+        counts = count_rows(rows, domain, target.clique)
+        chains.model.scale(target.clique, ((target.counts + 1) / (counts + 1)) ** SETTLING)
+
+    for _ in range(SETTLED):
+        chains.move()
+        over_items(workers, follow, singles)
 
 
 @dataclass(frozen=True)
@@ -317,7 +347,10 @@ def fit_model(
     write_tree(model, tree, settings.fit.damping_rows)
     rows = draw_from_tree(tree, counts, size, rng)
     settle(rows, zeros, counts, seed)
-    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng)
+    pairs = PairMoves(model, zeros, workers) if zeros else None
+    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng, pairs)
+    if zeros:
+        settle_weights(chains, singles, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
     sharpen(means, wanted, targets)
@@ -521,7 +554,7 @@ def draw_pages(
 
 @njit(cache=True, nogil=True, inline="always")
 def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
-    (start, offset, other, stride, own_stride, _, _), allowed = guard
+    (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
     for e in range(start[i], start[i + 1]):
         cell = offset[e] + value * own_stride[e]
         for k in range(other.shape[1]):
@@ -534,6 +567,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
+    first, second, beside, beyond, step, base, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
@@ -555,3 +589,50 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # 
                     excess[leave[e]] -= 1.0
                     excess[enter[e]] += 1.0
                 rows[r, i] = new
+        for p in range(first.size):
+            i, t = first[p], second[p]
+            old, old_t, new = rows[r, i], rows[r, t], proposals[r, i]
+            listed = base[p] + new * step[p]
+            for k in range(beside.shape[1]):
+                listed += rows[r, beside[p, k]] * beyond[p, k]
+            if old == new or begin[listed] == begin[listed + 1]:
+                continue
+            new_t = values[(begin[listed] + begin[listed + 1]) // 2]
+            for q in range(begin[listed], begin[listed + 1]):
+                if values[q] == proposals[r, t]:
+                    new_t = values[q]
+            number = _cells_of(rows, r, i, t, a, leave)
+            rows[r, i], rows[r, t] = new, new_t
+            _cells_of(rows, r, i, t, a, enter)
+            change = 0.0
+            for e in range(number):
+                if leave[e] != enter[e]:
+                    x, y = excess[leave[e]], excess[enter[e]]
+                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+            if (
+                change < 0.0
+                and not _forbids(guard, rows, r, i, new)
+                and not _forbids(guard, rows, r, t, new_t)
+            ):
+                for e in range(number):
+                    excess[leave[e]] -= 1.0
+                    excess[enter[e]] += 1.0
+            else:
+                rows[r, i], rows[r, t] = old, old_t
+
+
+@njit(cache=True, nogil=True)
+def _cells_of(rows, r, i, t, adjacency, out):  # type: ignore[no-untyped-def]
+    """The cells of a row in all tables around two attributes; how many these are."""
+    start, offset, other, stride, own_stride, _, _ = adjacency
+    number = 0
+    for own in (i, t):
+        for e in range(start[own], start[own + 1]):
+            cell, again = offset[e] + rows[r, own] * own_stride[e], False
+            for k in range(other.shape[1]):
+                cell += rows[r, other[e, k]] * stride[e, k]
+                again = again or (own == t and stride[e, k] > 0 and other[e, k] == i)
+            if not again:
+                out[number] = cell
+                number += 1
+    return number

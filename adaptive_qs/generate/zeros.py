@@ -12,13 +12,23 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.loglinear import Adjacency, Rows, Target, build_adjacency, uniform
+from adaptive_qs.generate.loglinear import (
+    Adjacency,
+    LogLinearModel,
+    Rows,
+    Target,
+    build_adjacency,
+    over_rows,
+    uniform,
+)
 
 Mask = NDArray[np.bool_]
 Array = NDArray[np.float64]
 
 SCALINGS = 20
 """Rounds in which a masked table is brought to its margins."""
+FEW = 4
+"""Values that an attribute may have on average to be drawn together with one that limits it."""
 TRIES = 200
 """Values of a row that are changed, one after the other, until it lies in no forbidden cell."""
 
@@ -90,23 +100,90 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     return Target(zero.clique, table * (wanted[0].sum() / table.sum()), np.inf)
 
 
+class Pairs(NamedTuple):
+    """Pairs of attributes of which the second hardly varies once the others of a zero are given.
+
+    A total that its parts determine, or the county of a city, cannot change alone, nor can they.
+
+    Attributes:
+        first, second: (pairs,) the attributes.
+        other: (pairs, m) the others of the zero, padded with 0.
+        stride: (pairs, m) of the lists, one for each cell of all but the second; padded with 0.
+        own_stride: (pairs,) of the first attribute.
+        base: (pairs,) where the lists begin.
+        start: where each list begins in ``values``; one more than there are lists.
+        values: of the second attribute, those that the zero allows.
+        most: values in the longest list.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    other: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    own_stride: NDArray[np.int64]
+    base: NDArray[np.int64]
+    start: NDArray[np.int64]
+    values: NDArray[np.int64]
+    most: int
+
+    @classmethod
+    def of(cls, zeros: Zeros) -> Pairs:
+        """The pairs of some zeros."""
+        width = max((len(zero.clique) for zero in zeros), default=0)
+        pairs, lengths, values = [], [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        lists = 0
+        for zero in zeros:
+            for axis, second in enumerate(zero.clique):
+                moved = np.moveaxis(zero.allowed, axis, -1)
+                listed = moved.reshape(-1, moved.shape[-1])
+                numbers = listed.sum(axis=1)
+                if moved.ndim < 2 or numbers.sum() > FEW * np.count_nonzero(numbers):
+                    continue
+                rest = [i for i in zero.clique if i != second]
+                strides = np.cumprod([1, *moved.shape[-2:0:-1]])[::-1].tolist()
+                for k, first in enumerate(rest):
+                    padding = [0] * (width - len(rest) + 1)
+                    others = rest[:k] + rest[k + 1 :] + padding
+                    steps = strides[:k] + strides[k + 1 :] + padding
+                    pairs.append((first, second, others, steps, strides[k], lists))
+                lists += len(numbers)
+                lengths.append(numbers)
+                values.append(np.nonzero(listed)[1])
+        first_of, second_of, other, stride, own, base = zip(*pairs) if pairs else ((),) * 6
+        every = np.concatenate(lengths)
+        return cls(
+            first=np.array(first_of, dtype=np.int64),
+            second=np.array(second_of, dtype=np.int64),
+            other=np.array(other, dtype=np.int64).reshape(len(pairs), width),
+            stride=np.array(stride, dtype=np.int64).reshape(len(pairs), width),
+            own_stride=np.array(own, dtype=np.int64),
+            base=np.array(base, dtype=np.int64),
+            start=np.cumsum(every),
+            values=np.concatenate(values),
+            most=int(every.max()),
+        )
+
+
 class Guard(NamedTuple):
     """All zeros as compiled kernels walk them.
 
     Attributes:
         adjacency: where the cells around each attribute lie.
         allowed: which of all cells one after the other may be occupied.
+        pairs: attributes that have to change together.
     """
 
     adjacency: Adjacency
     allowed: Mask
+    pairs: Pairs
 
     @classmethod
     def of(cls, zeros: Zeros, domain: Domain) -> Guard:
         """The zeros of a domain."""
         adjacency = build_adjacency(domain, [z.clique for z in zeros], copy_per_axis=False)
         cells = [np.ravel(zero.allowed) for zero in zeros]
-        return cls(adjacency, np.concatenate([np.zeros(0, dtype=np.bool_), *cells]))
+        allowed = np.concatenate([np.zeros(0, dtype=np.bool_), *cells])
+        return cls(adjacency, allowed, Pairs.of(zeros))
 
 
 def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None:
@@ -194,6 +271,96 @@ def _settle(rows, members, strides, position, allowed, weights, start, settled, 
                     left -= weights[start[i] + v]
                     if left < 0.0:
                         break
+
+
+class PairMoves:
+    """Redraws of two attributes at once, from their joint conditional.
+
+    Args:
+        model: the distribution, whose weights are none in forbidden cells.
+        zeros: what is forbidden.
+        workers: threads; the result does not depend on it.
+    """
+
+    def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
+        self._model = model
+        self._pairs = Pairs.of(zeros)
+        self._workers = workers
+
+    def __call__(self, rows: Rows, key: int) -> None:
+        """Redraw every pair of every row, in place; randomness is a function of ``key``."""
+        pairs, factors, adjacency = self._pairs, self._model.factors, self._model.adjacency
+
+        def block(start: int, stop: int) -> None:
+            _redraw_pairs(rows, start, stop, pairs, factors, adjacency, np.uint64(key))
+
+        if pairs.first.size:
+            over_rows(self._workers, len(rows), block)
+
+
+@njit(cache=True, nogil=True)
+def _weigh(weights, size, i, without, rows, r, adjacency, packed, cells, steps):  # type: ignore[no-untyped-def]
+    """Multiply the weights of the values of i by those of all cliques around it but the ones with
+    another attribute in them, which are listed; how many these are."""
+    start, offset, other, stride, _, _, _ = adjacency
+    number = 0
+    for e in range(start[i], start[i + 1]):
+        cell, step = offset[e], 0
+        for k in range(other.shape[1]):
+            if stride[e, k] > 0 and other[e, k] == without:
+                step = stride[e, k]
+            else:
+                cell += rows[r, other[e, k]] * stride[e, k]
+        if step > 0:
+            cells[number], steps[number] = cell, step
+            number += 1
+            continue
+        largest = 0.0
+        for v in range(size):
+            weights[v] *= packed[cell + v]
+            largest = max(largest, weights[v])
+        if not 1e-50 < largest < 1e50:
+            for v in range(size):
+                weights[v] /= largest
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    first, second, other, stride, own_stride, base, start, values, most = pairs
+    sizes, singles, single_start, _, packed = factors
+    a, b = np.empty(sizes.max()), np.empty(sizes.max())
+    chances = np.empty(sizes.max() * most)
+    chosen = np.empty((sizes.max() * most, 2), np.int64)
+    cells, steps = np.empty(adjacency[1].size, np.int64), np.empty(adjacency[1].size, np.int64)
+    for r in range(begin, end):
+        for p in range(first.size):
+            i, t = first[p], second[p]
+            for v in range(sizes[i]):
+                a[v] = singles[single_start[i] + v]
+            for u in range(sizes[t]):
+                b[u] = singles[single_start[t] + u]
+            _weigh(b, sizes[t], t, i, rows, r, adjacency, packed, cells, steps)
+            shared = _weigh(a, sizes[i], i, t, rows, r, adjacency, packed, cells, steps)
+            source = base[p]
+            for k in range(other.shape[1]):
+                source += rows[r, other[p, k]] * stride[p, k]
+            total, number = 0.0, 0
+            for v in range(sizes[i]):
+                cell = source + v * own_stride[p]
+                for q in range(start[cell], start[cell + 1]):
+                    chance = a[v] * b[values[q]]
+                    for e in range(shared):
+                        chance *= packed[cells[e] + values[q] * steps[e] + v]
+                    if chance > 0.0:
+                        total += chance
+                        chances[number] = total
+                        chosen[number, 0], chosen[number, 1] = v, values[q]
+                        number += 1
+            if number > 0:
+                k = np.searchsorted(chances[:number], uniform(key, r, p) * total, side="right")
+                k = min(k, number - 1)
+                rows[r, i], rows[r, t] = chosen[k, 0], chosen[k, 1]
 
 
 def masks_of(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:

@@ -204,7 +204,7 @@ class Bundle:
     @classmethod
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"))
-        domain = schema.modelled.domain()
+        domain = schema.domain()
         asked = WorkloadFile.parse(archive.json("workload.json"))
         if any(part.attributes is None for part in asked.parts):
             raise ValueError("the marginals are not listed")  # a few words may stand for millions

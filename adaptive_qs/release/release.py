@@ -345,13 +345,13 @@ class Release(Bundle):
             return ()
         domain, model = self.workload.domain, self.model()
         cells = [*ruleset.cells]
-        for rule in ruleset.determinations:
+        for rule, determination in ruleset.determinations:
             if not rule.table:
-                names = rule.meaning.columns()
+                names = determination.columns()
                 places = [domain.names.index(name) for name in names]
                 order = np.argsort(np.argsort(places))
                 counts = model.marginal(tuple(sorted(places)))
-                cells.append(ruleset.learnt(rule, np.transpose(counts, order)))
+                cells.append(ruleset.learnt(determination, np.transpose(counts, order), rule.text))
         return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
 
     @property

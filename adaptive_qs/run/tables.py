@@ -57,7 +57,6 @@ class Tables:
         rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
         generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
         left_out: what was asked for and is not looked at.
-        schema: of the table, with the columns that rules compute and nobody measures.
     """
 
     workload: Workload
@@ -67,7 +66,6 @@ class Tables:
     rule: str = DEFAULT_RULE
     generator: str = DEFAULT_GENERATOR
     left_out: LeftOut | None = None
-    schema: Schema | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -115,7 +113,6 @@ class Tables:
             "rule": self.rule,
             "generator": self.generator,
             "target": self.workload.target or "none",
-            **({} if self.schema is None else {"rules": self.schema.fingerprint}),
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
             "watched",
         }
@@ -144,10 +141,9 @@ def tables_job(
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        whole = schema if schema.rules else None
-        return Tables(marginals, fill, limits, left.rho, rule, generator, left_out, whole)
+        return Tables(marginals, fill, limits, left.rho, rule, generator, left_out)
 
-    return Job.of(schema.modelled, options, budget, plan)
+    return Job.of(schema, options, budget, plan)
 
 
 def looked_at(
@@ -197,8 +193,6 @@ def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
         if (domain := schema.domain()) != workload.domain:
             workload = replace(workload, domain=domain)
         mechanisms = begin()
-        if job.work.schema is not None:
-            schema = job.work.schema.with_columns(schema.columns)
         release = measure(counter, schema, workload, job.target, job.work, mechanisms, clock)
     job.session.publish(release.digests())
     return release
@@ -217,7 +211,7 @@ def measure(
 
     Args:
         counter: counts the private rows.
-        schema: their public description, with columns that rules compute.
+        schema: their public description.
         workload: the marginals that matter, over the codes of the table.
         target: the budget of the run.
         work: how to spend what the ledger of ``mechanisms`` has left of it.

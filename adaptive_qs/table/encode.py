@@ -353,8 +353,6 @@ def distinct_cells(
 def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Table:
     """The table with the values that its codes stand for, which meet the rules of the schema.
 
-    Columns that rules compute have no codes; ``table`` has those of ``schema.modelled``.
-
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn uniformly from their bin or period, never outside the declared bounds; missing
     values are null; unknown values are the catch-all label. Encoding the result under the same
@@ -363,12 +361,12 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
     Raises:
         SchemaError: the table has another domain than the schema, or no row meets the rules.
     """
-    if table.domain != schema.modelled.domain():
+    if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
     if schema.ruleset is not None:
         from adaptive_qs.table.obey import drawn_under_rules
 
-        codes = dict(zip(schema.modelled.names, table.columns))
+        codes = dict(zip(schema.names, table.columns))
         return pa.table(drawn_under_rules(codes, schema.ruleset, rng))
     columns = [column.decode(codes, rng) for column, codes in zip(schema.columns, table.columns)]
     return pa.table(columns, names=list(schema.names))

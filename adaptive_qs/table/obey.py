@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, values_of
-from adaptive_qs.table.rules import Ruleset, components, find_row
+from adaptive_qs.table.conditions import DAY, NEAR, Values, values_of
+from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 
+# A column that an equation computes gets what follows from the others, which has to lie in its bin.
 # Most rows keep what is drawn for their codes. Where a rule is broken the values are drawn again,
 # which is the distribution inside the bins given the rule. Where the rule leaves so little of a bin
-# that this finds nothing, values at the ends of bins and limits, and those of other columns, are
-# tried: some of them meet comparisons and sums wherever any do. Codes that no values meet, which
-# rules may leave each by itself and not together, are replaced by those of another row.
+# that this finds nothing, an equation is solved for one of its columns, and at last values at the
+# ends of bins and limits, and those of other columns, are tried: some of them meet comparisons and
+# sums wherever any do. Codes that no values meet, which rules may leave each by itself and not
+# together, are replaced by those of another row.
 
 DRAWS = 30
 """How often values are drawn anew from their bins."""
-CORNERS = 300
+SOLUTIONS = 30
+"""How often equations are solved for another column."""
+CORNERS = 200
 """How often ends of bins and the like are tried."""
 Indices = NDArray[np.intp]
 
@@ -45,7 +49,7 @@ class _Drawn:
 
     def _bins(self, codes: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
         low, high = self.column.ends(codes)
-        return (low // 86_400, high // 86_400) if self.column.by_day else (low, high)
+        return (low // DAY, high // DAY) if self.column.by_day else (low, high)
 
     def _amounts_of(self, values: pa.Array) -> NDArray[np.float64] | None:
         if not self.column.measured:
@@ -79,27 +83,23 @@ class _Drawn:
         """Draw the values of some rows anew, inside their bins."""
         self.put(rows, self.column.decode(self.codes[rows], rng))
 
-    def corner(
-        self, rows: Indices, near: Sequence[NDArray[np.float64]], rng: np.random.Generator
-    ) -> None:
-        """Give some rows an end of their bin, a value inside, or one of others, brought to it.
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring amounts."""
+        return (self.column.resolution or 1.0) * (DAY if self.column.by_day else 1)
 
-        Args:
-            rows: which ones.
-            near: amounts of other columns in these rows, and limits.
-            rng: chooses.
-        """
-        assert self._amounts is not None
-        known = ~np.isnan(self._amounts[rows])
-        rows, near = rows[known], [amounts[known] for amounts in near]
-        if not len(rows):
-            return
-        low, high = (end.astype(np.float64) for end in self.column.ends(self.codes[rows]))
-        self.redraw(rows, rng)
-        choices = np.stack([low, high, self._amounts[rows], *near])
-        chosen = choices[rng.integers(len(choices), size=len(rows)), np.arange(len(rows))]
-        chosen = np.clip(np.where(np.isnan(chosen), low, chosen), low, high)
-        self.put(rows, self.column.of_amounts(chosen))
+    def ends(self, rows: Indices) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The least and the greatest amount in the bins of some rows; anything where missing."""
+        codes = self.codes[rows]
+        low, high = self.column.ends(np.where(codes < self.column.num_values, codes, 0))
+        return low.astype(np.float64), high.astype(np.float64)
+
+    def bring(self, rows: Indices, amounts: NDArray[np.float64]) -> None:
+        """Give some rows these amounts, but no more than their bins allow; none where NaN."""
+        real = ~np.isnan(amounts) & ~np.isnan(self.amounts(rows))
+        rows, low, high = rows[real], *(end[real] for end in self.ends(rows))
+        if len(rows):
+            self.put(rows, self.column.of_amounts(np.clip(amounts[real], low, high)))
 
     def copy(self, rows: Indices, others: Indices) -> None:
         """Give some rows the values of others."""
@@ -119,104 +119,160 @@ def drawn_under_rules(
     """Values of all columns of a schema with rules, every row meeting each.
 
     Args:
-        codes: of the columns that are not computed, by name.
+        codes: of the columns, by name.
         ruleset: the rules.
         rng: draws column by column, then again where rules are broken.
 
     Raises:
         SchemaError: no row was found that meets the rules.
     """
-    drawn = {name: _Drawn(ruleset.columns[name], codes[name], rng) for name in ruleset.modelled}
-    named = [ruleset.sources(condition.columns()) for _, condition in ruleset.conditions]
-    determined = [rule.meaning.columns() for rule in ruleset.determinations]
-    for part in components([*named, *determined]):
-        stated = [c for (_, c), names in zip(ruleset.conditions, named) if part & set(names)]
-        _mend(drawn, sorted(part), stated, ruleset, rng)
-    rows = np.arange(len(next(iter(drawn.values())).codes))
-    row = {name: each.values(rows) for name, each in drawn.items()}
-    arrays = {name: each.array() for name, each in drawn.items()}
-    for name, computation in ruleset.computed.items():
-        arrays[name] = computation.column.of_amounts(computation.amounts(row))
-        row[name] = computed_values(computation.column, arrays[name])
-    return {name: arrays[name] for name in ruleset.columns}
+    drawn = {name: _Drawn(column, codes[name], rng) for name, column in ruleset.columns.items()}
+    linked = [condition.columns() for _, condition in ruleset.conditions]
+    linked += [determination.columns() for _, determination in ruleset.determinations]
+    for part in components(linked):
+        _Mender({name: drawn[name] for name in drawn if name in part}, ruleset, rng).mend()
+    return {name: each.array() for name, each in drawn.items()}
 
 
-def computed_values(column: ColumnBase, values: pa.Array) -> Values:
-    """The values of a computed column, as its cells have them."""
-    missing = np.asarray(values.is_null())
-    found = normalise(values)
-    amounts = (
-        np.full(len(values), np.nan)
-        if found is None or missing.all()
-        else np.where(missing, np.nan, column.amounts(found))
-    )
-    codes = np.where(missing, column.size - 1, 0)
-    return values_of(column, codes, amounts)._replace(missing=missing)
+class _Mender:
+    """Brings rows to meet the rules on some columns, on which no other rule depends.
 
+    Args:
+        drawn: the columns.
+        ruleset: the rules.
+        rng: randomness.
+    """
 
-def _mend(
-    drawn: dict[str, _Drawn],
-    names: Sequence[str],
-    stated: Sequence[Condition],
-    ruleset: Ruleset,
-    rng: np.random.Generator,
-) -> None:
-    """Bring all rows to meet some conditions, which speak of these columns and no others."""
-    loose = [name for name in names if drawn[name].loose]
-    limits = {limit for condition in stated for _, limit in condition.limits()}
+    def __init__(
+        self, drawn: Mapping[str, _Drawn], ruleset: Ruleset, rng: np.random.Generator
+    ) -> None:
+        self._drawn = drawn
+        self._ruleset = ruleset
+        self._rng = rng
+        self._stated = [c for _, c in ruleset.conditions if set(c.columns()) <= set(drawn)]
+        self._computed = [c for name, c in ruleset.computed.items() if name in drawn]
+        computed = {computation.column.name for computation in self._computed}
+        self._loose = [name for name in drawn if drawn[name].loose and name not in computed]
+        self._limits = sorted({limit for c in self._stated for _, limit in c.limits()})
 
-    def broken(rows: Indices) -> Indices:
-        row = {name: drawn[name].values(rows) for name in names}
-        for name, computation in ruleset.computed.items():
-            if set(ruleset.sources([name])) <= set(names):
-                amounts = computation.column.of_amounts(computation.amounts(row))
-                row[name] = computed_values(computation.column, amounts)
+    def mend(self) -> None:
+        """Change rows that break a rule until none does."""
+        rows = next(iter(self._drawn.values())).codes
+        every = np.arange(len(rows))
+        left = self._mended(every)
+        if not len(left):
+            return
+        kept = np.setdiff1d(every, left)
+        if not len(kept):
+            left = self._started_over(every)
+            if len(left):
+                raise SchemaError("no row was found that meets all rules: take one out")
+            return
+        others = self._rng.choice(kept, len(left))
+        for drawn in self._drawn.values():
+            drawn.copy(left, others)
+
+    def _mended(self, rows: Indices) -> Indices:
+        """Change rows as long as they break a rule; those that still do."""
+        stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
+            (self._draw, DRAWS, True),
+            (self._solve, SOLUTIONS, True),
+            (self._corner, CORNERS, True),
+            (self._corner, CORNERS, False),
+        )
+        for change, times, inside in stages:
+            rows = self._broken(rows, inside)
+            for _ in range(times):
+                if not (len(rows) and self._loose):
+                    break
+                change(rows)
+                rows = self._broken(rows, inside)
+        return rows
+
+    def _started_over(self, rows: Indices) -> Indices:
+        """Give all rows codes that meet every rule by itself, and mend them."""
+        cells = self._ruleset.cells
+        sizes = {name: column.size for name, column in self._ruleset.columns.items()}
+        found = find_row(cells, sizes) or {}
+        for name, drawn in self._drawn.items():
+            drawn.codes[:] = found.get(name, 0)
+        self._draw(rows)
+        return self._mended(rows)
+
+    def _row(self, rows: Indices) -> dict[str, Values]:
+        return {name: drawn.values(rows) for name, drawn in self._drawn.items()}
+
+    def _broken(self, rows: Indices, inside: bool) -> Indices:
+        """The rows that break a rule once all that follows from others is computed.
+
+        Args:
+            rows: that are looked at.
+            inside: whether what is computed has to lie in the bin of its code, or anywhere in the
+                range of its column.
+        """
         found = np.zeros(len(rows), dtype=np.bool_)
-        for condition in stated:
+        for computation in self._computed:
+            found |= self._compute(computation, rows, inside)
+        row = self._row(rows)
+        for condition in self._stated:
             found |= condition.outcome(row).broken
         return rows[found]
 
-    def at_corners(rows: Indices) -> None:
-        for name in rng.permutation(loose).tolist():
-            others = [drawn[n].amounts(rows) for n in loose if n != name]
-            steps = drawn[name].column.resolution or 1.0
-            near = [np.full(len(rows), limit + d) for limit in limits for d in (-steps, 0, steps)]
-            drawn[name].corner(rows, [*others, *near], rng)
+    def _compute(self, computation: Computation, rows: Indices, inside: bool) -> NDArray[np.bool_]:
+        """Give rows what follows for one column; which of them cannot have it."""
+        column = computation.column
+        drawn = self._drawn[column.name]
+        known = drawn.values(rows).known
+        amounts = np.where(known, computation.amounts(self._row(rows)), np.nan)
+        known = ~np.isnan(amounts)
+        values = column.of_amounts(amounts[known])
+        drawn.put(rows[known], values)
+        codes = drawn.codes[rows[known]]
+        low, high = column.ends(codes if inside else np.array([0, column.num_values - 1]))
+        if not inside:
+            low, high = low[:1], high[1:]
+        amounts = drawn.amounts(rows[known])
+        near = NEAR * np.abs(amounts)
+        outside = np.zeros(len(rows), dtype=np.bool_)
+        outside[known] = (amounts < low - near) | (amounts > high + near)
+        return outside
 
-    def anew(rows: Indices) -> None:
-        for name in loose:
-            drawn[name].redraw(rows, rng)
+    def _draw(self, rows: Indices) -> None:
+        for name in self._loose:
+            self._drawn[name].redraw(rows, self._rng)
 
-    every = np.arange(len(drawn[names[0]].codes))
-    left = broken(every)
-    tries: list[tuple[Callable[[Indices], None], int]] = [(anew, DRAWS), (at_corners, CORNERS)]
-    for change, times in tries:
-        for _ in range(times):
-            if not (len(left) and loose):
-                break
-            change(left)
-            left = broken(left)
-    if not len(left):
-        return
-    kept = np.setdiff1d(every, left)
-    if len(kept):
-        others = rng.choice(kept, len(left))
-        for name in names:
-            drawn[name].copy(left, others)
-        return
-    _start_over(drawn, names, ruleset)
-    anew(every)
-    for _ in range(CORNERS):
-        every = broken(every)
-        if not len(every):
-            return
-        at_corners(every)
-    raise SchemaError("no row was found that meets all rules: take one out")
+    def _solve(self, rows: Indices) -> None:
+        """Draw anew, what is computed too, and bring one of its columns to what that takes."""
+        self._draw(rows)
+        for computation in self._computed:
+            sources = [name for name in computation.source.columns() if name in self._loose]
+            if not sources:
+                continue
+            drawn = self._drawn[computation.column.name]
+            drawn.redraw(rows, self._rng)
+            wanted = drawn.amounts(rows)
+            solved = self._drawn[str(self._rng.choice(sources))]
+            row = self._row(rows)
+            ends, reached = solved.ends(rows), []
+            for end in ends:
+                alone = row[solved.column.name]._replace(low=end, high=end)
+                reached.append(computation.amounts({**row, solved.column.name: alone}))
+            slope = (reached[1] - reached[0]) / np.maximum(ends[1] - ends[0], NEAR)
+            flat = ~(np.abs(slope) > 0)
+            step = (wanted - reached[0]) / np.where(flat, 1.0, slope)
+            solved.bring(rows, np.where(flat, np.nan, ends[0] + step))
 
-
-def _start_over(drawn: dict[str, _Drawn], names: Sequence[str], ruleset: Ruleset) -> None:
-    """Give all rows codes that meet every rule by itself."""
-    sizes = {name: ruleset.columns[name].size for name in ruleset.modelled}
-    found = find_row(ruleset.cells, sizes) or {}
-    for name in names:
-        drawn[name].codes[:] = found.get(name, 0)
+    def _corner(self, rows: Indices) -> None:
+        """Bring one loose column after the other to an end, a limit, or the value of another."""
+        for name in self._rng.permutation(self._loose).tolist():
+            drawn = self._drawn[name]
+            step = drawn.step
+            choices = [*drawn.ends(rows)]
+            choices += [self._drawn[n].amounts(rows) for n in self._loose if n != name]
+            choices += [self._drawn[c.column.name].amounts(rows) for c in self._computed]
+            choices += [c + d for c in choices[2:] for d in (-step, step)]
+            choices += [np.full(len(rows), x + d) for x in self._limits for d in (-step, 0, step)]
+            which = self._rng.integers(len(choices), size=len(rows))
+            chosen = np.stack(choices)[which, np.arange(len(rows))]
+            drawn.redraw(rows, self._rng)
+            drawn.bring(rows, np.where(self._rng.random(len(rows)) < 0.25, np.nan, chosen))

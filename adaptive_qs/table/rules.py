@@ -1,16 +1,15 @@
-"""The rules of a schema: the cells that they leave, the columns that they compute, their checks.
+"""The rules of a schema: the cells that they leave, and whether rows can meet them.
 
 A rule says what holds in every row. For the codes of its columns that is a set of cells: those in
-which some values, of those that the codes stand for, do not break it. A rule such as
-``total = a + b`` computes its column instead, which then takes part in no measurement: its values
-follow from those of the others, and every rule on it is one on them.
+which some values, of those that the codes stand for, do not break it. An equation such as
+``total = a + b`` also computes the values of its column inside its bins.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -22,17 +21,14 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.conditions import (
     DAY,
-    NEAR,
     Column,
     Columns,
     Comparison,
     Condition,
-    Constant,
     Determination,
     Mask,
     Operand,
     Operation,
-    Outcome,
     Row,
     Values,
     parse_rule,
@@ -68,65 +64,22 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Computation:
-    """A column that follows from others.
+    """A column that follows from others where all of these are known, and so is it.
 
     Attributes:
         column: as it is declared.
         source: what it is computed from.
         unit: amounts of the column in one of the computation: seconds of a day, or 1.
-        text: the rule.
-        exact: whether the column holds what is computed without rounding.
     """
 
     column: ColumnBase
     source: Operand
     unit: int
-    text: str
-
-    exact: bool
-
-    def values(self, row: Row) -> Values:
-        """What it may be in a row: rounded where it has the digits of its sources, else up to
-        rounding."""
-        found, step = self.source.values(row), self.column.resolution
-        if self.exact:
-            low, high = (np.rint(end / step) * step for end in (found.low, found.high))
-        else:
-            low, high = found.low - step / 2, found.high + step / 2
-        low, high = low * self.unit, high * self.unit
-        return Values(low, high, found.known, found.known, ~found.known)
 
     def amounts(self, row: Row) -> NDArray[np.float64]:
-        """What it is in rows of known values; NaN where it is not known."""
+        """What it is in rows of known values, before rounding; NaN where it is not known."""
         found = self.source.values(row)
         return np.where(found.known, found.low * float(self.unit), np.nan)
-
-
-@dataclass(frozen=True)
-class Within(Condition):
-    """A computed column lies in its declared range, and is missing only where that is declared."""
-
-    computation: Computation
-
-    def named(self) -> Iterator[str]:
-        """The computed column."""
-        yield self.computation.column.name
-
-    def outcome(self, row: Row) -> Outcome:
-        """Never unknown."""
-        column = self.computation.column
-        found = row[column.name]
-        ends = column.ends(np.array([0, column.num_values - 1]))
-        low, high = float(ends[0][0]), float(ends[1][-1])
-        may_miss = np.asarray(column.missing_code is not None)
-        known = np.asarray(found.known)
-        inside = (found.low <= high) & (found.high >= low)
-        outside = (found.low < low) | (found.high > high)
-        return Outcome(
-            (known & inside) | (~known & may_miss),
-            (known & outside) | (~known & ~may_miss),
-            np.zeros_like(known),
-        )
 
 
 @dataclass(frozen=True)
@@ -152,12 +105,10 @@ class Ruleset:
     Attributes:
         columns: of the schema, by name.
         rules: as they are declared.
-        computed: columns that follow from others, each after those that it needs.
     """
 
     columns: Columns
     rules: tuple[Rule, ...]
-    computed: Mapping[str, Computation] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -175,51 +126,40 @@ class Ruleset:
         ]
         for rule in rules:
             _check_columns(rule, named)
-        ruleset = cls(named, tuple(rules), _computed(rules, named))
+        ruleset = cls(named, tuple(rules))
         ruleset._check()
         return ruleset
 
-    @cached_property
-    def modelled(self) -> tuple[str, ...]:
-        """The columns that are not computed, in order."""
-        return tuple(name for name in self.columns if name not in self.computed)
-
-    @cached_property
+    @property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
         """What must hold of the values of a row, with the rule that says so."""
-        stated = [
-            (rule.text, rule.meaning)
-            for rule in self.rules
-            if isinstance(rule.meaning, Condition) and not self._computes(rule)
-        ]
-        return (*stated, *((c.text, Within(c)) for c in self.computed.values()))
+        found = ((rule.text, rule.meaning) for rule in self.rules)
+        return tuple((text, said) for text, said in found if isinstance(said, Condition))
 
     @property
-    def determinations(self) -> tuple[Rule, ...]:
-        """The rules by which columns determine another."""
-        return tuple(rule for rule in self.rules if isinstance(rule.meaning, Determination))
+    def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
+        """The rules by which columns determine another, and what they say."""
+        found = ((rule, rule.meaning) for rule in self.rules)
+        return tuple((rule, said) for rule, said in found if isinstance(said, Determination))
 
-    def _computes(self, rule: Rule) -> bool:
-        return any(found.text == rule.text for found in self.computed.values())
+    @cached_property
+    def computed(self) -> Mapping[str, Computation]:
+        """Columns that equations compute, each after those that it needs; the first equation of a
+        column does, and those that would close a circle are conditions like others."""
+        found: dict[str, Computation] = {}
 
-    def sources(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The columns that values of these come from, themselves where they are not computed."""
-        found: set[str] = set()
-        for name in names:
-            if name in self.computed:
-                found.update(self.sources(self.computed[name].source.columns()))
-            else:
-                found.add(name)
-        return tuple(name for name in self.columns if name in found)
+        def needed(name: str) -> set[str]:
+            sources = found[name].source.columns() if name in found else ()
+            return {name}.union(*map(needed, sources))
 
-    def complete(self, row: dict[str, Values], names: Iterable[str]) -> Row:
-        """A row with those of these columns, and of those that they need, that are computed."""
-        for name in names:
-            if name in self.computed and name not in row:
-                computation = self.computed[name]
-                self.complete(row, computation.source.columns())
-                row[name] = computation.values(row)
-        return row
+        for _, condition in self.conditions:
+            computation = _computation(condition, self.columns)
+            if computation is None or computation.column.name in found:
+                continue
+            name = computation.column.name
+            if not any(name in needed(source) for source in computation.source.columns()):
+                found[name] = computation
+        return dict(_in_turn(found))
 
     # The cells that rules leave.
 
@@ -227,15 +167,12 @@ class Ruleset:
     def cells(self) -> tuple[Cells, ...]:
         """Of every rule that does not have to be learnt, where it forbids any."""
         found = [self.cells_of(condition, text) for text, condition in self.conditions]
-        for rule in self.determinations:
-            if rule.table:
-                assert isinstance(rule.meaning, Determination)
-                found.append(self._listed(rule, rule.meaning))
+        found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
         return tuple(cells for cells in found if not cells.allowed.all())
 
     def cells_of(self, condition: Condition, text: str, surely: bool = False) -> Cells:
         """The cells in which a condition may be unbroken, or ``surely`` may be true."""
-        names = self.sources(condition.columns())
+        names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
             limits.get(name, set()).add(limit)
@@ -245,7 +182,7 @@ class Ruleset:
             shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
             row[name] = values.reshaped(shape)
             starts.append(first)
-        outcome = condition.outcome(self.complete(row, condition.columns()))
+        outcome = condition.outcome(row)
         allowed = outcome.true if surely else outcome.true | outcome.unknown
         sizes = [row[name].low.size for name in names]
         allowed = np.array(np.broadcast_to(allowed, sizes))
@@ -283,15 +220,15 @@ class Ruleset:
             allowed[tuple(codes[:-1])] &= one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
-    def learnt(self, rule: Rule, marginal: NDArray[np.float64]) -> Cells:
+    def learnt(self, meaning: Determination, marginal: NDArray[np.float64], text: str) -> Cells:
         """The cells of a determination whose values are those with the largest estimated counts.
 
         Args:
-            rule: a determination without a table.
+            meaning: a determination without a table.
             marginal: released counts over its columns, in its order (rows).
+            text: the rule.
         """
-        assert isinstance(rule.meaning, Determination)
-        *lefts, right = (self.columns[name] for name in rule.meaning.columns())
+        *lefts, right = (self.columns[name] for name in meaning.columns())
         values = np.arange(right.size)
         real = values != (-1 if right.missing_code is None else right.missing_code)
         best = np.where(real, marginal, -np.inf).argmax(axis=-1)
@@ -301,7 +238,7 @@ class Ruleset:
             unknown = ~found.known & (found.missing | (column.kind != "numbers"))
             shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
             allowed = allowed | unknown.reshape(shape)
-        return self._in_order(rule.meaning.columns(), allowed, rule.text)
+        return self._in_order(meaning.columns(), allowed, text)
 
     def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> Cells:
         order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
@@ -319,8 +256,8 @@ class Ruleset:
     def _check(self) -> None:
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
-        for rule in self.determinations:
-            self._check_size(rule.text, rule.meaning.columns())
+        for rule, said in self.determinations:
+            self._check_size(rule.text, said.columns())
         for cells in self.cells:
             if not cells.allowed.any():
                 raise InputError(f"rule {cells.text!r}: no row can meet it: correct it")
@@ -346,12 +283,12 @@ class Ruleset:
         return {name: self.columns[name].size for cells in self.cells for name in cells.names}
 
     def _check_size(self, text: str, names: Iterable[str]) -> None:
-        sources = self.sources(names)
-        if len(sources) > MOST_COLUMNS:
+        several = set(names)
+        if len(several) > MOST_COLUMNS:
             raise InputError(
-                f"rule {text!r} speaks of {len(sources)} columns, {MOST_COLUMNS} at most: split it"
+                f"rule {text!r} speaks of {len(several)} columns, {MOST_COLUMNS} at most: split it"
             )
-        cells = math.prod(self.columns[name].size for name in sources)
+        cells = math.prod(self.columns[name].size for name in several)
         if cells > MOST_CELLS:
             raise InputError(
                 f"rule {text!r}: its columns have {cells:,} cells together, {MOST_CELLS:,} at "
@@ -393,42 +330,8 @@ def _check_columns(rule: Rule, columns: Columns) -> None:
             )
 
 
-def _computed(rules: Sequence[Rule], columns: Columns) -> dict[str, Computation]:
-    """The columns that rules compute, each after those that it needs."""
-    found: dict[str, Computation] = {}
-    for rule in rules:
-        computation = _computation(rule, columns)
-        if computation is None:
-            continue
-        name = computation.column.name
-        if name in found:
-            raise InputError(
-                f"rule {rule.text!r} computes {name!r}, as {found[name].text!r} does: keep one"
-            )
-        found[name] = computation
-    ordered: dict[str, Computation] = {}
-    while left := [name for name in found if name not in ordered]:
-        ready = [n for n in left if all(s not in left for s in found[n].source.columns())]
-        if not ready:
-            texts = " and ".join(repr(found[name].text) for name in left)
-            raise InputError(f"the rules {texts} compute columns from each other: take one out")
-        ordered |= {name: found[name] for name in ready}
-    for rule in rules:
-        if isinstance(rule.meaning, Determination):
-            for name in rule.meaning.columns():
-                if name in found:
-                    raise InputError(
-                        f"rule {rule.text!r}: {name!r} is computed by {found[name].text!r}: "
-                        "take one out"
-                    )
-    for computation in ordered.values():
-        _check_missing(computation, columns)
-    return ordered
-
-
-def _computation(rule: Rule, columns: Columns) -> Computation | None:
-    """What a rule computes: the single column of an equation, the left one of two."""
-    meaning = rule.meaning
+def _computation(meaning: Condition, columns: Columns) -> Computation | None:
+    """What an equation computes: its single column, the left one of two; None for other ones."""
     if not isinstance(meaning, Comparison) or meaning.sign != "=":
         return None
     left, right = meaning.left, meaning.right
@@ -436,47 +339,18 @@ def _computation(rule: Rule, columns: Columns) -> Computation | None:
         left, right = right, left
     if not isinstance(left, Column) or not isinstance(right, Column | Operation):
         return None
-    column = columns[left.name]
-    if not column.measured:
+    if not columns[left.name].measured or left.name in right.columns():
         return None
-    if left.name in right.columns():
-        raise InputError(f"rule {rule.text!r} computes {left.name!r} from itself: rewrite it")
-    digits = _digits(right, columns)
-    exact = column.resolution > 0 and digits is not None and _whole(digits / column.resolution)
-    return Computation(column, right, left.unit, rule.text, exact)
+    return Computation(columns[left.name], right, left.unit)
 
 
-def _digits(operand: Operand, columns: Columns) -> float | None:
-    """A number of which all values of an operand are multiples; None where there is none."""
-    if isinstance(operand, Column):
-        return columns[operand.name].resolution or None
-    if isinstance(operand, Constant):
-        return 1.0 if _whole(operand.value) else None
-    assert isinstance(operand, Operation)
-    left, right = _digits(operand.left, columns), _digits(operand.right, columns)
-    if left is None or right is None or operand.sign == "/":
-        return None
-    if operand.sign == "*":
-        return left * right
-    finer, coarser = sorted((left, right))
-    return finer if _whole(coarser / finer) else None
-
-
-def _whole(number: float) -> bool:
-    return math.isclose(number, round(number), rel_tol=NEAR)
-
-
-def _check_missing(computation: Computation, columns: Columns) -> None:
-    """Refuse a computed column that is never missing, where one that it needs may be."""
-    if computation.column.missing_code is not None:
-        return
-    for name in computation.source.columns():
-        column = columns[name]
-        if column.missing_code is not None or column.catch_all_code is not None:
-            raise InputError(
-                f"rule {computation.text!r}: {name!r} may have no value, and "
-                f"{computation.column.name!r} must: declare its missing markers"
-            )
+def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computation]]:
+    """Each after those that it needs; there are no circles."""
+    left = dict(found)
+    while left:
+        ready = [n for n, c in left.items() if not any(s in left for s in c.source.columns())]
+        for name in ready:
+            yield name, left.pop(name)
 
 
 def _pieces(column: ColumnBase, limits: Sequence[float]) -> tuple[Values, NDArray[np.intp]]:

@@ -203,26 +203,12 @@ class Schema(BaseModel):
 
         return Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
 
-    @cached_property
-    def modelled(self) -> Self:
-        """The schema of what is measured: without rules and the columns that they compute."""
-        if self.ruleset is None:
-            return self
-        kept = tuple(self.column(name) for name in self.ruleset.modelled)
-        ignored = (*self.ignore, *self.ruleset.computed)
-        return self._changed(columns=kept, ignore=ignored, rules=())
-
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """The same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
         kept = tuple(others.get(column.name, column) for column in self.columns)
-        return self._changed(columns=kept)
-
-    def _changed(self, **fields: Any) -> Self:
-        """The same schema but for some fields, checked; nothing that was worked out is copied."""
-        return type(self)(
-            **{name: getattr(self, name) for name in type(self).model_fields} | fields
-        )
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | {"columns": kept})
 
     @property
     def private_columns(self) -> tuple[str, ...]:
