@@ -8,6 +8,7 @@ unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 from numpy.typing import NDArray
 
@@ -27,8 +28,8 @@ from adaptive_qs.table.text import number_of, read_moment
 GRAMMAR = r"""
 ?rule: condition
      | condition "->" condition                               -> implication
-     | "never" condition                                      -> never
-     | "at" "least" "one" "of" name ("," name)*               -> at_least_one
+     | _NEVER condition                                       -> never
+     | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
      | name ("," name)* ("determines" | "determine") name     -> determination
 
 ?condition: both ("or" both)*                                 -> either
@@ -50,6 +51,8 @@ literal: DATE | NUMBER
 text: TEXT
 name: WORD | TICKED
 
+_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/
+_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/
 COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
 SIGN: "+" | "-"
 FACTOR: "*" | "/"
@@ -61,6 +64,7 @@ WORD: /[^\W\d]\w*([.-]\w+)*/
 %ignore /\s+/
 """
 """What a rule can say, as Lark reads it; docs/guides/rules.md explains it."""
+WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
 NAMED_VALUE = "quote a value with ' and a column with `"
 DAY = 86_400
@@ -392,6 +396,11 @@ class Determination:
 # From text, for the columns of a schema.
 
 
+def written(name: str) -> str:
+    """The name of a column as a rule has it."""
+    return name if re.fullmatch(WORD, name) else f"`{name}`"
+
+
 @cache
 def _parser(start: str) -> Lark:
     return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
@@ -420,8 +429,9 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     try:
         return _Bound(columns).transform(_parser(kind).parse(text))
     except UnexpectedInput as error:
-        rest = text[error.pos_in_stream or 0 :].split()
-        place = f" from {rest[0]!r} on" if rest and (error.pos_in_stream or 0) >= 0 else ""
+        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        rest = [] if ended else text[error.pos_in_stream or 0 :].split()
+        place = f" from {rest[0]!r} on" if rest else ""
         raise InputError(f"{kind} {text!r} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
     except VisitError as error:
         raise InputError(f"{kind} {text!r}: {error.orig_exc}") from None

@@ -220,19 +220,17 @@ class Ruleset:
             allowed[tuple(codes[:-1])] &= one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
-    def learnt(self, meaning: Determination, marginal: NDArray[np.float64], text: str) -> Cells:
-        """The cells of a determination whose values are those with the largest estimated counts.
+    def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
+        """The cells of a determination whose values were learnt.
 
         Args:
             meaning: a determination without a table.
-            marginal: released counts over its columns, in its order (rows).
+            values: the code of its right column for each cell of the others, in its order.
             text: the rule.
         """
         *lefts, right = (self.columns[name] for name in meaning.columns())
-        values = np.arange(right.size)
-        real = values != (-1 if right.missing_code is None else right.missing_code)
-        best = np.where(real, marginal, -np.inf).argmax(axis=-1)
-        allowed = (values == best[..., None]) | ~real
+        codes = np.arange(right.size)
+        allowed = (codes == values[..., None]) | (codes == right.missing_code)
         for axis, column in enumerate(lefts):
             found = values_of(column, np.arange(column.size))
             unknown = ~found.known & (found.missing | (column.kind != "numbers"))

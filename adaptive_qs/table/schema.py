@@ -172,7 +172,8 @@ class Schema(BaseModel):
         return tuple(column.name for column in self.columns)
 
     @cached_property
-    def _by_name(self) -> dict[str, ColumnBase]:
+    def by_name(self) -> dict[str, ColumnBase]:
+        """The columns by their names, in order."""
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnBase:
@@ -181,9 +182,9 @@ class Schema(BaseModel):
         Raises:
             SchemaError: there is none.
         """
-        if name not in self._by_name:
+        if name not in self.by_name:
             raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
-        return self._by_name[name]
+        return self.by_name[name]
 
     @property
     def declared_rules(self) -> tuple[DeclaredRule, ...]:
