@@ -30,17 +30,17 @@ GRAMMAR = r"""
      | condition "->" condition                               -> implication
      | _NEVER condition                                       -> never
      | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
-     | name ("," name)* ("determines" | "determine") name     -> determination
+     | name ("," name)* ("determines"i | "determine"i) name     -> determination
 
-?condition: both ("or" both)*                                 -> either
-?both: single ("and" single)*                                 -> both
-?single: "not" single                                         -> negation
+?condition: both ("or"i both)*                                 -> either
+?both: single ("and"i single)*                                 -> both
+?single: "not"i single                                         -> negation
        | "(" condition ")"
        | sum COMPARISON sum                                   -> comparison
-       | name "in" "(" constant ("," constant)* ")"           -> among
-       | name "not" "in" "(" constant ("," constant)* ")"     -> not_among
-       | name "is" "missing"                                  -> missing
-       | name "is" "not" "missing"                            -> present
+       | name "in"i "(" constant ("," constant)* ")"           -> among
+       | name "not"i "in"i "(" constant ("," constant)* ")"     -> not_among
+       | name "is"i "missing"i                                  -> missing
+       | name "is"i "not"i "missing"i                            -> present
 
 ?sum: product | sum SIGN product                              -> operation
 ?product: operand | product FACTOR operand                    -> operation
@@ -51,8 +51,8 @@ literal: DATE | NUMBER
 text: TEXT
 name: WORD | TICKED
 
-_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/
-_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/
+_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/i
+_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/i
 COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
 SIGN: "+" | "-"
 FACTOR: "*" | "/"
@@ -63,7 +63,7 @@ TICKED: /`[^`]+`/
 WORD: /[^\W\d]\w*([.-]\w+)*/
 %ignore /\s+/
 """
-"""What a rule can say, as Lark reads it; docs/guides/rules.md explains it."""
+"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
 WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
 NAMED_VALUE = "quote a value with ' and a column with `"

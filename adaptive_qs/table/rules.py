@@ -211,13 +211,13 @@ class Ruleset:
                     )
                 codes.append(place[amount])
             one = np.arange(allowed.shape[-1]) == codes[-1]
-            if (missing := self.columns[right].missing_code) is not None:
-                one[missing] = True
-            if not (allowed[tuple(codes[:-1])] & one).any():
+            before = allowed[tuple(codes[:-1])]
+            if not before[codes[-1]]:
                 raise InputError(
                     f"rule {rule.text!r}: its table has two values for {values[:-1]}: keep one"
                 )
-            allowed[tuple(codes[:-1])] &= one
+            one |= np.arange(len(one)) == self.columns[right].missing_code
+            allowed[tuple(codes[:-1])] = one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
     def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:

@@ -200,9 +200,12 @@ class Schema(BaseModel):
         """
         if not self.rules:
             return None
+        from adaptive_qs.table.obey import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        return Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        check_values(ruleset)
+        return ruleset
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """The same schema with some columns, by name, in place of its own."""
@@ -244,9 +247,13 @@ class Schema(BaseModel):
         content = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"description", "about"}
         )
-        for described in (*content["columns"], *content.get("rules", ())):
-            if isinstance(described, dict):
-                described.pop("description", None)
+        for column in content["columns"]:
+            column.pop("description", None)
+        if self.rules:
+            rules = (
+                r.model_dump(mode="json", exclude={"description"}) for r in self.declared_rules
+            )
+            content["rules"] = list(rules)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
