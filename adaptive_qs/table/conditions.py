@@ -22,7 +22,7 @@ from lark.exceptions import VisitError
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.text import number_of, read_moment
 
 GRAMMAR = r"""
@@ -534,13 +534,13 @@ class _Bound(Transformer[Token, Any]):
     # What they mean.
 
     def _missing(self, name: _Name) -> Missing:
-        column = self._column(name)
+        column = self._learnt(name)
         if column.missing_code is None:
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
         return Missing(column.name)
 
     def _compared(self, left: Part, sign: str, right: Part) -> Condition:
-        named = [self._column(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
+        named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
         unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
         if not named:
             for name in unknown:
@@ -617,6 +617,12 @@ class _Bound(Transformer[Token, Any]):
             mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
             raise _Refused(f"column {name.text!r} is not in the schema: {mend}")
         return self._columns[name.text]
+
+    def _learnt(self, name: _Name) -> ColumnBase:
+        column = self._column(name)
+        if isinstance(column, PrivateColumn):
+            raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
+        return column
 
     def _apart(self, names: list[_Name]) -> None:
         texts = [name.text for name in names]

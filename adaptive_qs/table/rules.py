@@ -321,11 +321,6 @@ def _check_columns(rule: Rule, columns: Columns) -> None:
         return
     if rule.table:
         raise InputError(f"rule {rule.text!r} has a table but determines nothing: remove it")
-    for name in rule.meaning.columns():
-        if isinstance(columns[name], PrivateColumn):
-            raise InputError(
-                f"rule {rule.text!r}: {name!r} is still to be learnt: declare its bins or values"
-            )
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:

@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 140,
+    "modules": 144,  # four for rules: conditions, rules, values that obey them, structural zeros
     "lines": 43_700,
     "most lines": 680,
     "files executed by synthesize": 76,
