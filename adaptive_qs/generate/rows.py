@@ -641,7 +641,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
-    first, second, beside, beyond, step, base, begin, values, _ = guard[2]
+    first, second, beside, beyond, step, base, _, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:

@@ -22,12 +22,15 @@ from adaptive_qs.generate.loglinear import (
     over_rows,
     uniform,
 )
+from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 Mask = NDArray[np.bool_]
 Array = NDArray[np.float64]
 
 SCALINGS = 20
 """Rounds in which a masked table is brought to its margins."""
+NEGLIGIBLE = 1e-9
+"""Variance of noise that is none."""
 FEW = 4
 """Values that an attribute may have on average to be drawn together with one that limits it."""
 TRIES = 200
@@ -101,6 +104,51 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     return Target(zero.clique, table * (wanted[0].sum() / table.sum()), np.inf)
 
 
+def learnt_values(
+    model: ReferenceModel, lefts: Sequence[int], right: int, without: int | None = None
+) -> NDArray[np.int64]:
+    """The values of an attribute that others determine, from what was measured.
+
+    The most likely ones under Gaussian noise: those that minimise the squared distances of the
+    counts that they imply from the measured ones, of the attribute by itself and, where they were
+    measured, of all together, each in units of its noise; by coordinate descent.
+
+    Args:
+        model: the noisy estimates.
+        lefts: the determining attributes.
+        right: the determined one.
+        without: a value that is not determined.
+
+    Returns:
+        The value for each cell of the others, shaped like these.
+    """
+    domain = model.domain
+    several = tuple(sorted(lefts)), tuple(sorted((*lefts, right)))
+    order = [several[1].index(i) for i in (*lefts, right)]
+    whole = np.transpose(model.marginal(several[1]), order).reshape(-1, domain.sizes[right])
+    counts = np.transpose(model.marginal(several[0]), np.argsort(np.argsort(lefts))).ravel()
+    counts = np.maximum(counts, 0.0)
+    trusted = 0.0
+    if is_measured(model.estimates, several[1], domain):
+        trusted = 1 / measured_variance(model, several[1])
+    alone = 1 / max(measured_variance(model, (right,)), NEGLIGIBLE)
+    margin = np.array(model.marginal((right,)), dtype=np.float64)
+    offered = np.array([v for v in range(domain.sizes[right]) if v != without])
+    found = offered[whole[:, offered].argmax(axis=1)]
+    excess = np.bincount(found, counts, domain.sizes[right]) - margin
+    for _ in range(SCALINGS):
+        before = found.copy()
+        for cell in np.argsort(-counts).tolist():
+            count = counts[cell]
+            excess[found[cell]] -= count
+            cost = alone * (2 * count * excess + count**2) - 2 * trusted * count * whole[cell]
+            found[cell] = offered[cost[offered].argmin()]
+            excess[found[cell]] += count
+        if (found == before).all():
+            break
+    return found.reshape([domain.sizes[i] for i in lefts])
+
+
 class Pairs(NamedTuple):
     """Pairs of attributes of which the second hardly varies once the others of a zero are given.
 
@@ -112,6 +160,7 @@ class Pairs(NamedTuple):
         stride: (pairs, m) of the lists, one for each cell of all but the second; padded with 0.
         own_stride: (pairs,) of the first attribute.
         base: (pairs,) where the lists begin.
+        group: (zeros + 1,) where the pairs of each zero begin.
         start: where each list begins in ``values``; one more than there are lists.
         values: of the second attribute, those that the zero allows.
         most: values in the longest list.
@@ -123,6 +172,7 @@ class Pairs(NamedTuple):
     stride: NDArray[np.int64]
     own_stride: NDArray[np.int64]
     base: NDArray[np.int64]
+    group: NDArray[np.int64]
     start: NDArray[np.int64]
     values: NDArray[np.int64]
     most: int
@@ -132,8 +182,9 @@ class Pairs(NamedTuple):
         """The pairs of some zeros."""
         width = max((len(zero.clique) for zero in zeros), default=0)
         pairs, lengths, values = [], [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        lists = 0
+        lists, groups = 0, [0]
         for zero in zeros:
+            taken: set[Clique] = set()
             for axis, second in enumerate(zero.clique):
                 moved = np.moveaxis(zero.allowed, axis, -1)
                 listed = moved.reshape(-1, moved.shape[-1])
@@ -143,6 +194,10 @@ class Pairs(NamedTuple):
                 rest = [i for i in zero.clique if i != second]
                 strides = np.cumprod([1, *moved.shape[-2:0:-1]])[::-1].tolist()
                 for k, first in enumerate(rest):
+                    pair = min(first, second), max(first, second)
+                    if pair in taken:
+                        continue
+                    taken.add(pair)
                     padding = [0] * (width - len(rest) + 1)
                     others = rest[:k] + rest[k + 1 :] + padding
                     steps = strides[:k] + strides[k + 1 :] + padding
@@ -150,6 +205,7 @@ class Pairs(NamedTuple):
                 lists += len(numbers)
                 lengths.append(numbers)
                 values.append(np.nonzero(listed)[1])
+            groups += [len(pairs)] * bool(taken)
         first_of, second_of, other, stride, own, base = zip(*pairs) if pairs else ((),) * 6
         every = np.concatenate(lengths)
         return cls(
@@ -159,6 +215,7 @@ class Pairs(NamedTuple):
             stride=np.array(stride, dtype=np.int64).reshape(len(pairs), width),
             own_stride=np.array(own, dtype=np.int64),
             base=np.array(base, dtype=np.int64),
+            group=np.array(groups, dtype=np.int64),
             start=np.cumsum(every),
             values=np.concatenate(values),
             most=int(every.max()),
@@ -295,7 +352,7 @@ class PairMoves:
         return found
 
     def __call__(self, rows: Rows, key: int) -> None:
-        """Redraw every pair of every row, in place; randomness is a function of ``key``."""
+        """Redraw a pair of every zero in every row, in place; random as a function of ``key``."""
         pairs, factors, adjacency = self._pairs, self._model.factors, self._model.adjacency
 
         def block(start: int, stop: int) -> None:
@@ -334,14 +391,15 @@ def _weigh(weights, size, i, without, rows, r, adjacency, packed, cells, steps):
 
 @njit(cache=True, nogil=True)
 def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
-    first, second, other, stride, own_stride, base, start, values, most = pairs
+    first, second, other, stride, own_stride, base, group, start, values, most = pairs
     sizes, singles, single_start, _, packed = factors
     a, b = np.empty(sizes.max()), np.empty(sizes.max())
     chances = np.empty(sizes.max() * most)
     chosen = np.empty((sizes.max() * most, 2), np.int64)
     cells, steps = np.empty(adjacency[1].size, np.int64), np.empty(adjacency[1].size, np.int64)
     for r in range(begin, end):
-        for p in range(first.size):
+        for g in range(group.size - 1):
+            p = group[g] + int(uniform(key, r, 2 * g) * (group[g + 1] - group[g]))
             i, t = first[p], second[p]
             for v in range(sizes[i]):
                 a[v] = singles[single_start[i] + v]
@@ -365,7 +423,9 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                         chosen[number, 0], chosen[number, 1] = v, values[q]
                         number += 1
             if number > 0:
-                k = np.searchsorted(chances[:number], uniform(key, r, p) * total, side="right")
+                k = np.searchsorted(
+                    chances[:number], uniform(key, r, 2 * g + 1) * total, side="right"
+                )
                 k = min(k, number - 1)
                 rows[r, i], rows[r, t] = chosen[k, 0], chosen[k, 1]
 

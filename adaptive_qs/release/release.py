@@ -19,7 +19,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
-from adaptive_qs.generate.zeros import Zero, settle
+from adaptive_qs.generate.zeros import Zero, learnt_values, settle
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -395,11 +395,10 @@ class Release(Bundle):
         cells = [*ruleset.cells]
         for rule, determination in ruleset.determinations:
             if not rule.table:
-                names = determination.columns()
-                places = [domain.names.index(name) for name in names]
-                order = np.argsort(np.argsort(places))
-                counts = model.marginal(tuple(sorted(places)))
-                cells.append(ruleset.learnt(determination, np.transpose(counts, order), rule.text))
+                *lefts, right = map(domain.names.index, determination.columns())
+                missing = self.schema.columns[right].missing_code
+                values = learnt_values(model, lefts, right, missing)
+                cells.append(ruleset.learnt(determination, values, rule.text))
         return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
 
     @property

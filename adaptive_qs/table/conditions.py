@@ -8,6 +8,7 @@ unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,20 +17,20 @@ from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.text import number_of, read_moment
 
 GRAMMAR = r"""
 ?rule: condition
      | condition "->" condition                               -> implication
-     | "never"i condition                                      -> never
-     | "at"i "least"i "one"i "of"i name ("," name)*               -> at_least_one
+     | _NEVER condition                                       -> never
+     | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
      | name ("," name)* ("determines"i | "determine"i) name     -> determination
 
 ?condition: both ("or"i both)*                                 -> either
@@ -51,6 +52,8 @@ literal: DATE | NUMBER
 text: TEXT
 name: WORD | TICKED
 
+_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/i
+_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/i
 COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
 SIGN: "+" | "-"
 FACTOR: "*" | "/"
@@ -61,7 +64,8 @@ TICKED: /`[^`]+`/
 WORD: /[^\W\d]\w*([.-]\w+)*/
 %ignore /\s+/
 """
-"""What a rule can say, as Lark reads it; docs/guides/rules.md explains it."""
+"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
+WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
 LONGEST = 2_000
 """Characters of a rule or a condition."""
@@ -416,6 +420,11 @@ class Determination:
 # From text, for the columns of a schema.
 
 
+def written(name: str) -> str:
+    """The name of a column as a rule has it."""
+    return name if re.fullmatch(WORD, name) else f"`{name}`"
+
+
 @cache
 def _parser(start: str) -> Lark:
     return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
@@ -448,8 +457,9 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     try:
         return _Bound(columns).transform(_parser(kind).parse(text))
     except UnexpectedInput as error:
-        rest = text[error.pos_in_stream or 0 :].split()
-        place = f" from {rest[0]!r} on" if rest and (error.pos_in_stream or 0) >= 0 else ""
+        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        rest = [] if ended else text[error.pos_in_stream or 0 :].split()
+        place = f" from {rest[0]!r} on" if rest else ""
         raise InputError(f"{kind} {text!r} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
     except VisitError as error:
         raise InputError(f"{kind} {text!r}: {error.orig_exc}") from None
@@ -554,13 +564,13 @@ class _Bound(Transformer[Token, Any]):
     # What they mean.
 
     def _missing(self, name: _Name) -> Missing:
-        column = self._column(name)
+        column = self._learnt(name)
         if column.missing_code is None:
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
         return Missing(column.name)
 
     def _compared(self, left: Part, sign: str, right: Part) -> Condition:
-        named = [self._column(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
+        named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
         unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
         if not named:
             for name in unknown:
@@ -642,6 +652,12 @@ class _Bound(Transformer[Token, Any]):
             mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
             raise _Refused(f"column {name.text!r} is not in the schema: {mend}")
         return self._columns[name.text]
+
+    def _learnt(self, name: _Name) -> ColumnBase:
+        column = self._column(name)
+        if isinstance(column, PrivateColumn):
+            raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
+        return column
 
     def _apart(self, names: list[_Name]) -> None:
         texts = [name.text for name in names]

@@ -26,6 +26,8 @@ DRAWS = 30
 """How often values are drawn anew from their bins."""
 SOLUTIONS = 30
 """How often equations are solved for another column."""
+SEARCHED = 32
+"""Rows that are searched for one that meets all rules."""
 CORNERS = 200
 """How often ends of bins and the like are tried."""
 Indices = NDArray[np.intp]
@@ -134,6 +136,30 @@ def drawn_under_rules(
     return {name: each.array() for name, each in drawn.items()}
 
 
+def check_values(ruleset: Ruleset) -> None:
+    """Refuse rules that leave cells, but in these no values, as far as a search finds any.
+
+    Raises:
+        SchemaError: none were found that meet several rules together.
+    """
+    rng = np.random.default_rng(0)
+    linked = [condition.columns() for _, condition in ruleset.conditions]
+    for part in components(linked):
+        stated = [
+            text for text, condition in ruleset.conditions if part >= set(condition.columns())
+        ]
+        names = [name for name in ruleset.columns if name in part]
+        if len(stated) < 2:
+            continue
+        codes = {name: rng.integers(0, ruleset.columns[name].size, SEARCHED) for name in names}
+        drawn = {name: _Drawn(ruleset.columns[name], codes[name], rng) for name in names}
+        if not any(each.loose for each in drawn.values()):
+            continue
+        if not _Mender(drawn, ruleset, rng).can_mend(np.arange(SEARCHED)):
+            several = " and ".join(map(repr, stated))
+            raise SchemaError(f"no row was found that meets the rules {several}: take one out")
+
+
 class _Mender:
     """Brings rows to meet the rules on some columns, on which no other rule depends.
 
@@ -196,8 +222,12 @@ class _Mender:
         found = find_row(cells, sizes) or {}
         for name, drawn in self._drawn.items():
             drawn.codes[:] = found.get(name, 0)
-        self._draw(rows)
+            drawn.redraw(rows, self._rng)
         return self._mended(rows)
+
+    def can_mend(self, rows: Indices) -> bool:
+        """Whether some rows can be brought to meet the rules."""
+        return len(self._mended(rows)) < len(rows) or not len(self._started_over(rows))
 
     def _row(self, rows: Indices) -> dict[str, Values]:
         return {name: drawn.values(rows) for name, drawn in self._drawn.items()}

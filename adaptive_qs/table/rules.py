@@ -217,28 +217,26 @@ class Ruleset:
                     )
                 codes.append(place[amount])
             one = np.arange(allowed.shape[-1]) == codes[-1]
-            if (missing := self.columns[right].missing_code) is not None:
-                one[missing] = True
-            if not (allowed[tuple(codes[:-1])] & one).any():
+            before = allowed[tuple(codes[:-1])]
+            if not before[codes[-1]]:
                 raise InputError(
                     f"rule {rule.text!r}: its table has two values for {values[:-1]}: keep one"
                 )
-            allowed[tuple(codes[:-1])] &= one
+            one |= np.arange(len(one)) == self.columns[right].missing_code
+            allowed[tuple(codes[:-1])] = one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
-    def learnt(self, meaning: Determination, marginal: NDArray[np.float64], text: str) -> Cells:
-        """The cells of a determination whose values are those with the largest estimated counts.
+    def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
+        """The cells of a determination whose values were learnt.
 
         Args:
             meaning: a determination without a table.
-            marginal: released counts over its columns, in its order (rows).
+            values: the code of its right column for each cell of the others, in its order.
             text: the rule.
         """
         *lefts, right = (self.columns[name] for name in meaning.columns())
-        values = np.arange(right.size)
-        real = values != (-1 if right.missing_code is None else right.missing_code)
-        best = np.where(real, marginal, -np.inf).argmax(axis=-1)
-        allowed = (values == best[..., None]) | ~real
+        codes = np.arange(right.size)
+        allowed = (codes == values[..., None]) | (codes == right.missing_code)
         for axis, column in enumerate(lefts):
             found = values_of(column, np.arange(column.size))
             unknown = ~found.known & (found.missing | (column.kind != "numbers"))
@@ -329,11 +327,6 @@ def _check_columns(rule: Rule, columns: Columns) -> None:
         return
     if rule.table:
         raise InputError(f"rule {rule.text!r} has a table but determines nothing: remove it")
-    for name in rule.meaning.columns():
-        if isinstance(columns[name], PrivateColumn):
-            raise InputError(
-                f"rule {rule.text!r}: {name!r} is still to be learnt: declare its bins or values"
-            )
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:

@@ -172,7 +172,8 @@ class Schema(BaseModel):
         return tuple(column.name for column in self.columns)
 
     @cached_property
-    def _by_name(self) -> dict[str, ColumnBase]:
+    def by_name(self) -> dict[str, ColumnBase]:
+        """The columns by their names, in order."""
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnBase:
@@ -181,9 +182,9 @@ class Schema(BaseModel):
         Raises:
             SchemaError: there is none.
         """
-        if name not in self._by_name:
+        if name not in self.by_name:
             raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
-        return self._by_name[name]
+        return self.by_name[name]
 
     @property
     def declared_rules(self) -> tuple[DeclaredRule, ...]:
@@ -199,9 +200,12 @@ class Schema(BaseModel):
         """
         if not self.rules:
             return None
+        from adaptive_qs.table.obey import check_values
         from adaptive_qs.table.rules import Ruleset
 
-        return Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        check_values(ruleset)
+        return ruleset
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """The same schema with some columns, by name, in place of its own."""
@@ -243,9 +247,13 @@ class Schema(BaseModel):
         content = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"description", "about"}
         )
-        for described in (*content["columns"], *content.get("rules", ())):
-            if isinstance(described, dict):
-                described.pop("description", None)
+        for column in content["columns"]:
+            column.pop("description", None)
+        if self.rules:
+            rules = (
+                r.model_dump(mode="json", exclude={"description"}) for r in self.declared_rules
+            )
+            content["rules"] = list(rules)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
