@@ -31,7 +31,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema import Schema, about_of
 from adaptive_qs.workload.file import WorkloadSpec
 
 # Sampled tables in the kind of data frame that the caller works with.
@@ -227,6 +227,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             budget before it is spent. The true number is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
             :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
+        about: what the page of the release says of the data, in public, in place of what the schema
+            says: title, publisher, contact, date, licence and description by these names, or the
+            path of a JSON or Markdown file with them.
         progress: called with a phase, steps done and steps in all; a
             :class:`~adaptive_qs.pages.notebook.ProgressBar` shows them.
 
@@ -270,6 +273,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         unreviewed_schema: bool = False,
         public_rows: int | None = None,
         beyond_limits: bool = False,
+        about: Mapping[str, str] | str | Path | None = None,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -295,6 +299,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.unreviewed_schema = unreviewed_schema
         self.public_rows = public_rows
         self.beyond_limits = beyond_limits
+        self.about = about
         self.progress = progress
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -320,7 +325,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        own = ("workload", "reference", "rule", "generator", "progress")
+        if self.about is not None:
+            described = described.with_about(*about_of(self.about))
+        own = ("workload", "reference", "rule", "generator", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
         job = tables_job(
             described, self.workload, self.reference, self.rule, self.generator, options

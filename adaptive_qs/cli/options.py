@@ -238,7 +238,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     ),
     "Output": (
         _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}; - for CSV on stdout."),
-        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}.", of=("answer",)),
+        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}; - for CSV on stdout.", of=("answer",)),
         _Entry("out", "FILE", f"Counts: {FORMATS.listed()}.", of=("marginals",)),
         _Entry("release", "FILE", "Release bundle (.zip): sample more tables from it at no cost."),
         _Entry(

@@ -251,11 +251,11 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema, read_about
+    from adaptive_qs.table.schema import Schema, about_of
 
     described = Schema.load(schema, run.max_memory)
     if about is not None:
-        described = described.with_about(read_about(about), str(about))
+        described = described.with_about(*about_of(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
     job = tables_job(described, spec, reference, rule, generator, run)
     limits, forecast = job.work.limits, job.work.forecast
@@ -299,16 +299,7 @@ def synthesize(
     if as_json:
         io.emit_json(outcome.json())
     else:
-        _emit_done(outcome.lines(), out)
-
-
-def _emit_done(rows: Sequence[io.Row], out: Path | None) -> None:
-    """What was done, on stdout; on stderr where the table is there."""
-    if out != io.STANDARD:
-        io.emit_rows("Done.", rows)
-        return
-    for name, value in rows:
-        io.note(f"{name}: {value}")
+        io.emit_done(outcome.lines(), out)
 
 
 def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
@@ -423,7 +414,7 @@ def sample(
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    _emit_done(lines, out)
+    io.emit_done(lines, out)
 
 
 def _loaded(path: Path, max_memory: str | None, out: Path, as_json: bool) -> Release:

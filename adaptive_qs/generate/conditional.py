@@ -45,7 +45,7 @@ class NoRowsError(ValueError):
 
 
 class SideBySide:
-    """Chains of several boxes, as parts of one table; see ``States``.
+    """Chains of several boxes, as parts of one table.
 
     Args:
         parts: chains of the boxes, those of one kind next to each other.

@@ -34,17 +34,11 @@ class Wish:
     """Rows that are asked for.
 
     Attributes:
-        schema: of the rows.
-        condition: that they meet; None for all rows.
-        column: whose values are wanted in equal numbers; None where their numbers do not matter.
-        where: the condition, read.
-        names: of each kind of rows, such as "sex = F".
+        where: the condition that they meet; None for all rows.
+        names: of each kind of rows of which equal numbers are wanted, such as "sex = F".
         kinds: their boxes.
     """
 
-    schema: Schema
-    condition: str | None
-    column: str | None
     where: Where | None
     names: tuple[str, ...]
     kinds: Kinds
@@ -103,14 +97,17 @@ class Wish:
                 raise InputError(
                     f"column {column!r} has one value{given}: there is nothing to balance"
                 )
-            names = tuple(f"{column} = {labels[code]}" for code in split)
+            names = tuple(
+                " and ".join(filter(None, (condition, f"{column} = {labels[code]}")))
+                for code in split
+            )
             kinds = list(split.values())
         if (parts := sum(map(len, kinds))) > MOST_BOXES:
             raise InputError(
                 f"what is asked for has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
                 "balance a column of fewer values, or ask for a simpler condition"
             )
-        return cls(schema, condition, column, where, names, kinds)
+        return cls(where, names, kinds)
 
     def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
         """What the release says against the kinds: how few rows they would be in its table.

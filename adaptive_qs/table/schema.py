@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from adaptive_qs.arguments import as_integer, plain_json
+from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, SchemaError, reason
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -42,6 +42,19 @@ VARIANTS = ("declared", "private")
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+
+
+def about_of(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
+    """What is said about the data, and how to call it: as it is, or in a file.
+
+    Raises:
+        InputError: as :func:`read_about`, or it is neither.
+    """
+    if isinstance(given, Mapping):
+        return given, "about"
+    if isinstance(given, str | Path):
+        return read_about(given), str(given)
+    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
 
 
 def read_about(path: str | Path) -> dict[str, str]:
