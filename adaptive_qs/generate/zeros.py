@@ -134,13 +134,14 @@ def learnt_values(
     alone = 1 / max(measured_variance(model, (right,)), NEGLIGIBLE)
     margin = np.array(model.marginal((right,)), dtype=np.float64)
     offered = np.array([v for v in range(domain.sizes[right]) if v != without])
-    found = offered[whole[:, offered].argmax(axis=1)]
-    excess = np.bincount(found, counts, domain.sizes[right]) - margin
+    found = np.full(len(counts), -1)
+    excess = -margin
     for _ in range(SCALINGS):
         before = found.copy()
-        for cell in np.argsort(-counts).tolist():
+        for cell in np.argsort(-counts, kind="stable").tolist():  # at first, what is the largest
             count = counts[cell]
-            excess[found[cell]] -= count
+            if found[cell] >= 0:
+                excess[found[cell]] -= count
             cost = alone * (2 * count * excess + count**2) - 2 * trusted * count * whole[cell]
             found[cell] = offered[cost[offered].argmin()]
             excess[found[cell]] += count
