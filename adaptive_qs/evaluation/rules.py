@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.limits import BROKEN
-from adaptive_qs.evaluation.marginals import PairCounts
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
+from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
 from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, values_of, written
+from adaptive_qs.table.conditions import NEAR, Condition, Values, values_of, written
+from adaptive_qs.table.encode import read_with_amounts
+from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -375,6 +379,79 @@ def found_rules(
     found = zip(rules, check_rules(joint, rules, "found"))
     telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
     return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
+
+
+LOOKED_AT = 100_000
+"""Rows in which rules are looked for that a schema could declare."""
+MOST_NUMBERS = 40
+"""Columns of numbers or dates among which equations are looked for."""
+
+
+def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
+    """Rules that a table keeps and that would not hold by chance, for its owner to review.
+
+    They are as private as the table. Each can be declared beside those before it.
+
+    Args:
+        table: as :func:`~adaptive_qs.table.encode.read_table` takes it; its first rows count.
+        schema: of it.
+    """
+    wanted = [column.name for column in schema.columns if column.measured]
+    coded, amounts = read_with_amounts(table, schema, wanted, most_rows=LOOKED_AT)
+    pair = TablePair(coded, coded, (amounts, amounts))
+    found = [*_equations(pair, schema)]
+    equal = {frozenset(text.split(" = ")) for text in found}
+    for rule, _ in found_rules(count_pairs(JointCodes(pair)), schema):
+        if not isinstance(rule, Determination):
+            found.append(rule.text)
+            equal |= {frozenset(rule.text.split(" = "))}
+        elif frozenset(map(written, rule.names)) not in equal:
+            found.append(rule.text)
+    kept: list[str] = []
+    for text in dict.fromkeys(found):
+        with contextlib.suppress(InputError):
+            Ruleset.of(schema.columns, [(each, ()) for each in (*kept, text)])
+            kept.append(text)
+    return tuple(kept[:MOST_FOUND])
+
+
+def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
+    """Sums and products of two columns that a third one is in all rows that have all of them."""
+    measured = [c for c in schema.columns if pair.amounts_of(c, 0) is not None]
+    values: dict[str, NDArray[np.float64]] = {}
+    for column in measured[:MOST_NUMBERS]:
+        amounts = pair.amounts_of(column, 0)
+        assert amounts is not None
+        if column.kind == "numbers" or column.by_day:
+            values[column.name] = amounts // DAY if column.by_day else amounts
+    days = {column.name for column in measured if column.by_day}
+    for total in (name for name in values if name not in days):
+        near = schema.column(total).resolution / 2
+        for first, second in combinations((name for name in values if name != total), 2):
+            ways = [("+", first, second), ("*", first, second)]
+            if {first, second} & days:
+                if not {first, second} <= days:
+                    continue
+                ways = [("-", first, second), ("-", second, first)]
+            for sign, left, right in ways:
+                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
+                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"
+
+
+_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
+
+
+def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
+    """Whether all rows keep it, and enough would not if one of the columns said nothing."""
+    for rows in (slice(GLANCE // 10), slice(None)):
+        found = act(left[rows], right[rows])
+        known = ~np.isnan(found) & ~np.isnan(total[rows])
+        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
+        if not known.any() or (off & known).any():
+            return False
+    told = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
+    return bool(min(*told, *varied) >= LEAST_CHANCES)
 
 
 def _dependencies(counts: PairCounts) -> list[Determination]:

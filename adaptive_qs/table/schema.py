@@ -220,6 +220,12 @@ class Schema(BaseModel):
         check_values(ruleset)
         return ruleset
 
+    def with_rules(self, texts: Iterable[str], description: str) -> Self:
+        """The same schema with more rules, each with this description."""
+        added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | {"rules": (*self.rules, *added)})
+
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """The same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
@@ -423,8 +429,9 @@ MAX_NAMED = 10
 
 def is_unreviewed(schema: Schema) -> bool:
     """Whether a schema was proposed from the data, and of some part nobody said that it was
-    reviewed: its own description or that of a column still says so."""
-    return TAKEN_FROM_DATA in schema.description or bool(left_as_proposed(schema))
+    reviewed: its own description or that of a column or a rule still says so."""
+    left = left_as_proposed(schema) or rules_as_proposed(schema)
+    return TAKEN_FROM_DATA in schema.description or bool(left)
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
@@ -440,6 +447,8 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     if left:
         columns = f"{left:,} column{'s' if left > 1 else ''}"
         marks.append(f'"{AS_PROPOSED}" from the description of {columns}')
+    if rules := len(rules_as_proposed(schema)):
+        marks.append(f'"{AS_PROPOSED}" from that of {rules:,} rule{"s" if rules > 1 else ""}')
     raise SchemaError(
         "the schema was taken from the data, which the privacy promise does not cover: review "
         f"it and remove {' and '.join(marks)} (adaptive-qs schema check lists what is left to "
@@ -450,6 +459,11 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
 def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
     """The columns of which nobody has said yet that they were reviewed."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
+
+
+def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
+    """The rules of which nobody has said yet that they hold for every row there can be."""
+    return tuple(rule for rule in schema.declared_rules if AS_PROPOSED in rule.description)
 
 
 def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
@@ -477,6 +491,18 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
             f'({first_of(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
             "that was reviewed"
         )
+    rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
+    if rules:
+        advice.append(
+            f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
+            f"({first_of(rules, MAX_NAMED)}): "
+            f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
+            "description of those, and the others out of the schema"
+        )
+    if schema.ruleset is not None:
+        for name, labels in schema.ruleset.never().items():
+            said = first_of(list(map(repr, labels)), MAX_NAMED)
+            advice.append(f"the rules leave no row in which column {name!r} is {said}")
     named: dict[str, list[str]] = {}
     for column in schema.columns:
         for line in column.advice():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator as op
 from collections import Counter
 from itertools import combinations, product
@@ -10,20 +11,29 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.evaluation.marginals import count_pairs
 from adaptive_qs.evaluation.rules import (
     check_rules,
     found_rules,
     impossible_rows,
     parse_rule,
+    proposed_rules,
     row_checks,
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import written
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.propose import propose
+from adaptive_qs.table.schema import (
+    AS_PROPOSED,
+    Schema,
+    check_reviewed,
+    check_schema,
+    rules_as_proposed,
+)
 
 from .tables import joint, rows_of, table
 
@@ -329,3 +339,57 @@ def test_rows_of_one_bin_may_keep_or_break_a_strict_comparison():
         true = CodedTable.from_codes(schema.domain(), [a, a + gap + rng.integers(0, 2, 500)])
         found = found_rules(count_pairs(JointCodes(TablePair(true, true))), schema)
         assert [check.rule for _, check in found] == [rule]
+
+
+def made_to_be_proposed(rows=400):
+    rng = np.random.default_rng(4)
+    adults, children = rng.integers(1, 9, rows), rng.integers(0, 6, rows)
+    arrival = rng.integers(0, 300, rows)
+    nights = rng.integers(1, 40, rows)
+    price = np.round(rng.gamma(3, 20, rows), 2)
+    city = rng.integers(0, 9, rows)
+    day = np.datetime64("2020-01-01")
+    return pd.DataFrame(
+        {
+            "adults": adults,
+            "children": children,
+            "guests": adults + children,
+            "arrival": (day + arrival).astype(str),
+            "departure": (day + arrival + nights).astype(str),
+            "nights": nights,
+            "price": price,
+            "sum of it": np.round(price * nights, 2),
+            "city": [f"c{k}" for k in city],
+            "county": [f"k{k // 3}" for k in city],
+        }
+    )
+
+
+def test_rules_are_proposed_that_the_data_show_and_that_a_schema_can_hold():
+    table = made_to_be_proposed()
+    schema = propose(table).schema
+    found = proposed_rules(table, schema)
+    assert {
+        "guests = adults + children",
+        "nights = departure - arrival",
+        "`sum of it` = nights * price",
+        "city determines county",
+    } <= set(found)
+    assert not any("county determines" in text for text in found)
+    ruled = schema.with_rules(found, AS_PROPOSED)
+    assert [rule.rule for rule in rules_as_proposed(ruled)] == list(found)
+    (advice,) = (line for line in check_schema(ruled) if "rules as proposed" in line)
+    assert "'guests = adults + children'" in advice
+    with pytest.raises(SchemaError, match=f"from that of {len(found)} rules"):
+        check_reviewed(ruled, unreviewed_schema=False)
+    shuffled = table.apply(lambda column: column.sample(frac=1, random_state=7).to_numpy())
+    assert proposed_rules(shuffled, schema) == ()
+
+
+def test_schema_init_writes_them_for_review(tmp_path, capsys):
+    made_to_be_proposed().to_csv(tmp_path / "t.csv", index=False)
+    out = tmp_path / "s.json"
+    assert main(["schema", "init", str(tmp_path / "t.csv"), "--out", str(out)]) == 0
+    assert "guests = adults + children" in capsys.readouterr().out
+    rules = json.loads(out.read_text())["rules"]
+    assert {"rule": "guests = adults + children", "description": AS_PROPOSED} in rules
