@@ -637,9 +637,9 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
         near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        mend = f": did you mean {near[0]!r}?"
-        if not near:
-            mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        if near:
+            mend = f": did you mean {near[0]!r}?"
         raise _Refused(f"{part.text!r} is neither a column nor a value of {column.name!r}{mend}")
 
     def _is_column(self, name: _Name) -> bool:
