@@ -44,6 +44,7 @@ from adaptive_qs.generate.zeros import (
     inside,
     masked,
     masks_of,
+    ruled_model,
     settle,
 )
 from adaptive_qs.machine import PhaseProgress, StepProgress
@@ -57,6 +58,9 @@ PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
+CONTRADICTED = 3.0
+"""Standard deviations that an exact fit may stay from its optimum under zeros. Where many rows
+that were measured lie in forbidden cells it does not come near; chains follow what they can."""
 SETTLED, SETTLING = 24, 0.5
 """Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
 
@@ -388,9 +392,11 @@ def fit_model(
     watched = watch_list(domain, workload, cliques, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
-        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress, zeros)
-        exact = ExactChains(fit, min(size, num_rows), rng, workers)
-        return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
+        ruled = ruled_model(denoised, zeros)
+        fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
+        if not zeros or fit.gap <= CONTRADICTED:
+            exact = ExactChains(fit, min(size, num_rows), rng, workers)
+            return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
     targets = [
@@ -399,8 +405,8 @@ def fit_model(
     singles = [single.scaled(factor) for single in singles]
     counts = [t.counts for t in singles]
     apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in cliques)]
-    ruled = [independent_target(zero, counts) for zero in apart]
-    tree = dependence_tree(domain, [*targets, *ruled], counts)
+    linked = [independent_target(zero, counts) for zero in apart]
+    tree = dependence_tree(domain, [*targets, *linked], counts)
     model = LogLinearModel(
         domain, [*cliques, *dict.fromkeys(z.clique for z in apart)], counts, workers,
         masks_of(zeros, domain, [*cliques, *(zero.clique for zero in zeros)]),

@@ -22,7 +22,13 @@ from adaptive_qs.generate.loglinear import (
     over_rows,
     uniform,
 )
-from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
+from adaptive_qs.residual import (
+    ReferenceModel,
+    ResidualEstimate,
+    decompose,
+    is_measured,
+    measured_variance,
+)
 
 Mask = NDArray[np.bool_]
 Array = NDArray[np.float64]
@@ -78,6 +84,21 @@ def masked(target: Target, zeros: Zeros, domain: Domain) -> Target:
     even = allowed * (total / max(int(allowed.sum()), 1))
     counts = counts * (total / left) if left > 0 else even
     return Target(target.clique, counts, target.noise_std)
+
+
+def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
+    """The model whose residuals are those of its marginals without their forbidden cells.
+
+    What was measured there is noise, or rows that break a rule, which no distribution can follow.
+    """
+    estimates = dict(model.estimates)
+    for clique, measured in model.estimates.items():
+        allowed = allowed_cells(zeros, model.domain, clique) if len(clique) > 1 else None
+        if allowed is not None:
+            counts = np.where(allowed, model.marginal(clique), 0.0)
+            residual = decompose(counts, clique, clique)
+            estimates[clique] = ResidualEstimate(residual, measured.precision)
+    return ReferenceModel(model.domain, model.reference, estimates)
 
 
 def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
