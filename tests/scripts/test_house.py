@@ -11,7 +11,7 @@ CEILINGS = {
     # rows: where a condition is met, a model confined to it, drawing from a release.
     "modules": 147,
     "lines": 43_700,
-    "most lines": 715,
+    "most lines": 720,  # generate/rows.py: chains that are confined to rules and conditions
     "files executed by synthesize": 76,
     "files executed by answer": 80,
     "call depth of answer until rows are counted": 10,
