@@ -32,7 +32,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema import Schema, about_of
 from adaptive_qs.workload.file import WorkloadSpec
 
 # Sampled tables in the kind of data frame that the caller works with.
@@ -233,6 +233,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             budget before it is spent. The true number is not looked at for that.
         beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
             :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
+        about: what the page of the release says of the data, in public, in place of what the schema
+            says: title, publisher, contact, date, licence and description by these names, or the
+            path of a JSON or Markdown file with them.
         progress: called with a phase, steps done and steps in all; a
             :class:`~adaptive_qs.pages.notebook.ProgressBar` shows them.
 
@@ -278,6 +281,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         unreviewed_schema: bool = False,
         public_rows: int | None = None,
         beyond_limits: bool = False,
+        about: Mapping[str, str] | str | Path | None = None,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -305,6 +309,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.unreviewed_schema = unreviewed_schema
         self.public_rows = public_rows
         self.beyond_limits = beyond_limits
+        self.about = about
         self.progress = progress
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
@@ -330,7 +335,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
                 before it is spent, but for what only the noisy number of rows shows.
         """
         described = resolve_schema(schema, table, self.max_memory)
-        own = ("workload", "reference", "rule", "generator", "progress")
+        if self.about is not None:
+            described = described.with_about(*about_of(self.about))
+        own = ("workload", "reference", "rule", "generator", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
         job = tables_job(
             described, self.workload, self.reference, self.rule, self.generator, options
@@ -350,7 +357,13 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
-    def sample(self, num_rows: int | None = None, seed: int | None = None) -> Any:
+    def sample(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> Any:
         """A synthetic table of the kind that was fitted (pandas for files and after `load`).
 
         Columns that came as categories, or in a nullable type of pandas or Arrow's, come back so,
@@ -359,12 +372,17 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         it, such as the nullable types that ``convert_dtypes`` gives, lies outside the promise.
 
         Args:
-            num_rows: rows wanted; None takes the noisy number of rows.
+            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
+                condition.
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
+            where: a condition that all rows meet, such as "sex = F and age >= 65"; see
+                :meth:`Release.draw`.
+            balance: a column whose values, bins or periods the rows have in equal numbers.
 
         Raises:
-            InputError: num_rows is not positive, or the seed is negative.
+            InputError: num_rows is not positive, the seed is negative, or the condition or the
+                column asks for what there is not.
             ResourceExceeded: the table does not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
@@ -374,10 +392,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         if num_rows is not None:
             rows = num_rows = check_rows(num_rows)
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
+        drawing = self.release_.draw(num_rows, seed, workers, self.progress, where, balance)
+        warn_all(drawing.doubts, stacklevel=2)
         if self._kind.library == "codes":
-            return self.release_.sample(num_rows, seed, workers, self.progress)
-        table = self.release_.sample_table(num_rows, seed, workers, self.progress)
-        return to_kind(table, self._kind, self.schema_)
+            return drawing.coded()
+        return to_kind(pa.concat_tables(drawing.pages()), self._kind, self.schema_)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.

@@ -85,6 +85,12 @@ PARTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 EXAMPLES = {name: {"version": 1, "columns": [column]} for name, column in COLUMNS.items()}
 EXAMPLES |= {name: {"version": 1, "parts": [part]} for name, part in PARTS.items()}
+RULE = {"rule": "city determines country", "table": [["Lyon", "France"], ["Turin", "Italy"]]}
+CITIES = [
+    {"name": "city", "type": "categorical", "values": ["Lyon", "Turin"]},
+    {"name": "country", "type": "categorical", "values": ["France", "Italy"]},
+]
+EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 """A whole file with nothing but one object of the kind."""
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, BinaryIO, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,13 @@ from adaptive_qs.table.files import (
 )
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas, check_formulas
-from adaptive_qs.table.write import check_table_path, escapes_of, table_format, write_batches
+from adaptive_qs.table.write import (
+    CSV,
+    check_table_path,
+    escapes_of,
+    table_format,
+    write_batches,
+)
 from adaptive_qs.workload.file import workload_digest
 from adaptive_qs.workload.matrices import Queries
 
@@ -590,6 +596,31 @@ class Answers:
                 batches = self.batches(confidence, kind)
                 sealed = partial(self._state, path, confidence, put_stamp)
                 count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
+            self.close()
+        return count
+
+    def write_csv(
+        self, file: BinaryIO, confidence: float = 0.95, formulas: str = "escape-learnt"
+    ) -> int:
+        """Write all answers as CSV to an open stream, without a statement beside it.
+
+        Args:
+            file: takes bytes.
+            confidence, formulas: as for :meth:`write`.
+
+        Returns:
+            Number of answers.
+
+        Raises:
+            InputError: as for :meth:`batches`.
+        """
+        count = 0
+        with self._session.working(LOST):
+            batches = self.batches(confidence, formulas)
+            with CSV.batch_writer(self.arrow_schema, REPEATING, file) as write:
+                for batch in batches:
+                    write(batch)
+                    count += batch.num_rows
             self.close()
         return count
 

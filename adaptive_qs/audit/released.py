@@ -200,6 +200,8 @@ class _Sampling(BaseModel):
     seed: NonNegativeInt
     rows: NonNegativeInt
     formulas: Formulas = "keep"
+    where: str | None = None
+    balance: str | None = None
 
 
 def _table(named: Path, content: dict[str, Any]) -> Released:

@@ -430,6 +430,7 @@ def answer(
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = workload_spec(workload, ways, queries)
     check_formulas(formulas)
+    io.check_standard_output(out, run.insecure_seed is not None, as_json)
     io.check_distinct(
         io.with_sidecar(out),
         [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
@@ -455,11 +456,14 @@ def answer(
         io.warn_of(job, schema)
         answers = answers_of(job, table, clock)
         tell_limits(answers.plan, mechanism, wanted)
-        rows = answers.write(out, confidence, formulas, force=True)
+        if out == io.STANDARD:
+            rows = answers.write_csv(io.Stdout(), confidence, formulas)  # type: ignore[arg-type]
+        else:
+            rows = answers.write(out, confidence, formulas, force=True)
     if as_json:
         io.emit_json(_json(answers, out, rows, confidence))
     else:
-        io.emit_rows("Done.", _lines(answers, out, rows, confidence))
+        io.emit_done(_lines(answers, out, rows, confidence), out)
 
 
 def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[str, Any]:
@@ -489,7 +493,10 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io
     stamp = [("NOT PRIVATE", answers.stamp.partition(": ")[2])] if answers.insecure else []
     return [
         *stamp,
-        ("answers", f"{out} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"),
+        (
+            "answers",
+            f"{io.shown_output(out)} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)",
+        ),
         mechanism,
         privacy,
         *io.closed_rows(answers.closed),

@@ -114,6 +114,12 @@ def emit(text: str) -> None:
 class Stdout:
     """Stdout as a stream of bytes, with the errors of :func:`emit`."""
 
+    closed = False
+    """What Arrow asks a stream."""
+
+    def flush(self) -> None:
+        """Every block is flushed as it is written."""
+
     def write(self, block: bytes) -> int:
         """All of the block."""
         try:
@@ -147,6 +153,15 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
         line.stylize("bold", 0, width + 2)
         lines.append(line)
     _emit_rich(*lines, soft_wrap=True)
+
+
+def emit_done(rows: Sequence[Row], out: Path | None) -> None:
+    """What was done, on stdout; on stderr where the table is there."""
+    if out != STANDARD:
+        emit_rows("Done.", rows)
+        return
+    for name, value in rows:
+        note(f"{name}: {value}")
 
 
 def emit_columns(

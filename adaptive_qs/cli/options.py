@@ -128,6 +128,16 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "cell next to the error, and which columns a synthetic table would leave independent.",
             of=("plan",),
         ),
+        _Entry(
+            "where",
+            "CONDITION",
+            'Only rows that meet it, such as "sex = F and age >= 65".',
+        ),
+        _Entry(
+            "balance",
+            "COLUMN",
+            "As many rows of each value, bin or period of this column as of any other.",
+        ),
         _Entry("columns", "A,B", "Columns of the marginal, by name; needed."),
         _Entry(
             "fitted",
@@ -249,7 +259,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
     ),
     "Output": (
         _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}; - for CSV on stdout."),
-        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}.", of=("answer",)),
+        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}; - for CSV on stdout.", of=("answer",)),
         _Entry("out", "FILE", f"Counts: {FORMATS.listed()}.", of=("marginals",)),
         _Entry("release", "FILE", "Release bundle (.zip): sample more tables from it at no cost."),
         _Entry(
@@ -259,6 +269,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         ),
         _Entry(
             "rows", "N", "Rows of the synthetic table. (Default: the noisy number of private rows.)"
+        ),
+        _Entry(
+            "rows",
+            "N",
+            "Rows of the synthetic table. (Default: the noisy number of private rows, or of those "
+            "that meet the condition.)",
+            of=("sample",),
         ),
         _Entry(
             "seed",

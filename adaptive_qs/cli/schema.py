@@ -32,7 +32,9 @@ def init(
 
     With --out it also lists the columns and what there is to review.
     """
+    from adaptive_qs.evaluation.rules import proposed_rules
     from adaptive_qs.table.propose import propose
+    from adaptive_qs.table.schema import AS_PROPOSED
 
     source = io.table_of(data, sql, database)
     if source is None:
@@ -40,14 +42,16 @@ def init(
     _check_out(out, force, io.file_of(source))
     with io.readable(source) as table:
         proposal = propose(table)
+        rules = proposed_rules(table, proposal.schema)
     for reason in proposal.reasons:
         io.warn(f"left out: {reason}")
     for remark in proposal.remarks:
         io.warn(f"check: {remark}")
     io.warn("taken from the data, not private: replace values and ranges by public knowledge")
-    _deliver(proposal.schema, out)
+    schema = proposal.schema.with_rules(rules, AS_PROPOSED)
+    _deliver(schema, out)
     if out is not None:
-        emit_checklist(proposal.schema.columns, str(out))
+        emit_checklist(schema.columns, str(out), rules)
 
 
 def check(
@@ -152,8 +156,9 @@ NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
 
 
-def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
-    """Print a line for each column that is left as proposed in a file, then what to look at."""
+def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str] = ()) -> None:
+    """Print a line for each column and rule that is left as proposed in a file, then what to look
+    at."""
     from adaptive_qs.table.columns import COLUMN_TYPES
     from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
 
@@ -164,12 +169,16 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str) -> None:
         ("column", "type", "taken from the rows", "codes"),
         [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
     )
+    if rules:
+        io.emit_columns(("rule", ""), [(rule, "holds in the rows looked at") for rule in rules])
+    ruled = [("rules", "must they hold for every row there can be? Take the others out")]
     io.emit_rows(
         "To review, with what is known without the rows:",
         [
             ("column", "may it be shared? If not, list its name under ignore"),
             ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
             *dict(row for questions in asked for row in questions.items()).items(),
+            *(ruled if rules else ()),
             ("missing", "may cells be empty, or say that a value is not known?"),
             ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
             ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),

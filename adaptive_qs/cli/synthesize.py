@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -256,11 +257,11 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema, read_about
+    from adaptive_qs.table.schema import Schema, about_of
 
     described = Schema.load(schema, run.max_memory)
     if about is not None:
-        described = described.with_about(read_about(about), str(about))
+        described = described.with_about(*about_of(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
     job = tables_job(described, spec, reference, rule, generator, run)
     limits, forecast = job.work.limits, job.work.forecast
@@ -304,16 +305,7 @@ def synthesize(
     if as_json:
         io.emit_json(outcome.json())
     else:
-        _emit_done(outcome.lines(), out)
-
-
-def _emit_done(rows: Sequence[io.Row], out: Path | None) -> None:
-    """What was done, on stdout; on stderr where the table is there."""
-    if out != io.STANDARD:
-        io.emit_rows("Done.", rows)
-        return
-    for name, value in rows:
-        io.note(f"{name}: {value}")
+        io.emit_done(outcome.lines(), out)
 
 
 def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
@@ -326,13 +318,20 @@ def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
 
 
 def write_stamped(
-    pages: Iterator[Any], rows: int, path: Path, release: Release, seed: int, formulas: Formulas
+    pages: Iterator[Any],
+    rows: int,
+    path: Path,
+    release: Release,
+    seed: int,
+    formulas: Formulas,
+    asked: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Write a table sampled from a release page by page, with its stamp and its sidecar; to
     standard output as CSV, without these.
 
-    The sidecar has what it takes to sample the table again (its seed, its number of rows and, for
-    CSV, which formulas were escaped), the SHA-256 of its file, and every charge.
+    The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
+    was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
+    charge.
     """
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.bundle import with_manifest, write_manifest
@@ -344,6 +343,7 @@ def write_stamped(
         return
     charges = Transcript(events=release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
+    sampling |= {name: value for name, value in asked.items() if value is not None}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
     with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
@@ -363,6 +363,8 @@ def write_stamped(
 def sample(
     release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
     out: Path,
+    where: str | None = None,
+    balance: str | None = None,
     rows: int | None = None,
     seed: int | None = None,
     formulas: str = "escape-learnt",
@@ -373,7 +375,8 @@ def sample(
 ) -> None:
     """Sample another table from a release, at no cost.
 
-    The noise was drawn when the release was made: sampling spends no budget.
+    The noise was drawn when the release was made: sampling spends no budget. Rows that meet a
+    condition are drawn as such, not searched for among others.
     """
     kind = check_formulas(formulas)
     io.check_distinct(io.with_sidecar(out), [release])
@@ -395,18 +398,29 @@ def sample(
             io.warn(doubt)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        pages = loaded.sample_pages(count, seed, threads, clock)
-        write_stamped(_timed(pages, clock), count, out, loaded, seed, kind)
+        clock.start("fit")
+        drawing = loaded.draw(rows, seed, threads, clock, where, balance)
+        for doubt in drawing.doubts:
+            io.warn(doubt)
+        pages = _timed(drawing.pages(), clock)
+        asked = {"where": where, "balance": balance}
+        write_stamped(pages, drawing.rows, out, loaded, seed, kind, asked)
     seconds = clock.stop()
     if as_json:
-        io.emit_json({"rows": count, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
+        content = {"rows": drawing.rows, "share": drawing.share, **io.taken_json(seconds)}
+        io.emit_json({**content, "seed_insecure": loaded.insecure})
         return
-    lines = [
-        ("table", f"{io.shown_output(out)} ({count:,} rows, {len(loaded.schema.columns)} columns)"),
+    size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"
+    lines = [("table", f"{io.shown_output(out)} ({size})")]
+    if where is not None:
+        lines.append(("where", f"{where} ({drawing.share:.2%} of all rows, by the model)"))
+    if balance is not None:
+        lines.append(("balance", f"{balance}: as many rows of each value"))
+    lines += [
         ("privacy", "no budget spent: everything comes from the release"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    _emit_done(lines, out)
+    io.emit_done(lines, out)
 
 
 def _loaded(path: Path, max_memory: str | None, out: Path, as_json: bool) -> Release:

@@ -47,6 +47,7 @@ from adaptive_qs.evaluation.rules import (
     Rule,
     RuleCheck,
     check_rules,
+    declared_rules,
     found_rules,
     impossible_rows,
     parse_rule,
@@ -292,7 +293,8 @@ def evaluate(
     if queries is not None:
         check_queries(queries)
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
-    declared = [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
+    declared = declared_rules(described)
+    declared += [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
     if by is not None:
         check_by(by, described)
     file = synthetic if isinstance(synthetic, str | Path) else None

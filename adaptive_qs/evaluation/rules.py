@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -14,9 +15,13 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.limits import BROKEN
-from adaptive_qs.evaluation.marginals import PairCounts
+from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
+from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.conditions import NEAR, Condition, Values, values_of, written
+from adaptive_qs.table.encode import read_with_amounts
+from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -148,7 +153,8 @@ class Determination:
     def text(self) -> str:
         """Such as "city determines country"."""
         verb = "determines" if len(self.lefts) == 1 else "determine"
-        return f"{', '.join(self.names[:-1])} {verb} {self.names[-1]}"
+        *lefts, right = map(written, self.names)
+        return f"{', '.join(lefts)} {verb} {right}"
 
     def check(self, joint: JointCodes) -> Checked:
         """Which rows break it."""
@@ -167,145 +173,88 @@ class Determination:
         return Checked(judged & (expected[combinations] != values), judged, max(0.0, independent))
 
 
-# Rules that compare two columns, such as "start <= end".
+# Rules on the values of a row, such as "start <= end".
 
-OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
-_SWAPPED = {">": "<", ">=": "<="}
-
-
-class Values(NamedTuple):
-    """The smallest and the largest value that rows may have, and how much each row counts: not at
-    all where its value is missing or unknown."""
-
-    low: NDArray[Any]
-    high: NDArray[Any]
-    weight: NDArray[Any]
-
-
-def values_of(column: ColumnBase, codes: NDArray[np.integer], by_day: bool) -> Values:
-    """The values that codes stand for.
-
-    Numbers are themselves, dates and times seconds since 1970 (days where asked for), and labels
-    and booleans their place in the list.
-    """
-    known = codes < column.num_values
-    if column.catch_all_code is not None:
-        known &= codes != column.catch_all_code
-    low, high = column.ends(np.where(known, codes, 0).astype(np.int64))
-    if by_day:
-        low, high = low // DAY, high // DAY
-    return Values(low, high, known.astype(np.float64))
+MOST_TOGETHER = 2**18
+"""Combinations of distinct values that are looked at one by one; rows are shuffled where more."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A comparison of two columns of the same kind.
+class Predicate:
+    """What has to hold of the values of a row.
 
     Values are compared as the cells have them. Where only the bin of a value is known, a row breaks
-    the rule if no two values of its two bins keep it, so that rows within one bin that might keep
-    it count as keeping it. Rows with a missing or unknown value cannot be judged.
+    the rule if no values of its bins keep it, so that rows within one bin that might keep it count
+    as keeping it. Rows of which a missing or unknown value leaves it open cannot be judged.
 
     Attributes:
-        left, right: positions of the columns.
-        operator: one of ``OPERATORS``.
-        columns: how the two are declared.
+        text: as it is written.
+        condition: what it says.
+        schema: of both tables.
     """
 
-    left: int
-    right: int
-    operator: str
-    columns: tuple[ColumnBase, ColumnBase]
-
-    @property
-    def text(self) -> str:
-        """Such as "start <= end"."""
-        return f"{self.columns[0].name} {self.operator} {self.columns[1].name}"
+    text: str
+    condition: Condition
+    schema: Schema
 
     def check(self, joint: JointCodes) -> Checked:
         """Which rows break it."""
-        sides = list(zip((self.left, self.right), self.columns))
-        operator = _SWAPPED.get(self.operator, self.operator)
-        if operator != self.operator:
-            sides.reverse()
-        days = all(column.by_day for column in self.columns)
-        tables = [
-            [row_values(joint.pair, table, i, column, days) for i, column in sides]
-            for table in (0, 1)
-        ]
-        broken = [_broken(operator, rows, _exceeding) > 0 for rows in tables]
-        judged = [rows[0].weight * rows[1].weight > 0 for rows in tables]
-        alone = [_distribution(values) for values in tables[0]]
-        known = math.prod(float(values.weight.sum()) for values in alone)
-        independent = _broken(operator, alone, _chance) / known if known else 0.0
-        return Checked(np.concatenate(broken), np.concatenate(judged), independent)
+        tables = [self._row(joint.pair, table) for table in (0, 1)]
+        found = [self.condition.outcome(row) for row in tables]
+        broken = np.concatenate([outcome.broken for outcome in found])
+        judged = np.concatenate([outcome.true | outcome.false for outcome in found])
+        return Checked(broken, judged, self._independent(tables[0]))
+
+    def _row(self, pair: TablePair, table: int) -> dict[str, Values]:
+        names = self.condition.columns()
+        return {name: row_values(pair, table, self.schema.column(name)) for name in names}
+
+    def _independent(self, row: dict[str, Values]) -> float:
+        """The share of rows that break it, of those that it can judge, in all combinations of the
+        values of the columns, or in as many random ones as there are rows."""
+        distinct = {name: _distribution(values) for name, values in row.items()}
+        together = math.prod(len(weights) for _, weights in distinct.values())
+        if together <= MOST_TOGETHER:
+            shape = [len(weights) for _, weights in distinct.values()]
+            weight, grid = np.ones(shape), {}
+            for axis, (name, (values, weights)) in enumerate(distinct.items()):
+                along = tuple(-1 if k == axis else 1 for k in range(len(shape)))
+                grid[name] = values.reshaped(along)
+                weight = weight * weights.reshape(along)
+        else:
+            rng = np.random.default_rng(0)
+            grid = {name: _taken(v, rng.permutation(len(v.low))) for name, v in row.items()}
+            weight = np.ones(len(next(iter(row.values())).low))
+        outcome = self.condition.outcome(grid)
+        judged = float((weight * (outcome.true | outcome.false)).sum())
+        return float((weight * outcome.broken).sum()) / judged if judged else 0.0
 
 
-def row_values(pair: TablePair, table: int, place: int, column: ColumnBase, by_day: bool) -> Values:
+def _taken(values: Values, rows: NDArray[np.intp]) -> Values:
+    return Values(*(array[rows] for array in values))
+
+
+def _distribution(values: Values) -> tuple[Values, NDArray[np.float64]]:
+    """The distinct values of some rows, and the shares of the rows that have them."""
+    table = np.stack([array.astype(np.float64) for array in values])
+    _, first, counts = np.unique(table, axis=1, return_index=True, return_counts=True)
+    return _taken(values, first), counts / len(values.low)
+
+
+def row_values(pair: TablePair, table: int, column: ColumnBase) -> Values:
     """The values of the rows of one table, as the cells have them where that is known.
 
     Args:
         table: 0 for the true one, 1 for the synthetic.
-        place: of the column.
-        by_day: whether moments are days.
+        column: one of the schema.
     """
-    amounts = pair.amounts[table].get(column.name)
-    if amounts is None:
-        codes = (pair.true, pair.synthetic)[table].columns[place]
-        return values_of(column, codes, by_day)
-    known = ~np.isnan(amounts)
-    low = np.where(known, amounts, 0.0)
-    if by_day:
-        low //= DAY
-    whole_day = column.by_day and not by_day  # beside times, a day is a span
-    return Values(low, low + (DAY - 1) if whole_day else low, known.astype(np.float64))
-
-
-def _distribution(values: Values) -> Values:
-    """The distinct values of some rows, their weights the shares of the rows; bins do not overlap,
-    so that the smallest value tells the largest."""
-    low, first, place = np.unique(values.low, return_index=True, return_inverse=True)
-    weight = np.bincount(place, values.weight, len(low)) / len(values.weight)
-    return Values(low, values.high[first], weight)
-
-
-def _broken(operator: str, values: Sequence[Values], exceeds: Callable[..., Any]) -> Any:
-    """Where, or how probably, two values break "<", "<=", "==" or "!=".
-
-    Args:
-        operator: of the rule.
-        values: the two.
-        exceeds: of x, its weights, y, its weights and a side, says so of x > y for the side "left"
-            and of x >= y for the side "right".
-    """
-    a, b = values
-    if operator in ("<", "<="):
-        side = "right" if operator == "<" else "left"
-        return exceeds(a.low, a.weight, b.high, b.weight, side)
-    if operator == "==":
-        above = exceeds(a.low, a.weight, b.high, b.weight, "left")
-        return above + exceeds(b.low, b.weight, a.high, a.weight, "left")
-    of_a, of_b = a.weight * (a.low == a.high), b.weight * (b.low == b.high)
-    up_to, below = (exceeds(a.low, of_a, b.low, of_b, side) for side in ("right", "left"))
-    return up_to - below
-
-
-def _exceeding(x: NDArray, of_x: NDArray, y: NDArray, of_y: NDArray, side: Any) -> NDArray:
-    """Row by row."""
-    return of_x * of_y * (x > y if side == "left" else x >= y)
-
-
-def _chance(x: NDArray, of_x: NDArray, y: NDArray, of_y: NDArray, side: Any) -> float:
-    """Of independent draws."""
-    order = np.argsort(y, kind="stable")
-    below = np.concatenate([[0.0], np.cumsum(of_y[order])])
-    return float((of_x * below[np.searchsorted(y[order], x, side)]).sum())
+    codes = (pair.true, pair.synthetic)[table].columns[pair.domain.names.index(column.name)]
+    return values_of(column, codes, pair.amounts[table].get(column.name))
 
 
 # Rules between columns: declared by the owner, or found to hold in the true table.
 
-Rule = Comparison | Determination
-VERBS = (" determines ", " determine ")
-FORM = 'write "start <= end" (or <, ==, !=, >=, >) or "city determines country"'
+Rule = Predicate | Determination
 
 
 @dataclass(frozen=True)
@@ -377,55 +326,26 @@ def impossible_rows(
 
 
 def parse_rule(text: str, schema: Schema) -> Rule:
-    """A rule from its text: "start <= end", or "a, b determine c".
+    """A rule from its text, in the grammar of those that a schema declares.
 
     Raises:
-        InputError: it is no rule, can be read in several ways, names a column that is not in the
-            schema, or compares columns whose values cannot be compared.
+        InputError: it is no rule on the columns of the schema.
     """
-    written = list(_readings(text, schema))
-    readings = {r for r in written if all(name in schema.names for name in (*r[0], r[2]))}
-    if len(readings) > 1:
-        raise InputError(f"rule {text!r} can be read in several ways: rename a column")
-    if not readings:
-        unknown = (n for left, _, right in written for n in (*left, right) if n not in schema.names)
-        if (name := next(unknown, None)) is None:
-            raise InputError(f"rule {text!r} is no rule: {FORM}")
-        raise InputError(f"rule {text!r}: column {name!r} is not in the schema: check the spelling")
-    left, operator, right = readings.pop()
-    if right in left:
-        raise InputError(f"rule {text!r} names one column twice: give two columns")
-    places = [schema.names.index(name) for name in (*left, right)]
-    if operator == VERBS[0]:
-        return Determination(tuple(places[:-1]), places[-1], (*left, right))
-    columns = (schema.column(left[0]), schema.column(right))
-    if columns[0].kind is None or columns[0].kind != columns[1].kind:
-        raise InputError(
-            f"rule {text!r} compares different kinds of values: give two columns of numbers, of "
-            "dates or times, or of the same categories"
-        )
-    if operator not in ("==", "!=") and (loose := [c.name for c in columns if not c.ranked]):
-        advice = 'declare "ordered": true, or use == or !='
-        raise InputError(f"rule {text!r}: {loose[0]!r} has no order: {advice}")
-    return Comparison(places[0], places[1], operator, columns)
+    return _rule(text, conditions.parse_rule(text, schema.by_name), schema)
 
 
-Reading = tuple[tuple[str, ...], str, str]
+def declared_rules(schema: Schema) -> list[Rule]:
+    """The rules that a schema declares."""
+    if schema.ruleset is None:
+        return []
+    return [_rule(rule.text, rule.meaning, schema) for rule in schema.ruleset.rules]
 
 
-def _readings(text: str, schema: Schema) -> Iterator[Reading]:
-    """Every way to split the text at a verb or an operator; names may hold either, and commas."""
-    for separator in (*VERBS, *OPERATORS):
-        parts = text.split(separator)
-        for k in range(1, len(parts)):
-            left, right = (separator.join(side).strip() for side in (parts[:k], parts[k:]))
-            if separator in OPERATORS:
-                yield (left,), separator, right
-            elif left in schema.names:
-                yield (left,), VERBS[0], right
-            else:
-                names = dict.fromkeys(name.strip() for name in left.split(","))
-                yield tuple(names), VERBS[0], right
+def _rule(text: str, meaning: Condition | conditions.Determination, schema: Schema) -> Rule:
+    if isinstance(meaning, Condition):
+        return Predicate(" ".join(text.split()), meaning, schema)
+    places = [schema.names.index(name) for name in meaning.columns()]
+    return Determination(tuple(places[:-1]), places[-1], meaning.columns())
 
 
 # Rules that hold in every true row, and would not if the columns were independent.
@@ -461,6 +381,79 @@ def found_rules(
     return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
 
 
+LOOKED_AT = 100_000
+"""Rows in which rules are looked for that a schema could declare."""
+MOST_NUMBERS = 40
+"""Columns of numbers or dates among which equations are looked for."""
+
+
+def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
+    """Rules that a table keeps and that would not hold by chance, for its owner to review.
+
+    They are as private as the table. Each can be declared beside those before it.
+
+    Args:
+        table: as :func:`~adaptive_qs.table.encode.read_table` takes it; its first rows count.
+        schema: of it.
+    """
+    wanted = [column.name for column in schema.columns if column.measured]
+    coded, amounts = read_with_amounts(table, schema, wanted, most_rows=LOOKED_AT)
+    pair = TablePair(coded, coded, (amounts, amounts))
+    found = [*_equations(pair, schema)]
+    equal = {frozenset(text.split(" = ")) for text in found}
+    for rule, _ in found_rules(count_pairs(JointCodes(pair)), schema):
+        if not isinstance(rule, Determination):
+            found.append(rule.text)
+            equal |= {frozenset(rule.text.split(" = "))}
+        elif frozenset(map(written, rule.names)) not in equal:
+            found.append(rule.text)
+    kept: list[str] = []
+    for text in dict.fromkeys(found):
+        with contextlib.suppress(InputError):
+            Ruleset.of(schema.columns, [(each, ()) for each in (*kept, text)])
+            kept.append(text)
+    return tuple(kept[:MOST_FOUND])
+
+
+def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
+    """Sums and products of two columns that a third one is in all rows that have all of them."""
+    measured = [c for c in schema.columns if pair.amounts_of(c, 0) is not None]
+    values: dict[str, NDArray[np.float64]] = {}
+    for column in measured[:MOST_NUMBERS]:
+        amounts = pair.amounts_of(column, 0)
+        assert amounts is not None
+        if column.kind == "numbers" or column.by_day:
+            values[column.name] = amounts // DAY if column.by_day else amounts
+    days = {column.name for column in measured if column.by_day}
+    for total in (name for name in values if name not in days):
+        near = schema.column(total).resolution / 2
+        for first, second in combinations((name for name in values if name != total), 2):
+            ways = [("+", first, second), ("*", first, second)]
+            if {first, second} & days:
+                if not {first, second} <= days:
+                    continue
+                ways = [("-", first, second), ("-", second, first)]
+            for sign, left, right in ways:
+                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
+                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"
+
+
+_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
+
+
+def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
+    """Whether all rows keep it, and enough would not if one of the columns said nothing."""
+    for rows in (slice(GLANCE // 10), slice(None)):
+        found = act(left[rows], right[rows])
+        known = ~np.isnan(found) & ~np.isnan(total[rows])
+        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
+        if not known.any() or (off & known).any():
+            return False
+    told = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
+    return bool(min(*told, *varied) >= LEAST_CHANCES)
+
+
 def _dependencies(counts: PairCounts) -> list[Determination]:
     """Pairs with as many occupied cells as the determining column has values.
 
@@ -481,7 +474,7 @@ def _dependencies(counts: PairCounts) -> list[Determination]:
     return [Determination((i,), j, (names[i], names[j])) for _, i, j in best]
 
 
-def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
+def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
     """Comparisons that hold, of each two columns the strictest one."""
     if joint.true_rows < LEAST_CHANCES:
         return []
@@ -494,9 +487,7 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Comparison]:
     return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
 
 
-def _strictest(
-    joint: JointCodes, schema: Schema, i: int, j: int
-) -> tuple[float, Comparison] | None:
+def _strictest(joint: JointCodes, schema: Schema, i: int, j: int) -> tuple[float, Predicate] | None:
     """On one scale, codes are ordered as values are, and only missing ones come after them.
 
     A glance at the first rows rules most pairs out.
@@ -510,9 +501,12 @@ def _strictest(
             return None
     loose, strict = (">=", ">") if above else ("<=", "<")
     equal = bool((known & (x == y)).any())
-    operators = [strict, loose] if not equal else [loose] if above or below else ["=="]
+    operators = [strict, loose] if not equal else [loose] if above or below else ["="]
     for operator in operators:
-        rule = Comparison(i, j, operator, columns)
+        rule = parse_rule(
+            f"{written(columns[0].name)} {operator} {written(columns[1].name)}", schema
+        )
+        assert isinstance(rule, Predicate)
         found = _shares(joint, rule, "found")
         chances = found.expected_if_independent * found.judged_true * joint.true_rows
         expected = found.expected_if_independent

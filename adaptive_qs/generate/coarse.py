@@ -24,15 +24,20 @@ class CoarseDomain:
         domain: the attributes, with their levels.
         cliques: of several attributes, each at its levels; what they tell apart is kept apart.
         singles: counts of each attribute's codes (rows).
+        kept: attributes whose codes are kept apart in any case.
 
     Attributes:
         domain: the attributes with these groups as codes, and the levels above them.
     """
 
     def __init__(
-        self, domain: Domain, cliques: Iterable[Clique], singles: Sequence[NDArray[np.float64]]
+        self,
+        domain: Domain,
+        cliques: Iterable[Clique],
+        singles: Sequence[NDArray[np.float64]],
+        kept: Iterable[int] = (),
     ) -> None:
-        used = {position for clique in cliques for position in clique}
+        used = {*kept, *(position for clique in cliques for position in clique)}
         finest = [self._finest(domain.chain(i), used) for i in range(len(domain))]
         self._place: dict[int, int] = {level: i for i, level in enumerate(finest)}
         groupings: list[Grouping] = []

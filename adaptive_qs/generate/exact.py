@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import Rows, maximal_cliques, over_rows, uniform
+from adaptive_qs.generate.zeros import SCALINGS, Zeros
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -269,6 +270,7 @@ def fit_exactly(
     measured: Iterable[Clique],
     singles: Sequence[Array],
     progress: StepProgress | None = None,
+    zeros: Zeros = (),
 ) -> ExactFit:
     """The joint distribution that is most likely given the noise, near that of lower order.
 
@@ -277,6 +279,7 @@ def fit_exactly(
         measured: cliques that were measured.
         singles: one non-negative array per attribute: its counts without interactions (rows).
         progress: called after each step.
+        zeros: cells that have no probability.
     """
     domain, total = model.domain, max(model.total, 1.0)
     joint = Joint(domain)
@@ -284,6 +287,14 @@ def fit_exactly(
     for i, single in enumerate(singles):
         floored = np.maximum(single, 0.5)
         joint.add(log_q, np.log(floored / floored.sum()), (i,))
+    for zero in zeros:
+        joint.add(log_q, np.where(zero.allowed, 0.0, -np.inf), zero.clique)
+    for _ in range(SCALINGS if zeros else 0):  # iterative proportional fitting
+        for i, single in enumerate(singles):
+            shares = joint.marginal(np.exp(log_q), (i,))
+            wanted = np.maximum(single, 0.5) / np.maximum(single, 0.5).sum()
+            scale = np.log(np.divide(wanted, shares, out=np.ones_like(shares), where=shares > 0))
+            joint.add(log_q, scale, (i,))
     closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
     orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
     clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS + 1) * STEPS)
@@ -416,6 +427,7 @@ class ExactChains:
         self, fit: ExactFit, num_rows: int, rng: np.random.Generator, workers: int
     ) -> None:
         self.rng = rng
+        self._fit = fit
         self._workers = workers
         self._joint = fit.joint
         self._probabilities = fit.probabilities
@@ -430,6 +442,33 @@ class ExactChains:
         """The marginals that as many rows as a state has should have, over these cliques."""
         wanted = self._probabilities * len(self.rows)
         return [self._joint.marginal(wanted, c).astype(np.float32) for c in cliques]
+
+    def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
+        """Chains of those rows that are taken, and the share of these among all rows.
+
+        Args:
+            chances: by attribute, the chance with which each value is taken: shape (n_i,).
+            num_rows: rows of a state.
+        """
+        domain = self._joint.domain
+        cells = self._probabilities.reshape(domain.sizes)
+        for attribute, chance in chances.items():
+            along = [-1 if i == attribute else 1 for i in range(len(domain))]
+            cells = cells * chance.reshape(along)
+        share = float(cells.sum())
+        fit = replace(self._fit, probabilities=cells.ravel() / (share or 1.0))
+        return ExactChains(fit, num_rows, self.rng, self._workers), share
+
+    def keep(self, num_rows: int) -> ExactChains:
+        """Chains of the same distribution, of so many rows."""
+        return ExactChains(self._fit, num_rows, self.rng, self._workers)
+
+    def add_marginals(
+        self, means: Sequence[NDArray[np.float32]], cliques: Sequence[Clique]
+    ) -> None:
+        """Add the marginals that as many rows as a state has should have, in place."""
+        for mean, marginal in zip(means, self.marginals(cliques)):
+            mean += marginal
 
     def advance(self, times: int = 1) -> Rows:
         """The state and those after it, one below the other, in an array of their own."""

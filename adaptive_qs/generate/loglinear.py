@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,8 +39,12 @@ class Target:
         return Target(self.clique, self.counts * factor, self.noise_std * factor)
 
 
-def make_target(model: ReferenceModel, clique: Clique) -> Target:
+def make_target(
+    model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
+) -> Target:
     """The model's marginal projected onto non-negative tables with the model's total.
+
+    Where some cells are not ``allowed``, the tables are those that are empty there.
 
     The Euclidean projection (rather than clipping) removes the mass that clipping at zero would
     add. The noise is that of the measured residuals; an unmeasured one adds none.
@@ -50,7 +55,13 @@ def make_target(model: ReferenceModel, clique: Clique) -> Target:
         for tau, precision in measured
         if precision > 0
     )
-    counts = project_to_simplex(model.marginal(clique), max(model.total, 1.0))
+    counts, total = model.marginal(clique), max(model.total, 1.0)
+    if allowed is None:
+        counts = project_to_simplex(counts, total)
+    else:
+        counts = np.array(counts)
+        counts[allowed] = project_to_simplex(counts[allowed], total)
+        counts[~allowed] = 0.0
     return Target(clique, counts, math.sqrt(variance))
 
 
@@ -273,6 +284,14 @@ MOST_SWEPT = 1024
 """Most values of an attribute that a sweep redraws; conditionals of more cost too much."""
 
 
+MOST_WEIGHED = 2**28
+"""Products of weights and chances, at most, to find out how many rows take a value."""
+LEAST_WEIGHED = 1_000
+"""Rows that are looked at for that, at least."""
+CELLS_AT_ONCE = 2**22
+"""Chances of values that are in memory at a time."""
+
+
 class Factors(NamedTuple):
     """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
     cumulative sums; every clique's weights, once per axis with that axis last. Weights of single
@@ -294,6 +313,7 @@ class LogLinearModel:
             what codes of one group have in common.
         singles: one non-negative array per attribute: its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
+        allowed: by clique, cells that may have weight; the others have none.
 
     Attributes:
         factors: the weights.
@@ -303,9 +323,15 @@ class LogLinearModel:
     """
 
     def __init__(
-        self, domain: Domain, cliques: Sequence[Clique], singles: Sequence[Array], workers: int
+        self,
+        domain: Domain,
+        cliques: Sequence[Clique],
+        singles: Sequence[Array],
+        workers: int,
+        allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
     ) -> None:
         self.domain = domain
+        self._allowed = allowed or {}
         self.cliques = tuple(cliques)
         self._workers = workers
         self._weights: dict[Clique, dict[Clique, NDArray[np.float32]]] = {}
@@ -357,6 +383,8 @@ class LogLinearModel:
 
     def _write_single(self, attribute: int, single: Array) -> None:
         factors, start = self.factors, self.factors.single_start
+        if (attribute,) in self._allowed:
+            single = single * self._allowed[attribute,]
         factors.singles[start[attribute] : start[attribute] + single.size] = single
         span = slice(start[attribute], start[attribute + 1])
         factors.cumulative[span] = np.cumsum(factors.singles[span])
@@ -364,9 +392,12 @@ class LogLinearModel:
     def _write(self, columns: Clique) -> None:
         """Copy the weights of codes to where the kernels read them, once per axis.
 
-        Those of a code are the product of the weights of its groups at all levels.
+        Those of a code are the product of the weights of its groups at all levels; cells without
+        weight keep none.
         """
         weights, position = self._of_codes(columns), self._position[columns]
+        if columns in self._allowed:
+            weights = weights * self._allowed[columns]
         for axis in range(len(columns)):
             moved = np.moveaxis(weights, axis, -1)
             stop = position + weights.size
@@ -381,6 +412,73 @@ class LogLinearModel:
         if others:
             np.clip(first, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=first)
         return first
+
+    def within(self, chances: Mapping[int, Array]) -> LogLinearModel:
+        """The model of those rows that are taken: each with the product of its values' chances.
+
+        Args:
+            chances: by attribute, the chance of each value: shape (n_i,), not all zero. Sweeps
+                never give a row a value whose chance is zero.
+        """
+        found, factors = copy(self), self.factors
+        found.factors = factors._replace(
+            singles=factors.singles.copy(), cumulative=factors.cumulative.copy()
+        )
+        for attribute, chance in chances.items():
+            found._write_single(attribute, self._single(attribute) * chance)
+        return found
+
+    def conditional(self, rows: Rows, attribute: int) -> Array:
+        """The distribution of an attribute in each row, given the others: shape (rows, n_i)."""
+        chances = np.tile(self._single(attribute), (len(rows), 1))
+        start, offset, other, stride, _, _, _ = self.adjacency
+        values = np.arange(self.domain.sizes[attribute])
+        for entry in range(start[attribute], start[attribute + 1]):
+            first = offset[entry] + rows[:, other[entry]].astype(np.int64) @ stride[entry]
+            chances *= self.factors.packed[first[:, None] + values]
+            chances /= chances.max(axis=1, keepdims=True)
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def given(
+        self, rows: Rows, attribute: int, chance: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Rows, float]:
+        """Rows in which an attribute has values that are taken, and how many of all rows have.
+
+        Rows that follow the model weigh as much as such values are likely in them; those returned
+        are drawn by these weights (systematically), and follow the model of the rows taken.
+
+        Args:
+            rows: follow the model; ``MOST_WEIGHED`` chances of values are looked at.
+            attribute: the attribute.
+            chance: with which each of its values is taken: shape (n_i,).
+            count: rows that are wanted.
+            rng: of the draws.
+
+        Returns:
+            The rows, shape (count, attributes), and the mean weight.
+        """
+        size = self.domain.sizes[attribute]
+        entries = self.adjacency.start[attribute + 1] - self.adjacency.start[attribute] + 1
+        most = max(MOST_WEIGHED // int(size * entries), LEAST_WEIGHED)
+        rows = rows[rng.permutation(len(rows))[:most]]
+        block = max(CELLS_AT_ONCE // size, 1)
+        blocks = [slice(first, first + block) for first in range(0, len(rows), block)]
+        weights = np.concatenate([self.conditional(rows[b], attribute) @ chance for b in blocks])
+        up_to = np.cumsum(weights)
+        if not up_to[-1] > 0:
+            return rows[:0], 0.0
+        points = (np.arange(count) + rng.random()) * (up_to[-1] / count)
+        chosen = rows[np.minimum(np.searchsorted(up_to, points, side="right"), len(rows) - 1)]
+        for first in range(0, count, block):
+            part = chosen[first : first + block]
+            up_to_value = np.cumsum(self.conditional(part, attribute) * chance, axis=1)
+            points = rng.random(len(part)) * up_to_value[:, -1]
+            part[:, attribute] = (up_to_value <= points[:, None]).sum(axis=1)
+        return chosen, float(weights.mean())
+
+    def _single(self, attribute: int) -> Array:
+        start = self.factors.single_start[attribute]
+        return self.factors.singles[start : start + self.domain.sizes[attribute]]
 
     def sweep(self, rows: Rows, key: int) -> None:
         """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""
@@ -464,7 +562,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                 while g < groups - 1 and left >= sums[g]:
                     left -= sums[g]
                     g += 1
-                choice = LANES * g
+                choice = rows[r, i]  # which has weight
                 for v in range(LANES * g, min(LANES * g + LANES, sizes[i])):
                     if q[v] > 0.0:
                         choice = v

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -36,6 +37,18 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
+from adaptive_qs.generate.zeros import (
+    Guard,
+    PairMoves,
+    Zeros,
+    allowed_cells,
+    independent_target,
+    inside,
+    masked,
+    masks_of,
+    ruled_model,
+    settle,
+)
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -47,6 +60,19 @@ PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
+CONTRADICTED = 3.0
+"""Standard deviations that an exact fit may stay from its optimum under zeros. Where many rows
+that were measured lie in forbidden cells it does not come near; chains follow what they can."""
+SETTLED, SETTLING = 24, 0.5
+"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
+
+
+AVERAGED = 8
+"""States whose marginals are averaged where only some rows are taken."""
+MOVES_APART = 8
+"""Moves of rows that were drawn again before they are used."""
+Chances = Mapping[int, NDArray[np.float64]]
+"""By attribute, the chance with which each of its values is taken: shape (n_i,)."""
 
 
 class Chains:
@@ -58,6 +84,7 @@ class Chains:
         rows: their state, shape (rows, attributes).
         rng: randomness of the moves.
         coarse: the way from their states to rows of codes.
+        pairs: of attributes that have to change together.
     """
 
     def __init__(
@@ -67,16 +94,23 @@ class Chains:
         rows: Rows,
         rng: np.random.Generator,
         coarse: CoarseDomain,
+        pairs: PairMoves | None = None,
     ) -> None:
         self.model = model
         self._proposals = proposals
+        self._pairs = pairs
+        self._moves: list[Callable[[Rows, int], None]] = [
+            proposals, proposals.replace_wide, model.sweep,
+        ]  # fmt: skip
+        if pairs is not None:
+            self._moves.append(pairs)
         self.rows = rows
         self.rng = rng
         self._coarse = coarse
 
     def move(self) -> None:
         """Move every row, in place."""
-        for change in (self._proposals, self._proposals.replace_wide, self.model.sweep):
+        for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
 
     def advance(self, times: int = 1) -> Rows:
@@ -86,6 +120,59 @@ class Chains:
             self.move()
             state[:] = self._coarse.draw_codes(self.rows, self.rng)
         return states.reshape(-1, self.rows.shape[1])
+
+    def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
+        """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
+        states, in place."""
+        domain = self.model.domain
+        sums = [np.zeros(domain.shape(clique), dtype=np.float32) for clique in cliques]
+        for _ in range(AVERAGED):
+            self.move()
+            for total, clique in zip(sums, cliques):
+                add_counts(total, self.rows, domain, clique)
+        for mean, total, clique in zip(means, sums, cliques):
+            mean += self._coarse.marginal_of_codes(total / AVERAGED, clique)
+
+    def keep(self, num_rows: int) -> Chains:
+        """Chains of the same distribution, of so many of the rows, some of them more than once
+        where there are fewer; after ``MOVES_APART`` moves."""
+        order = self.rng.permutation(len(self.rows))
+        chains = self._with(self.model, self.rows[np.resize(order, num_rows)])
+        for _ in range(MOVES_APART):
+            chains.move()
+        return chains
+
+    def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
+        """Chains of those rows that are taken, and the share of these among all rows.
+
+        A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006) that takes one attribute
+        after the other: each row weighs as much as its other values make the values taken likely,
+        rows are drawn again by their weights, get one of these values, and move on as the rows do
+        that are taken so far. No row is thrown away for its value, so that a rare value takes no
+        longer than a frequent one; the mean weights multiply to the share.
+
+        Args:
+            chances: by attribute, the chance with which each value is taken: shape (n_i,). Codes
+                of these attributes were kept apart when the model was fitted.
+            num_rows: rows of a state.
+        """
+        chains, share = self, 1.0
+        taken: dict[int, NDArray[np.float64]] = {}
+        for attribute, chance in chances.items():
+            rows, mean = chains.model.given(chains.rows, attribute, chance, num_rows, self.rng)
+            share *= mean
+            if not share:
+                break
+            taken[attribute] = chance
+            chains = self._with(self.model.within(taken), rows)
+            chains.move()
+        return chains, share
+
+    def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
+        """Chains of another model of these attributes, and other rows."""
+        pairs = self._pairs and self._pairs.towards(model)
+        proposals = self._proposals.towards(model)
+        return Chains(model, proposals, rows, self.rng, self._coarse, pairs)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -259,6 +346,23 @@ def fit_weights(
     return means
 
 
+def settle_weights(chains: Chains, singles: Sequence[Target], workers: int = 1) -> None:
+    """Move the weights of single attributes until the rows have their counts.
+
+    Zeros take rows from some codes and give them to others, however well these were measured. What
+    is left to the fit after that is what was measured with noise.
+    """
+    rows, domain = chains.rows, chains.model.domain
+
+    def follow(target: Target) -> None:
+        counts = count_rows(rows, domain, target.clique)
+        chains.model.scale(target.clique, ((target.counts + 1) / (counts + 1)) ** SETTLING)
+
+    for _ in range(SETTLED):
+        chains.move()
+        over_items(workers, follow, singles)
+
+
 @dataclass(frozen=True)
 class SynthesisSettings:
     """How a table is made.
@@ -295,6 +399,7 @@ def synthesize_rows(
     settings: SynthesisSettings | None = None,
     workers: int = 1,
     progress: PhaseProgress | None = None,
+    zeros: Zeros = (),
 ) -> Iterator[Rows]:
     """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
 
@@ -303,6 +408,7 @@ def synthesize_rows(
     Args:
         residuals, measured, workload, num_rows, seed, settings, workers: as for :func:`fit_model`.
         progress: called with each phase, its steps done and its steps in all.
+        zeros: cells that no row lies in.
 
     Yields:
         Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
@@ -311,9 +417,10 @@ def synthesize_rows(
     fitting = progress and partial(progress, "fit")
     drawing = progress and partial(progress, "draw")
     fitted = fit_model(
-        residuals, measured, workload, num_rows, seed, settings, workers, fitting
+        residuals, measured, workload, num_rows, seed, settings, workers, fitting, zeros=zeros
     )  # fmt: skip
-    watch = Watch(residuals.domain, fitted.watched, [fitted.means[c] for c in fitted.watched])
+    means = [fitted.means[c] for c in fitted.watched]
+    watch = Watch(residuals.domain, fitted.watched, means, zeros)
     passes = settings.refine_passes
     yield from draw_pages(fitted.chains, watch, num_rows, passes, workers, drawing)
 
@@ -352,6 +459,8 @@ def fit_model(
     workers: int = 1,
     progress: StepProgress | None = None,
     asked: Iterable[Clique] = (),
+    zeros: Zeros = (),
+    kept: Iterable[int] = (),
 ) -> Fitted:
     """The log-linear model of the noisy marginals: cell by cell where the domain is small, else by
     chains.
@@ -366,36 +475,70 @@ def fit_model(
         workers: threads.
         progress: called after each step of the fit.
         asked: cliques whose marginals are wanted besides; the rows do not depend on them.
+        zeros: cells that have no probability.
+        kept: attributes whose codes are kept apart, whatever was measured of them.
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
-    singles = single_targets(residuals)
-    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles])
+    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
+    apart = {*kept, *(i for zero in zeros for i in zero.clique)}
+    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoised_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
     wanted = tuple(dict.fromkeys([*watched, *asked]))
     if can_fit(domain, cliques, settings.exact_cells):
-        fit = fit_exactly(denoised, cliques, [t.counts for t in singles], progress)
-        exact = ExactChains(fit, min(size, num_rows), rng, workers)
-        return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
+        ruled = ruled_model(denoised, zeros)
+        fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
+        if not zeros or fit.gap <= CONTRADICTED:
+            exact = ExactChains(fit, min(size, num_rows), rng, workers)
+            return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [coarse.target(make_target(denoised, c).scaled(factor)) for c in cliques]
+    targets = [
+        coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
+        for c in cliques
+    ]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
-    counts = [t.counts for t in singles]
-    tree = dependence_tree(coarse.domain, targets, counts)
-    model = LogLinearModel(coarse.domain, [t.clique for t in targets], counts, workers)
-    write_tree(model, tree, settings.fit.damping_rows)
-    rows = draw_from_tree(tree, counts, size, rng)
-    chains = Chains(model, TreeMoves(model, tree, counts, workers), rows, rng, coarse)
+    chains = _begun(targets, singles, coarse, zeros, size, seed, settings, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
     sharpen(coarse.domain, means, wanted, targets)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, wanted)]
     return Fitted(chains, dict(zip(wanted, codes)), watched)
+
+
+def _begun(
+    targets: Sequence[Target],
+    singles: Sequence[Target],
+    coarse: CoarseDomain,
+    zeros: Zeros,
+    num_rows: int,
+    seed: int,
+    settings: SynthesisSettings,
+    rng: np.random.Generator,
+    workers: int,
+) -> Chains:
+    """Chains of the tree of dependences among the targets, which have no rows in zeros."""
+    domain, counts = coarse.domain, [single.counts for single in singles]
+    combined = list(dict.fromkeys(domain.columns(target.clique) for target in targets))
+    apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in combined)]
+    linked = [independent_target(zero, counts) for zero in apart]
+    tree = dependence_tree(domain, [*targets, *linked], counts)
+    held = [*(target.clique for target in targets), *dict.fromkeys(z.clique for z in apart)]
+    masks = masks_of(zeros, domain, [*combined, *(zero.clique for zero in zeros)])
+    model = LogLinearModel(domain, held, counts, workers, masks)
+    write_tree(model, tree, settings.fit.damping_rows)
+    rows = draw_from_tree(tree, counts, num_rows, rng)
+    settle(rows, zeros, counts, seed)
+    pairs = PairMoves(model, zeros, workers) if zeros else None
+    proposals = TreeMoves(model, tree, counts, workers)
+    chains = Chains(model, proposals, rows, rng, coarse, pairs)
+    if zeros:
+        settle_weights(chains, singles, workers)
+    return chains
 
 
 Generator = Callable[..., Iterator[Rows]]
@@ -526,13 +669,17 @@ class Watch:
         domain: the attributes.
         cliques: watched cliques.
         means: their wanted marginals, for some number of rows.
+        zeros: cells that no row is moved to.
 
     Attributes:
         adjacency: where the cells around each attribute lie in the array of an excess.
     """
 
-    def __init__(self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array]) -> None:
+    def __init__(
+        self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()
+    ) -> None:
         self._domain = domain
+        self._guard = Guard.of(zeros, domain)
         self._wanted = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
@@ -549,16 +696,30 @@ class Watch:
         for proposals in page.proposals:
             row_order = page.rng.permutation(len(page.rows))
             attribute_order = page.rng.permutation(page.rows.shape[1])
-            _descend(page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency)
+            _descend(
+                page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency,
+                self._guard,
+            )  # fmt: skip
+
+
+class States(Protocol):
+    """Rows that follow a model, and later states of them."""
+
+    rows: Rows
+    rng: np.random.Generator
+
+    def advance(self, times: int = 1) -> Rows:
+        """So many states, one below the other, in an array of their own."""
 
 
 def draw_pages(
-    chains: Chains | ExactChains,
+    chains: States,
     watch: Watch,
     num_rows: int,
     passes: int,
     workers: int,
     progress: StepProgress | None = None,
+    pick: Callable[[int, int], NDArray[np.intp]] | None = None,
 ) -> Iterator[Rows]:
     """The states of the chains as pages of a table, each refined.
 
@@ -574,6 +735,8 @@ def draw_pages(
         passes: proposals for each value; one where there are more than ``MOST_THOROUGH`` rows.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
+        pick: says which rows a page takes, given their number and that of the rows of its states;
+            any of them without it.
 
     Yields:
         Pages of about the same length.
@@ -588,7 +751,7 @@ def draw_pages(
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
     for number in range(pages):
         taken = ends[number + 1] - ends[number]
-        chosen = chains.rng.permutation(size)[:taken]
+        chosen = pick(taken, size) if pick else chains.rng.permutation(size)[:taken]
         rng = np.random.default_rng(int(chains.rng.integers(2**63)))
         rows, proposals = states.popleft()[chosen], [state[chosen] for state in states]
         page = Page(rows, proposals, taken / len(chains.rows), excess, rng)
@@ -601,15 +764,28 @@ def draw_pages(
             progress(number + 1, pages)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
+    (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
+    for e in range(start[i], start[i + 1]):
+        cell = offset[e] + value * own_stride[e]
+        for k in range(other.shape[1]):
+            cell += rows[r, other[e, k]] * stride[e, k]
+        if not allowed[cell]:
+            return True
+    return False
+
+
 @njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: ignore[no-untyped-def]
+def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
+    first, second, beside, beyond, step, base, _, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     for r in row_order:
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
-            if old == new:
+            if old == new or _forbids(guard, rows, r, i, new):
                 continue
             change = 0.0
             for e in range(start[i], start[i + 1]):
@@ -625,3 +801,50 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a):  # type: i
                     excess[leave[e]] -= 1.0
                     excess[enter[e]] += 1.0
                 rows[r, i] = new
+        for p in range(first.size):
+            i, t = first[p], second[p]
+            old, old_t, new = rows[r, i], rows[r, t], proposals[r, i]
+            listed = base[p] + new * step[p]
+            for k in range(beside.shape[1]):
+                listed += rows[r, beside[p, k]] * beyond[p, k]
+            if old == new or begin[listed] == begin[listed + 1]:
+                continue
+            new_t = values[(begin[listed] + begin[listed + 1]) // 2]
+            for q in range(begin[listed], begin[listed + 1]):
+                if values[q] == proposals[r, t]:
+                    new_t = values[q]
+            number = _cells_of(rows, r, i, t, a, leave)
+            rows[r, i], rows[r, t] = new, new_t
+            _cells_of(rows, r, i, t, a, enter)
+            change = 0.0
+            for e in range(number):
+                if leave[e] != enter[e]:
+                    x, y = excess[leave[e]], excess[enter[e]]
+                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+            if (
+                change < 0.0
+                and not _forbids(guard, rows, r, i, new)
+                and not _forbids(guard, rows, r, t, new_t)
+            ):
+                for e in range(number):
+                    excess[leave[e]] -= 1.0
+                    excess[enter[e]] += 1.0
+            else:
+                rows[r, i], rows[r, t] = old, old_t
+
+
+@njit(cache=True, nogil=True)
+def _cells_of(rows, r, i, t, adjacency, out):  # type: ignore[no-untyped-def]
+    """The cells of a row in all tables around two attributes; how many these are."""
+    start, offset, other, stride, own_stride, _, _ = adjacency
+    number = 0
+    for own in (i, t):
+        for e in range(start[own], start[own + 1]):
+            cell, again = offset[e] + rows[r, own] * own_stride[e], False
+            for k in range(other.shape[1]):
+                cell += rows[r, other[e, k]] * stride[e, k]
+                again = again or (own == t and stride[e, k] > 0 and other[e, k] == i)
+            if not again:
+                out[number] = cell
+                number += 1
+    return number

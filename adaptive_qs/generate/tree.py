@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -185,6 +186,12 @@ class TreeMoves:
             np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables]),
         )
 
+    def towards(self, model: LogLinearModel) -> TreeMoves:
+        """The same proposals for another model of these attributes."""
+        found = copy(self)
+        found._model = model
+        return found
+
     def __call__(self, rows: Rows, key: int) -> None:
         """Propose one branch for every row, in place; randomness is a function of ``key``."""
         factors, adjacency = self._model.factors, self._model.adjacency
@@ -280,7 +287,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             ratio *= probability[old_table + old] / probability[new_table + low]
             ratio *= singles[single_start[i] + low] / singles[single_start[i] + old]
             if not 1e-100 < ratio < 1e100:
-                log_ratio += np.log(max(ratio, 1e-300))
+                log_ratio += np.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
             i = node_attribute[k]
@@ -300,7 +307,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 if not counted:
                     ratio *= np.float64(packed[new_cell]) / packed[old_cell]
                     if not 1e-100 < ratio < 1e100:
-                        log_ratio += np.log(max(ratio, 1e-300))
+                        log_ratio += np.log(ratio)  # -inf where a cell has no weight
                         ratio = 1.0
         if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
             for i in range(d):

@@ -147,14 +147,7 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
             if isinstance(c, PrivateCategoricalColumn)
         },
     }
-    return Schema(
-        version=schema.version,
-        description=schema.description,
-        columns=tuple(learnt.get(c.name, c) for c in schema.columns),
-        ignore=schema.ignore,
-        person=schema.person,
-        about=schema.about,
-    )
+    return schema.with_columns(learnt.values())
 
 
 def _learn_values(

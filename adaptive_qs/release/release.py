@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,19 +19,20 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.zeros import Zero, learnt_values, settle
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
+from adaptive_qs.release.drawing import Drawing, Wish
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode
-from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, check_new
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escapes_of
@@ -216,23 +217,11 @@ class Release(Bundle):
         seed: int | None = None,
         workers: int = 1,
         progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
     ) -> CodedTable:
-        """A synthetic table, in codes.
-
-        Args:
-            num_rows: rows wanted; None takes the noisy number of rows.
-            seed: the same seed gives the same table on the same kind of machine with the same
-                versions of the libraries; None takes one from the operating system.
-            workers: threads; the table does not depend on it.
-            progress: called in each phase.
-
-        Raises:
-            InputError: num_rows or workers is not positive, the seed is negative, or the release
-                names a generator that this version does not have.
-        """
-        count = self.num_rows if num_rows is None else check_rows(num_rows)
-        parts = self._parts(count, chosen_seed(seed), workers, progress)
-        return CodedTable.from_parts(self.workload.domain, parts, count)
+        """A synthetic table, in codes; see :meth:`draw`."""
+        return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
     def sample_table(
         self,
@@ -240,12 +229,15 @@ class Release(Bundle):
         seed: int | None = None,
         workers: int = 1,
         progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
     ) -> pa.Table:
-        """A synthetic table with values of the declared types; see :meth:`sample`.
+        """A synthetic table with values of the declared types; see :meth:`draw`.
 
         Its metadata carries the manifest's stamp.
         """
-        return pa.concat_tables(self.sample_pages(num_rows, seed, workers, progress))
+        pages = self.draw(num_rows, seed, workers, progress, where, balance).pages()
+        return pa.concat_tables(pages)
 
     def sample_pages(
         self,
@@ -255,19 +247,67 @@ class Release(Bundle):
         progress: PhaseProgress | None = None,
     ) -> Iterator[pa.Table]:
         """The same table, page by page, drawn as they are asked for: memory holds a few pages."""
-        count = self.num_rows if num_rows is None else check_rows(num_rows)
+        return self.draw(num_rows, seed, workers, progress).pages()
+
+    def draw(
+        self,
+        num_rows: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> Drawing:
+        """A synthetic table that is drawn page by page: memory holds a few pages.
+
+        With a condition, it has the rows that the model has of those meeting it: they are not
+        searched for among others, so that rare ones take no longer than frequent ones.
+
+        Args:
+            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
+                condition.
+            seed: the same seed gives the same table on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+            workers: threads; the table does not depend on it.
+            progress: called in each phase.
+            where: a condition that all rows meet, such as "sex = F and age >= 65".
+            balance: a column whose values, bins or periods the rows have in equal numbers, to
+                within one; missing values aside.
+
+        Raises:
+            InputError: num_rows or workers is not positive, the seed is negative, the release
+                names a generator that this version does not have, or the condition or the column
+                asks for what there is not.
+        """
+        if num_rows is not None:
+            num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
-        parts = self._parts(count, seed, workers, progress)
-        stamp = {STAMP_KEY: self.manifest.stamp}
-        slices = (
-            rows[first : first + DECODED_ROWS]
-            for rows in parts
-            for first in range(0, len(rows), DECODED_ROWS)
-        )
-        for number, rows in enumerate(slices):
-            codes = CodedTable.from_parts(self.workload.domain, [rows], len(rows))
-            table = decode(codes, self.schema, np.random.default_rng((seed, 1, number)))
-            yield table.replace_schema_metadata(stamp)
+        schema, stamp = self.schema, self.manifest.stamp
+        if where is None and balance is None:
+            count = self.num_rows if num_rows is None else num_rows
+            parts = self._parts(count, seed, workers, progress)
+            return Drawing(schema, count, parts, seed, stamp)
+        from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
+
+        domain = self.workload.domain
+        ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
+        wish = Wish.of(where, balance, schema, seed, ruled)
+        fitted = self._fitted(self.num_rows, seed, workers, progress)
+        expected = num_rows or MOST_EXPECTED
+        try:
+            wanted = wanted_of(domain, fitted, wish.kinds, expected, self.zeros)
+        except NoRowsError as error:
+            raise InputError(
+                f"the release has no rows with {wish.names[error.kind]}: ask for others"
+            ) from None
+        share, total = min(sum(wanted.shares), 1.0), max(self._total[0], 1.0)
+        count = max(round(self.num_rows * share), 1) if num_rows is None else num_rows
+        parts = wanted.draw(
+            count, self._synthesis.refine_passes, plan_workers(workers),
+            progress and partial(progress, "draw"),
+        )  # fmt: skip
+        doubts = wish.doubts(wanted.shares, total)
+        return Drawing(schema, count, parts, seed, stamp, wish.where, share, doubts)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.
@@ -313,22 +353,33 @@ class Release(Bundle):
             InputError: the seed is negative, or the release names a generator without such a model.
             ResourceExceeded: more than ``MOST_CELLS`` cells in all.
         """
-        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
-        if name != DEFAULT_GENERATOR:
-            raise InputError(
-                f"the release was made for generator {shown(name)}, which fits no model that is "
-                "known here: sample a table and count it"
-            )
         asked = self._asked(columns)
-        fitted = fit_model(
-            self.model(), self._measured_cliques, self.workload.cliques, self.num_rows,
-            chosen_seed(seed), self._synthesis, plan_workers(workers),
-            progress and partial(progress, "fit"), asked,
-        )  # fmt: skip
+        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, asked)
         domain, total = self.workload.domain, max(self._total[0], 1.0)
         return tuple(
             Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in asked
         )
+
+    def _fitted(
+        self,
+        num_rows: int,
+        seed: int,
+        workers: int,
+        progress: PhaseProgress | None,
+        asked: Sequence[Clique] = (),
+    ) -> Fitted:
+        """The model that tables follow."""
+        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
+        if name != DEFAULT_GENERATOR:
+            raise InputError(
+                f"the release was made for generator {shown(name)}, which fits no model that is "
+                "known here: sample a table and take from that"
+            )
+        return fit_model(
+            self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
+            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
+            self.zeros,
+        )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
         """The sets of columns by their positions, where they are not too large."""
@@ -346,6 +397,25 @@ class Release(Bundle):
     def _measured_cliques(self) -> list[Clique]:
         return [self.domain.clique_at(past.clique, past.groups) for past in self.rounds]
 
+    @cached_property
+    def zeros(self) -> tuple[Zero, ...]:
+        """The cells that the rules of the schema leave empty.
+
+        What a column determines is learnt from the released counts where no table declares it.
+        """
+        ruleset = self.schema.ruleset
+        if ruleset is None:
+            return ()
+        domain, model = self.workload.domain, self.model()
+        cells = [*ruleset.cells]
+        for rule, determination in ruleset.determinations:
+            if not rule.table:
+                *lefts, right = map(domain.names.index, determination.columns())
+                missing = self.schema.columns[right].missing_code
+                values = learnt_values(model, lefts, right, missing)
+                cells.append(ruleset.learnt(determination, values, rule.text))
+        return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
+
     @property
     def _synthesis(self) -> SynthesisSettings:
         return SynthesisSettings(watched_cells=self.manifest.watched_cells)
@@ -357,8 +427,10 @@ class Release(Bundle):
         threads = plan_workers(workers)
         name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
         generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
-        return generate(
-            self.model(),
+        model = self.model()
+        singles = [np.maximum(model.marginal((i,)), 0.0) for i in range(len(model.domain))]
+        pages = generate(
+            model,
             self._measured_cliques,
             self.workload.cliques,
             num_rows,
@@ -366,13 +438,17 @@ class Release(Bundle):
             self._synthesis,
             threads,
             progress,
+            self.zeros,
         )
+        for number, rows in enumerate(pages):
+            settle(rows, self.zeros, singles, seed + number)  # whatever the generator makes of them
+            yield rows
 
 
 MOST_CELLS = 2**24
 """Most cells of marginals that are asked for at a time."""
-DECODED_ROWS = 2**16
-"""Rows whose values are in memory at a time while a table is written."""
+MOST_EXPECTED = 2**14
+"""Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -241,11 +242,16 @@ Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
 
 
 def read_with_amounts(
-    source: Any, schema: Schema, wanted: Collection[str], progress: StepProgress | None = None
+    source: Any,
+    schema: Schema,
+    wanted: Collection[str],
+    progress: StepProgress | None = None,
+    most_rows: float = math.inf,
 ) -> tuple[CodedTable, Amounts]:
     """The codes of a table, and what the cells of these measured columns say beyond their codes.
 
-    Both come from one pass, so that their rows are the same; a coded table has no amounts.
+    Both come from one pass, so that their rows are the same; a coded table has no amounts. Of a
+    table with more than ``most_rows``, its first ones are enough.
     Arguments and errors are those of :func:`read_table`.
     """
     if isinstance(source, CodedTable):
@@ -259,6 +265,8 @@ def read_with_amounts(
                 part.append(found := _joined(encode_chunk(column, values, label), column.size))
                 if column.name in amounts:
                     amounts[column.name].append(_amounts(column, values, found, label))
+            if sum(map(len, codes[0])) >= most_rows:
+                break
     columns = tuple(np.concatenate(part) for part in codes)
     return CodedTable(schema.domain(), columns), {n: np.concatenate(p) for n, p in amounts.items()}
 
@@ -351,7 +359,7 @@ def distinct_cells(
 
 
 def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Table:
-    """The table with the values that its codes stand for.
+    """The table with the values that its codes stand for, which meet the rules of the schema.
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn uniformly from their bin or period, never outside the declared bounds; missing
@@ -359,10 +367,15 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
     schema gives the same codes. ``rng`` draws column by column.
 
     Raises:
-        SchemaError: the table has another domain than the schema.
+        SchemaError: the table has another domain than the schema, or no row meets the rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
+    if schema.ruleset is not None:
+        from adaptive_qs.table.obey import drawn_under_rules
+
+        codes = dict(zip(schema.names, table.columns))
+        return pa.table(drawn_under_rules(codes, schema.ruleset, rng))
     columns = [column.decode(codes, rng) for column, codes in zip(schema.columns, table.columns)]
     return pa.table(columns, names=list(schema.names))
 

@@ -8,10 +8,10 @@ import json
 import math
 import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from adaptive_qs.arguments import as_integer, plain_json
+from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import InputError, SchemaError, reason
 from adaptive_qs.jsonfile import first_complaint, read_json
@@ -32,12 +32,29 @@ from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
 from adaptive_qs.table.files import is_table_file
 
+if TYPE_CHECKING:
+    from adaptive_qs.table.rules import Ruleset
+
 VARIANTS = ("declared", "private")
 """Two columns of the same type; pydantic names the variant in the place of an error."""
 
 
+RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+
+
+def about_of(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
+    """What is said about the data, and how to call it: as it is, or in a file.
+
+    Raises:
+        InputError: as :func:`read_about`, or it is neither.
+    """
+    if isinstance(given, Mapping):
+        return given, "about"
+    if isinstance(given, str | Path):
+        return read_about(given), str(given)
+    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
 
 
 def read_about(path: str | Path) -> dict[str, str]:
@@ -98,6 +115,19 @@ def _any_column() -> Any:
     return annotated[union[tuple(types)], Field(discriminator="type")]
 
 
+class DeclaredRule(BaseModel):
+    """A rule between columns that holds in every row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    rule: RuleText
+    """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
+    table: tuple[tuple[Text, ...], ...] = ()
+    """Of a rule by which columns determine another: values that belong together, in its order."""
+    description: str = ""
+    """Free text for people; not part of the fingerprint."""
+
+
 class Schema(BaseModel):
     """Every column of the table, in the order of the attributes of its domain.
 
@@ -118,6 +148,8 @@ class Schema(BaseModel):
     person: Text | None = None
     """Column that tells whose a row is, where persons are protected instead of rows. It is never
     measured, and no synthetic table has it."""
+    rules: tuple[RuleText | DeclaredRule, ...] = ()
+    """What holds in every row; synthetic rows meet all of it."""
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
@@ -134,6 +166,11 @@ class Schema(BaseModel):
                 f"column {self.person!r} tells whose a row is: leave it out of the columns and of "
                 '"ignore", as it is never measured'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        assert self.ruleset is not None or not self.rules
         return self
 
     def __hash__(self) -> int:
@@ -164,7 +201,8 @@ class Schema(BaseModel):
         return self.ignore if self.person is None else (*self.ignore, self.person)
 
     @cached_property
-    def _by_name(self) -> dict[str, ColumnBase]:
+    def by_name(self) -> dict[str, ColumnBase]:
+        """The columns by their names, in order."""
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnBase:
@@ -173,9 +211,43 @@ class Schema(BaseModel):
         Raises:
             SchemaError: there is none.
         """
-        if name not in self._by_name:
+        if name not in self.by_name:
             raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
-        return self._by_name[name]
+        return self.by_name[name]
+
+    @property
+    def declared_rules(self) -> tuple[DeclaredRule, ...]:
+        """The rules, each with what else is said of it."""
+        return tuple(r if isinstance(r, DeclaredRule) else DeclaredRule(rule=r) for r in self.rules)
+
+    @cached_property
+    def ruleset(self) -> Ruleset | None:
+        """What the rules mean; None without any.
+
+        Raises:
+            InputError: one is no rule, contradicts another, or leaves no row.
+        """
+        if not self.rules:
+            return None
+        from adaptive_qs.table.obey import check_values
+        from adaptive_qs.table.rules import Ruleset
+
+        ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
+        check_values(ruleset)
+        return ruleset
+
+    def with_rules(self, texts: Iterable[str], description: str) -> Self:
+        """The same schema with more rules, each with this description."""
+        added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | {"rules": (*self.rules, *added)})
+
+    def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
+        """The same schema with some columns, by name, in place of its own."""
+        others = {column.name: column for column in columns}
+        kept = tuple(others.get(column.name, column) for column in self.columns)
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | {"columns": kept})
 
     @property
     def private_columns(self) -> tuple[str, ...]:
@@ -212,6 +284,11 @@ class Schema(BaseModel):
         )
         for column in content["columns"]:
             column.pop("description", None)
+        if self.rules:
+            rules = (
+                r.model_dump(mode="json", exclude={"description"}) for r in self.declared_rules
+            )
+            content["rules"] = list(rules)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -265,8 +342,12 @@ class Schema(BaseModel):
             for column in content["columns"]
         ]
         lines = ",\n".join(f"    {json.dumps(column, ensure_ascii=False)}" for column in columns)
+        rules = ",\n".join(
+            f"    {json.dumps(rule, ensure_ascii=False)}" for rule in content.get("rules", ())
+        )
+        listed = {"columns": lines, "rules": rules}
         parts = [
-            f'  "{key}": ' + (f"[\n{lines}\n  ]" if key == "columns" else json.dumps(value))
+            f'  "{key}": ' + (f"[\n{listed[key]}\n  ]" if key in listed else json.dumps(value))
             for key, value in content.items()
         ]
         return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -318,6 +399,9 @@ def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
         name = column.get("name") if isinstance(column, dict) else None
         place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
         where = [key for key in where[3:] if key not in VARIANTS]
+    elif len(where) > 1 and where[0] == "rules":
+        place += f": rule number {int(where[1]) + 1}"
+        where = where[3:]  # behind it, pydantic names what it tried to read the rule as
     raise SchemaError(complaint.line(place, where)) from None
 
 
@@ -361,8 +445,9 @@ MAX_NAMED = 10
 
 def is_unreviewed(schema: Schema) -> bool:
     """Whether a schema was proposed from the data, and of some part nobody said that it was
-    reviewed: its own description or that of a column still says so."""
-    return TAKEN_FROM_DATA in schema.description or bool(left_as_proposed(schema))
+    reviewed: its own description or that of a column or a rule still says so."""
+    left = left_as_proposed(schema) or rules_as_proposed(schema)
+    return TAKEN_FROM_DATA in schema.description or bool(left)
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
@@ -378,6 +463,8 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     if left:
         columns = f"{left:,} column{'s' if left > 1 else ''}"
         marks.append(f'"{AS_PROPOSED}" from the description of {columns}')
+    if rules := len(rules_as_proposed(schema)):
+        marks.append(f'"{AS_PROPOSED}" from that of {rules:,} rule{"s" if rules > 1 else ""}')
     raise SchemaError(
         "the schema was taken from the data, which the privacy promise does not cover: review "
         f"it and remove {' and '.join(marks)} (adaptive-qs schema check lists what is left to "
@@ -388,6 +475,11 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
 def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
     """The columns of which nobody has said yet that they were reviewed."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
+
+
+def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
+    """The rules of which nobody has said yet that they hold for every row there can be."""
+    return tuple(rule for rule in schema.declared_rules if AS_PROPOSED in rule.description)
 
 
 def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
@@ -415,6 +507,18 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
             f'({first_of(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
             "that was reviewed"
         )
+    rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
+    if rules:
+        advice.append(
+            f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
+            f"({first_of(rules, MAX_NAMED)}): "
+            f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
+            "description of those, and the others out of the schema"
+        )
+    if schema.ruleset is not None:
+        for name, labels in schema.ruleset.never().items():
+            said = first_of(list(map(repr, labels)), MAX_NAMED)
+            advice.append(f"the rules leave no row in which column {name!r} is {said}")
     named: dict[str, list[str]] = {}
     for column in schema.columns:
         for line in column.advice():

@@ -8,6 +8,7 @@ import re
 import zipfile
 from functools import partial
 from html import unescape
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -572,3 +573,27 @@ def test_without_discovery_plain_zcdp_is_claimed(run):
     assert "; rho = 0.5 zCDP" in statement
     assert PLAIN.search(said.out)
     assert "approximate" not in statement
+
+
+def test_answers_go_to_standard_output(run):
+    """All of them as CSV and nothing else there; no file is left."""
+    before = {path.name for path in Path.cwd().iterdir()}
+    outcome = done(run(*ANSWER[:-1], "-", "--ways", "1,2"))
+    table = pd.read_csv(StringIO(outcome.out))
+    assert table.columns[:2].tolist() == ["attributes", "query"]
+    assert len(table) == 3 + 10 + 9 + PAIRS
+    assert "answers: standard output (169 rows, 95 % intervals)" in outcome.err
+    assert "privacy: " in outcome.err
+    assert {path.name for path in Path.cwd().iterdir()} == before
+
+
+@pytest.mark.usefixtures("unspent")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--json"], "both write to standard output"),
+        (["--insecure-seed", "1"], "needs its stamp beside it: name a file"),
+    ],
+)
+def test_answers_on_standard_output_that_would_be_misread_are_refused(run, options, said):
+    assert said in refused(run(*ANSWER[:-1], "-", *options))

@@ -60,6 +60,7 @@ def test_init_lists_every_column_with_what_was_taken_which_stays_out_of_the_note
 @pytest.mark.usefixtures("proposed")
 def test_check_lists_what_is_left(run):
     content = json.loads(Path("p.json").read_text())
+    assert content.pop("rules")
     for reviewed in (0, 5, 6, 7):
         for column in content["columns"][:reviewed]:
             column.pop("description", None)
@@ -82,6 +83,7 @@ def test_check_lists_what_is_left(run):
 def test_marks_of_columns_alone_refuse_a_run(run):
     """Neither command spends anything on it; plan, which reads no rows, takes it."""
     content = json.loads(Path("p.json").read_text())
+    assert content.pop("rules")
     for column in content["columns"][1:]:
         column.pop("description")
     Path("p.json").write_text(json.dumps({**content, "description": ""}))

@@ -81,8 +81,8 @@ def test_every_object_of_the_formats_has_an_example_of_its_kind():
         objects |= json.loads(page.render())["$defs"]
     assert make_reference.EXAMPLES.keys() == objects.keys()
     for name, example in make_reference.EXAMPLES.items():
-        (shown,) = example.get("columns") or example["parts"]
-        shown = shown if name.endswith("Column") or name == "Part" else shown["queries"]
+        (shown,) = example.get("rules") or example.get("columns") or example["parts"]
+        shown = shown if name.endswith(("Column", "Rule")) or name == "Part" else shown["queries"]
         keys = objects[name]["properties"]
         assert shown.keys() <= keys.keys()
         assert shown.get("type") == keys.get("type", {}).get("const")

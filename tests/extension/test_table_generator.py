@@ -22,7 +22,7 @@ SCHEMA = {"a": 3, "b": 2}
 
 
 def independent(
-    residuals, measured, workload, num_rows, seed, settings=None, workers=1, progress=None
+    residuals, measured, workload, num_rows, seed, settings=None, workers=1, progress=None, zeros=()
 ):
     """Every column by itself from its noisy counts."""
     rng = np.random.default_rng(seed)

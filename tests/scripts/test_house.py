@@ -7,9 +7,9 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 145,
+    "modules": 152,
     "lines": 43_700,
-    "most lines": 680,
+    "most lines": 720,  # generate/rows.py: chains that are confined to rules and conditions
     "files executed by synthesize": 76,
     "files executed by answer": 80,
     "call depth of answer until rows are counted": 10,

@@ -368,6 +368,21 @@ class ColumnBase(BaseModel):
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
+    def amount_of(self, text: str) -> float | None:
+        """A value that a rule names, as ``ends`` counts; None where the column has none such."""
+        labels = self.value_labels()
+        return float(labels.index(text)) if text in labels else None
+
+    @property
+    def resolution(self) -> float:
+        """Distance between neighbouring amounts, in days for dates; 0 where any number may be."""
+        return 0.0
+
+    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Values of the declared type for amounts of a ``measured`` column, rounded to what cells
+        hold, null for NaN: shape (len(amounts),)."""
+        raise AssertionError(f"column {self.name!r} has no amounts")
+
     # Proposing and auditing.
 
     @classmethod

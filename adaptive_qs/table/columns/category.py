@@ -104,6 +104,10 @@ class CategoricalColumn(ColumnBase):
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
+    def amount_of(self, text: str) -> float | None:
+        value = integer_of(text) if self._lists_integers else None
+        return super().amount_of(text) if value is None else float(value)
+
     @property
     def texts(self) -> tuple[str, ...]:
         return (*(label for label in self.labels if isinstance(label, str)), *self.missing)
@@ -310,6 +314,10 @@ class BooleanColumn(ColumnBase):
 
     def value_labels(self) -> list[str]:
         return ["false", "true"]
+
+    def amount_of(self, text: str) -> float | None:
+        word = text.lower()
+        return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:

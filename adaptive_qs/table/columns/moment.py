@@ -150,6 +150,16 @@ class MomentColumn(RangeColumn):
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
+    def amount_of(self, text: str) -> float | None:
+        return read_moment(text, None, self.wall_clock)
+
+    resolution: ClassVar = 1.0
+
+    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        known = ~np.isnan(amounts)
+        seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
+        return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
+
     def amount_text(self, amount: float, whole: bool = False) -> str:
         """A day, with the hour and minute where the column has times."""
         if not math.isfinite(amount):
@@ -223,6 +233,11 @@ class DateColumn(MomentColumn):
         low, high = self.ends(codes)
         days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
         return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
+
+    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        known = ~np.isnan(amounts)
+        days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
+        return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
 
 
 class DatetimeColumn(MomentColumn):

@@ -148,6 +148,9 @@ class BinnedColumn(NumberColumn, RangeColumn):
         numbers, readable = cells.as_numbers(values)
         return np.where(readable, numbers, np.nan)
 
+    def amount_of(self, text: str) -> float | None:
+        return number_of(text)
+
 
 class IntegerColumn(BinnedColumn):
     """Integers from min to max, one code each or grouped into bins."""
@@ -229,6 +232,12 @@ class IntegerColumn(BinnedColumn):
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         first, last = self.ends(codes)
         return pa.array(first if self.starts is None else rng.integers(first, last, endpoint=True))
+
+    resolution: ClassVar = 1.0
+
+    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        known = ~np.isnan(amounts)
+        return pa.array(np.rint(np.where(known, amounts, 0)).astype(np.int64), mask=~known)
 
     def value_labels(self) -> list[str]:
         if self.starts is None:
@@ -405,6 +414,16 @@ class NumericColumn(BinnedColumn):
         low, high = edges[codes], edges[codes + 1]
         share = rng.random(codes.shape)
         return pa.array(np.clip(low * (1 - share) + high * share, low, np.nextafter(high, low)))
+
+    @property
+    def resolution(self) -> float:
+        return 0.0 if self.decimals is None else self.units / 10**self.decimals
+
+    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        if self.decimals is not None:
+            steps = np.rint(amounts * 10**self.decimals / self.units)
+            amounts = steps * self.units / 10**self.decimals
+        return pa.array(amounts, mask=np.isnan(amounts))
 
     def value_labels(self) -> list[str]:
         """The bins as intervals, in the shortest texts that read back as the same numbers."""

@@ -1,0 +1,152 @@
+"""Rows of a fitted model that meet a condition, and kinds of rows in equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.generate.exact import ExactChains
+from adaptive_qs.generate.loglinear import Rows
+from adaptive_qs.generate.rows import Array, Chains, Chances, Fitted, Watch, draw_pages
+from adaptive_qs.generate.zeros import Zeros
+from adaptive_qs.machine import StepProgress
+
+# The rows that are wanted are a union of boxes: sets of values, one set for each attribute. Inside
+# a box the model keeps its form (the weights of single values change), so that chains can go on in
+# it as anywhere else; how many rows belong into which of several boxes is what their shares say.
+
+LEAST_ROWS = 2**13
+"""Rows of the chains of all boxes together, at least: their marginals are wanted of the table."""
+LEAST_OF_BOX = 2**9
+"""Rows by which the share of a box is found, at least."""
+MOST_OF_BOX = 2**14
+"""The same at most."""
+MOST_BOXES = 256
+"""Boxes of all kinds together."""
+
+Kinds = Sequence[Sequence[Chances]]
+"""Kinds of rows of which a table has equal numbers; each consists of disjoint boxes."""
+
+
+class NoRowsError(ValueError):
+    """A model has no rows of a kind.
+
+    Attributes:
+        kind: its number.
+    """
+
+    def __init__(self, kind: int) -> None:
+        super().__init__(f"the model has no rows of kind {kind}")
+        self.kind = kind
+
+
+class SideBySide:
+    """Chains of several boxes, as parts of one table.
+
+    Args:
+        parts: chains of the boxes, those of one kind next to each other.
+        kinds: rows of each kind.
+        rng: orders of the rows.
+    """
+
+    def __init__(
+        self, parts: Sequence[Chains | ExactChains], kinds: Sequence[int], rng: np.random.Generator
+    ) -> None:
+        self.rng = rng
+        self._parts = parts
+        self.rows: Rows = np.concatenate([part.rows for part in parts])
+        ends = np.cumsum([0, *kinds])
+        shuffled = [first + rng.permutation(count) for first, count in zip(ends, kinds)]
+        turn = np.concatenate([np.arange(count) for count in kinds])
+        self._order = np.concatenate(shuffled)[np.argsort(turn, kind="stable")]
+        self._picked = 0
+
+    def advance(self, times: int = 1) -> Rows:
+        """States of all parts, one below the other, in an array of their own."""
+        states = [part.advance(times).reshape(times, *part.rows.shape) for part in self._parts]
+        return np.concatenate(states, axis=1).reshape(-1, self.rows.shape[1])
+
+    def pick(self, count: int, size: int) -> NDArray[np.intp]:
+        """Rows of all kinds in turn, going on where the last page ended, in a random order."""
+        number = np.arange(count)
+        place = self._order[(self._picked + number) % len(self.rows)]
+        self._picked += count
+        return self.rng.permutation(number // len(self.rows) * len(self.rows) + place)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The rows of a model that belong to some kinds.
+
+    Attributes:
+        states: rows of them.
+        watch: the marginals that a table of them should have.
+        shares: of each kind, among all rows of the model.
+    """
+
+    states: SideBySide
+    watch: Watch
+    shares: tuple[float, ...]
+
+    def draw(
+        self, num_rows: int, passes: int, workers: int, progress: StepProgress | None = None
+    ) -> Iterator[Rows]:
+        """Rows in equal numbers of all kinds; as ``draw_pages``."""
+        states = self.states
+        return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
+
+
+def wanted_of(
+    domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int, zeros: Zeros = ()
+) -> Wanted:
+    """The rows of a model that belong to some kinds.
+
+    Args:
+        domain: the attributes.
+        fitted: the model.
+        kinds: disjoint boxes for each of them, ``MOST_BOXES`` in all.
+        num_rows: rows of a table, as far as is known.
+        zeros: cells that no row lies in; the model has none there.
+
+    Raises:
+        NoRowsError: the model has no rows of some kind.
+    """
+    chains = fitted.chains
+    boxes = sum(map(len, kinds))
+    found = int(np.clip(len(chains.rows) // boxes, LEAST_OF_BOX, MOST_OF_BOX))
+    rows = min(max(num_rows, LEAST_ROWS), max(len(chains.rows), LEAST_ROWS))
+    each = -(-rows // len(kinds))
+    parts: list[Chains | ExactChains] = []
+    shares = []
+    for kind in kinds:
+        inside = [chains.within(_rarest_first(fitted, box), found) for box in kind]
+        of_box = np.array([share for _, share in inside])
+        shares.append(float(of_box.sum()))
+        if not shares[-1] > 0:
+            raise NoRowsError(len(shares) - 1)
+        counts = _apportioned(of_box, each, chains.rng)
+        parts += [part.keep(count) for (part, _), count in zip(inside, counts) if count]
+    side_by_side = SideBySide(parts, [each] * len(kinds), chains.rng)
+    means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
+    for part in parts:
+        part.add_marginals(means, fitted.watched)
+    watch = Watch(domain, fitted.watched, means, zeros)
+    return Wanted(side_by_side, watch, tuple(shares))
+
+
+def _rarest_first(fitted: Fitted, box: Chances) -> Chances:
+    """The attributes of a box in the order of how many rows of the model have its values."""
+    rows = fitted.chains.rows
+    share = {i: float(chance[rows[:, i]].mean()) for i, chance in box.items()}
+    return {i: box[i] for i in sorted(box, key=lambda i: share[i])}
+
+
+def _apportioned(shares: Array, count: int, rng: np.random.Generator) -> list[int]:
+    """Whole numbers in these proportions that sum to a count, each within one of its own."""
+    up_to = np.cumsum(shares) / np.sum(shares) * count
+    up_to[-1] = count
+    return np.diff(np.floor(up_to + rng.random()), prepend=0.0).astype(int).tolist()

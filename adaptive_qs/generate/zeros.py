@@ -1,0 +1,468 @@
+"""Structural zeros: cells that no row may lie in, and rows that lie in none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.generate.loglinear import (
+    Adjacency,
+    LogLinearModel,
+    Rows,
+    Target,
+    build_adjacency,
+    over_rows,
+    uniform,
+)
+from adaptive_qs.residual import (
+    ReferenceModel,
+    ResidualEstimate,
+    decompose,
+    is_measured,
+    measured_variance,
+)
+
+Mask = NDArray[np.bool_]
+Array = NDArray[np.float64]
+
+SCALINGS = 20
+"""Rounds in which a masked table is brought to its margins."""
+NEGLIGIBLE = 1e-9
+"""Variance of noise that is none."""
+FEW = 4
+"""Values that an attribute may have on average to be drawn together with one that limits it."""
+TRIES = 200
+"""Values of a row that are changed, one after the other, until it lies in no forbidden cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class Zero:
+    """Cells of a marginal that are empty in every table.
+
+    Attributes:
+        clique: its attributes.
+        allowed: which cells are not, shaped like the marginal.
+    """
+
+    clique: Clique
+    allowed: Mask
+
+
+Zeros = Sequence[Zero]
+
+
+def allowed_cells(zeros: Zeros, domain: Domain, clique: Clique) -> Mask | None:
+    """Which cells of a marginal some row may lie in, as far as each zero by itself tells, shaped
+    like it; None where all are."""
+    allowed: Any = None
+    for zero in zeros:
+        beyond = tuple(k for k, i in enumerate(zero.clique) if i not in clique)
+        part = np.asarray(zero.allowed.any(axis=beyond))
+        if part.all():
+            continue
+        shape = [n if i in zero.clique else 1 for i, n in zip(clique, domain.shape(clique))]
+        part = part.reshape(shape)
+        allowed = part if allowed is None else allowed & part
+    return None if allowed is None else np.broadcast_to(allowed, domain.shape(clique))
+
+
+def masked(target: Target, zeros: Zeros, domain: Domain) -> Target:
+    """A target without its counts in forbidden cells, and the same total."""
+    allowed = allowed_cells(zeros, domain, target.clique)
+    if allowed is None:
+        return target
+    counts: Any = np.where(allowed, target.counts, 0.0)
+    total, left = float(target.counts.sum()), float(counts.sum())
+    even = allowed * (total / max(int(allowed.sum()), 1))
+    counts = counts * (total / left) if left > 0 else even
+    return Target(target.clique, counts, target.noise_std)
+
+
+def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
+    """The model whose residuals are those of its marginals without their forbidden cells.
+
+    What was measured there is noise, or rows that break a rule, which no distribution can follow.
+    """
+    estimates = dict(model.estimates)
+    for clique, measured in model.estimates.items():
+        allowed = allowed_cells(zeros, model.domain, clique) if len(clique) > 1 else None
+        if allowed is not None:
+            counts = np.where(allowed, model.marginal(clique), 0.0)
+            residual = decompose(counts, clique, clique)
+            estimates[clique] = ResidualEstimate(residual, measured.precision)
+    return ReferenceModel(model.domain, model.reference, estimates)
+
+
+def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
+    """The marginal of attributes that depend on each other by a zero alone.
+
+    Among all tables without mass in forbidden cells it is the one nearest to the product of the
+    single columns, by iterative proportional fitting (Deming and Stephan 1940). It has no noise of
+    its own; infinite here, so that any measured one is preferred.
+
+    Args:
+        zero: what is forbidden.
+        singles: counts of each attribute (rows).
+    """
+    table = zero.allowed.astype(np.float64)
+    wanted = [singles[i] for i in zero.clique]
+    for _ in range(SCALINGS):
+        for axis, counts in enumerate(wanted):
+            others = tuple(k for k in range(table.ndim) if k != axis)
+            sums = table.sum(axis=others)
+            scale = np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)
+            table *= scale.reshape([-1 if k == axis else 1 for k in range(table.ndim)])
+    if not table.sum() > 0:
+        table = zero.allowed.astype(np.float64)
+    return Target(zero.clique, table * (wanted[0].sum() / table.sum()), np.inf)
+
+
+def learnt_values(
+    model: ReferenceModel, lefts: Sequence[int], right: int, without: int | None = None
+) -> NDArray[np.int64]:
+    """The values of an attribute that others determine, from what was measured.
+
+    The most likely ones under Gaussian noise: those that minimise the squared distances of the
+    counts that they imply from the measured ones, of the attribute by itself and, where they were
+    measured, of all together, each in units of its noise; by coordinate descent.
+
+    Args:
+        model: the noisy estimates.
+        lefts: the determining attributes.
+        right: the determined one.
+        without: a value that is not determined.
+
+    Returns:
+        The value for each cell of the others, shaped like these.
+    """
+    domain = model.domain
+    several = tuple(sorted(lefts)), tuple(sorted((*lefts, right)))
+    order = [several[1].index(i) for i in (*lefts, right)]
+    whole = np.transpose(model.marginal(several[1]), order).reshape(-1, domain.sizes[right])
+    counts = np.transpose(model.marginal(several[0]), np.argsort(np.argsort(lefts))).ravel()
+    counts = np.maximum(counts, 0.0)
+    trusted = 0.0
+    if is_measured(model.estimates, several[1], domain):
+        trusted = 1 / measured_variance(model, several[1])
+    alone = 1 / max(measured_variance(model, (right,)), NEGLIGIBLE)
+    margin = np.array(model.marginal((right,)), dtype=np.float64)
+    offered = np.array([v for v in range(domain.sizes[right]) if v != without])
+    found = np.full(len(counts), -1)
+    excess = -margin
+    for _ in range(SCALINGS):
+        before = found.copy()
+        for cell in np.argsort(-counts, kind="stable").tolist():  # at first, what is the largest
+            count = counts[cell]
+            if found[cell] >= 0:
+                excess[found[cell]] -= count
+            cost = alone * (2 * count * excess + count**2) - 2 * trusted * count * whole[cell]
+            found[cell] = offered[cost[offered].argmin()]
+            excess[found[cell]] += count
+        if (found == before).all():
+            break
+    return found.reshape([domain.sizes[i] for i in lefts])
+
+
+class Pairs(NamedTuple):
+    """Pairs of attributes of which the second hardly varies once the others of a zero are given.
+
+    A total that its parts determine, or the county of a city, cannot change alone, nor can they.
+
+    Attributes:
+        first, second: (pairs,) the attributes.
+        other: (pairs, m) the others of the zero, padded with 0.
+        stride: (pairs, m) of the lists, one for each cell of all but the second; padded with 0.
+        own_stride: (pairs,) of the first attribute.
+        base: (pairs,) where the lists begin.
+        group: (zeros + 1,) where the pairs of each zero begin.
+        start: where each list begins in ``values``; one more than there are lists.
+        values: of the second attribute, those that the zero allows.
+        most: values in the longest list.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    other: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    own_stride: NDArray[np.int64]
+    base: NDArray[np.int64]
+    group: NDArray[np.int64]
+    start: NDArray[np.int64]
+    values: NDArray[np.int64]
+    most: int
+
+    @classmethod
+    def of(cls, zeros: Zeros) -> Pairs:
+        """The pairs of some zeros."""
+        width = max((len(zero.clique) for zero in zeros), default=0)
+        pairs, lengths, values = [], [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        lists, groups = 0, [0]
+        for zero in zeros:
+            taken: set[Clique] = set()
+            for axis, second in enumerate(zero.clique):
+                moved = np.moveaxis(zero.allowed, axis, -1)
+                listed = moved.reshape(-1, moved.shape[-1])
+                numbers = listed.sum(axis=1)
+                if moved.ndim < 2 or numbers.sum() > FEW * np.count_nonzero(numbers):
+                    continue
+                rest = [i for i in zero.clique if i != second]
+                strides = np.cumprod([1, *moved.shape[-2:0:-1]])[::-1].tolist()
+                for k, first in enumerate(rest):
+                    pair = min(first, second), max(first, second)
+                    if pair in taken:
+                        continue
+                    taken.add(pair)
+                    padding = [0] * (width - len(rest) + 1)
+                    others = rest[:k] + rest[k + 1 :] + padding
+                    steps = strides[:k] + strides[k + 1 :] + padding
+                    pairs.append((first, second, others, steps, strides[k], lists))
+                lists += len(numbers)
+                lengths.append(numbers)
+                values.append(np.nonzero(listed)[1])
+            groups += [len(pairs)] * bool(taken)
+        first_of, second_of, other, stride, own, base = zip(*pairs) if pairs else ((),) * 6
+        every = np.concatenate(lengths)
+        return cls(
+            first=np.array(first_of, dtype=np.int64),
+            second=np.array(second_of, dtype=np.int64),
+            other=np.array(other, dtype=np.int64).reshape(len(pairs), width),
+            stride=np.array(stride, dtype=np.int64).reshape(len(pairs), width),
+            own_stride=np.array(own, dtype=np.int64),
+            base=np.array(base, dtype=np.int64),
+            group=np.array(groups, dtype=np.int64),
+            start=np.cumsum(every),
+            values=np.concatenate(values),
+            most=int(every.max()),
+        )
+
+
+class Guard(NamedTuple):
+    """All zeros as compiled kernels walk them.
+
+    Attributes:
+        adjacency: where the cells around each attribute lie.
+        allowed: which of all cells one after the other may be occupied.
+        pairs: attributes that have to change together.
+    """
+
+    adjacency: Adjacency
+    allowed: Mask
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, zeros: Zeros, domain: Domain) -> Guard:
+        """The zeros of a domain."""
+        adjacency = build_adjacency(domain, [z.clique for z in zeros], copy_per_axis=False)
+        cells = [np.ravel(zero.allowed) for zero in zeros]
+        allowed = np.concatenate([np.zeros(0, dtype=np.bool_), *cells])
+        return cls(adjacency, allowed, Pairs.of(zeros))
+
+
+def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None:
+    """Change rows in forbidden cells, in place, until they lie in none.
+
+    A random walk: of the attributes of a violated zero, a random one is drawn anew from its own
+    distribution among the values that the zero allows beside the others. A row that is still in a
+    forbidden cell after ``TRIES`` changes becomes a copy of a random one that is not.
+
+    Args:
+        rows: codes.
+        zeros: what is forbidden.
+        singles: counts of each attribute (rows).
+        key: of the random numbers.
+
+    Raises:
+        InputError: no row was found that lies in none.
+    """
+    if not zeros:
+        return
+    domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
+    guard = Guard.of(zeros, domain)
+    width = max(len(zero.clique) for zero in zeros)
+    members = np.full((len(zeros), width), -1)
+    strides = np.zeros((len(zeros), width), dtype=np.int64)
+    for k, zero in enumerate(zeros):
+        members[k, : len(zero.clique)] = zero.clique
+        steps = np.cumprod([1, *zero.allowed.shape[:0:-1]])[::-1]
+        strides[k, : len(zero.clique)] = steps
+    start = np.cumsum([0, *(single.size for single in singles)])
+    weights = np.concatenate([np.maximum(single, 1e-9) for single in singles])
+    settled = np.zeros(len(rows), dtype=np.bool_)
+    _settle(
+        rows, members, strides, guard.adjacency.position, guard.allowed, weights, start, settled,
+        np.uint64(key),
+    )  # fmt: skip
+    if not settled.any():
+        raise InputError("no row was found that meets all rules: take one out")
+    rng = np.random.default_rng(key)
+    rows[~settled] = rows[rng.choice(np.flatnonzero(settled), int((~settled).sum()))]
+
+
+@njit(cache=True, nogil=True)
+def _settle(rows, members, strides, position, allowed, weights, start, settled, key):  # type: ignore[no-untyped-def]
+    count, width = members.shape
+    violated = np.empty(count, np.int64)
+    for r in range(rows.shape[0]):
+        for step in range(TRIES + 1):
+            number = 0
+            for z in range(count):
+                cell = position[z]
+                for k in range(width):
+                    if members[z, k] >= 0:
+                        cell += rows[r, members[z, k]] * strides[z, k]
+                if not allowed[cell]:
+                    violated[number] = z
+                    number += 1
+            if number == 0:
+                settled[r] = True
+                break
+            if step == TRIES:
+                break
+            z = violated[int(uniform(key, r, 3 * step) * number)]
+            size = 0
+            while size < width and members[z, size] >= 0:
+                size += 1
+            k = int(uniform(key, r, 3 * step + 1) * size)
+            i = members[z, k]
+            first = position[z]
+            for other in range(size):
+                if other != k:
+                    first += rows[r, members[z, other]] * strides[z, other]
+            total = 0.0
+            for v in range(start[i + 1] - start[i]):
+                if allowed[first + v * strides[z, k]]:
+                    total += weights[start[i] + v]
+            if total == 0.0:  # whatever this one is, the others forbid it
+                size_of = start[i + 1] - start[i]
+                rows[r, i] = int(uniform(key, r, 3 * step + 2) * size_of)
+                continue
+            left = uniform(key, r, 3 * step + 2) * total
+            for v in range(start[i + 1] - start[i]):
+                if allowed[first + v * strides[z, k]]:
+                    rows[r, i] = v
+                    left -= weights[start[i] + v]
+                    if left < 0.0:
+                        break
+
+
+class PairMoves:
+    """Redraws of two attributes at once, from their joint conditional.
+
+    Args:
+        model: the distribution, whose weights are none in forbidden cells.
+        zeros: what is forbidden.
+        workers: threads; the result does not depend on it.
+    """
+
+    def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
+        self._model = model
+        self._pairs = Pairs.of(zeros)
+        self._workers = workers
+
+    def towards(self, model: LogLinearModel) -> PairMoves:
+        """The same pairs of another model of these attributes."""
+        found = copy(self)
+        found._model = model
+        return found
+
+    def __call__(self, rows: Rows, key: int) -> None:
+        """Redraw a pair of every zero in every row, in place; random as a function of ``key``."""
+        pairs, factors, adjacency = self._pairs, self._model.factors, self._model.adjacency
+
+        def block(start: int, stop: int) -> None:
+            _redraw_pairs(rows, start, stop, pairs, factors, adjacency, np.uint64(key))
+
+        if pairs.first.size:
+            over_rows(self._workers, len(rows), block)
+
+
+@njit(cache=True, nogil=True)
+def _weigh(weights, size, i, without, rows, r, adjacency, packed, cells, steps):  # type: ignore[no-untyped-def]
+    """Multiply the weights of the values of i by those of all cliques around it but the ones with
+    another attribute in them, which are listed; how many these are."""
+    start, offset, other, stride, _, _, _ = adjacency
+    number = 0
+    for e in range(start[i], start[i + 1]):
+        cell, step = offset[e], 0
+        for k in range(other.shape[1]):
+            if stride[e, k] > 0 and other[e, k] == without:
+                step = stride[e, k]
+            else:
+                cell += rows[r, other[e, k]] * stride[e, k]
+        if step > 0:
+            cells[number], steps[number] = cell, step
+            number += 1
+            continue
+        largest = 0.0
+        for v in range(size):
+            weights[v] *= packed[cell + v]
+            largest = max(largest, weights[v])
+        if not 1e-50 < largest < 1e50:
+            for v in range(size):
+                weights[v] /= largest
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    first, second, other, stride, own_stride, base, group, start, values, most = pairs
+    sizes, singles, single_start, _, packed = factors
+    a, b = np.empty(sizes.max()), np.empty(sizes.max())
+    chances = np.empty(sizes.max() * most)
+    chosen = np.empty((sizes.max() * most, 2), np.int64)
+    cells, steps = np.empty(adjacency[1].size, np.int64), np.empty(adjacency[1].size, np.int64)
+    for r in range(begin, end):
+        for g in range(group.size - 1):
+            p = group[g] + int(uniform(key, r, 2 * g) * (group[g + 1] - group[g]))
+            i, t = first[p], second[p]
+            for v in range(sizes[i]):
+                a[v] = singles[single_start[i] + v]
+            for u in range(sizes[t]):
+                b[u] = singles[single_start[t] + u]
+            _weigh(b, sizes[t], t, i, rows, r, adjacency, packed, cells, steps)
+            shared = _weigh(a, sizes[i], i, t, rows, r, adjacency, packed, cells, steps)
+            source = base[p]
+            for k in range(other.shape[1]):
+                source += rows[r, other[p, k]] * stride[p, k]
+            total, number = 0.0, 0
+            for v in range(sizes[i]):
+                cell = source + v * own_stride[p]
+                for q in range(start[cell], start[cell + 1]):
+                    chance = a[v] * b[values[q]]
+                    for e in range(shared):
+                        chance *= packed[cells[e] + values[q] * steps[e] + v]
+                    if chance > 0.0:
+                        total += chance
+                        chances[number] = total
+                        chosen[number, 0], chosen[number, 1] = v, values[q]
+                        number += 1
+            if number > 0:
+                k = np.searchsorted(
+                    chances[:number], uniform(key, r, 2 * g + 1) * total, side="right"
+                )
+                k = min(k, number - 1)
+                rows[r, i], rows[r, t] = chosen[k, 0], chosen[k, 1]
+
+
+def masks_of(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:
+    """For each clique with zeros inside it, the cells that these leave."""
+    found: dict[Clique, Mask] = {}
+    for clique in cliques:
+        allowed = allowed_cells(inside(zeros, clique), domain, clique)
+        if allowed is not None:
+            found[clique] = allowed
+    return found
+
+
+def inside(zeros: Iterable[Zero], clique: Clique) -> list[Zero]:
+    """The zeros all of whose attributes a clique has."""
+    members = set(clique)
+    return [zero for zero in zeros if members.issuperset(zero.clique)]

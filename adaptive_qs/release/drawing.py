@@ -1,0 +1,212 @@
+"""What is drawn from a release: all rows, those of a condition, or kinds in equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.generate.loglinear import Rows
+from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.files import STAMP_KEY
+from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    from adaptive_qs.generate.conditional import Kinds
+    from adaptive_qs.generate.rows import Chances
+    from adaptive_qs.table.where import Mask, Where
+
+DECODED_ROWS = 2**16
+"""Rows whose values are in memory at a time while a table is written."""
+MOST_NAMED = 5
+"""Values that a warning names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """Rows that are asked for.
+
+    Attributes:
+        where: the condition that they meet; None for all rows.
+        names: of each kind of rows of which equal numbers are wanted, such as "sex = F".
+        kinds: their boxes.
+    """
+
+    where: Where | None
+    names: tuple[str, ...]
+    kinds: Kinds
+
+    @classmethod
+    def of(
+        cls,
+        condition: str | None,
+        column: str | None,
+        schema: Schema,
+        seed: int,
+        ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
+    ) -> Wish:
+        """What a condition and a column ask for.
+
+        Args:
+            condition: that rows must meet.
+            column: whose values, bins or periods are wanted in equal numbers: those that rows
+                meeting the condition can have, missing ones aside.
+            schema: of the rows.
+            seed: of values of bins that the condition cuts through.
+            ruled: columns, and which of their cells the rules of the schema leave.
+
+        Raises:
+            InputError: the condition or the column is wrong or leaves no choice, or there are more
+                than ``MOST_BOXES`` kinds and parts of them.
+        """
+        from adaptive_qs.generate.conditional import MOST_BOXES
+        from adaptive_qs.table.where import Where  # few tables need these
+
+        where = None if condition is None else Where.of(condition, schema, seed)
+        boxes: list[Chances] = [{}] if where is None else [*where.boxes]
+        boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
+        if not boxes:
+            raise InputError(
+                f"no row can meet the condition {shown(condition)} and the rules of the schema: "
+                "ask for another one"
+            )
+        names: tuple[str, ...] = ("" if condition is None else condition,)
+        kinds: list[list[Chances]] = [boxes]
+        if column is not None:
+            (place,) = schema.domain().clique([column])
+            labels = schema.columns[place].labels_of_codes()
+            codes = range(len(labels) - bool(schema.columns[place].missing))
+            split = {
+                code: [
+                    box
+                    for box in _with_code(boxes, place, code, len(labels))
+                    if _is_possible(box, ruled, schema)
+                ]
+                for code in codes
+            }
+            split = {code: found for code, found in split.items() if found}
+            if len(split) < 2:
+                given = f" with the condition {shown(condition)}" if condition else ""
+                raise InputError(
+                    f"column {column!r} has one value{given}: there is nothing to balance"
+                )
+            names = tuple(
+                " and ".join(filter(None, (condition, f"{column} = {labels[code]}")))
+                for code in split
+            )
+            kinds = list(split.values())
+        if (parts := sum(map(len, kinds))) > MOST_BOXES:
+            raise InputError(
+                f"what is asked for has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
+                "balance a column of fewer values, or ask for a simpler condition"
+            )
+        return cls(where, names, kinds)
+
+    def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
+        """What the release says against the kinds: how few rows they would be in its table.
+
+        Args:
+            shares: of each kind, by the model.
+            total: rows of the release's table.
+        """
+        rare = [name for name, share in zip(self.names, shares) if share * total < 1]
+        if not rare:
+            return ()
+        return (
+            f"{first_of(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the release "
+            "stands for: the rest of such rows is what the model supposes, not what was measured",
+        )
+
+
+def _is_possible(
+    box: Chances, ruled: Sequence[tuple[tuple[str, ...], Mask]], schema: Schema
+) -> bool:
+    """Whether rows of a box can meet the rules."""
+    if not ruled:
+        return True
+    from adaptive_qs.table.rules import Cells, find_row
+
+    names, sizes = schema.names, schema.domain().sizes
+    asked = [((names[i],), chance > 0) for i, chance in box.items()]
+    cells = [Cells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    return find_row(cells, dict(zip(names, sizes))) is not None
+
+
+def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
+    """The parts of boxes whose rows have a code in one column."""
+    found: list[Chances] = []
+    for box in boxes:
+        chance = np.zeros(size)
+        chance[code] = box[place][code] if place in box else 1.0
+        if chance[code]:
+            found.append({**box, place: chance})
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A table that is drawn as it is asked for, once.
+
+    Attributes:
+        schema: of the table.
+        rows: its number of rows.
+        parts: the rows, in codes.
+        seed: of the values.
+        stamp: that the pages carry.
+        where: the condition that the values meet.
+        share: of all rows of the model, those that may be drawn; 1 without a condition.
+        doubts: what the release says against the table.
+    """
+
+    schema: Schema
+    rows: int
+    parts: Iterator[Rows]
+    seed: int
+    stamp: str
+    where: Where | None = None
+    share: float = 1.0
+    doubts: tuple[str, ...] = ()
+
+    def coded(self) -> CodedTable:
+        """All rows in codes."""
+        if self.schema.rules:  # which hold between values
+            return read_table(pa.concat_tables(self.pages()), self.schema)
+        return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
+
+    def pages(self) -> Iterator[pa.Table]:
+        """The rows with values of the declared types, page by page."""
+        stamp = {STAMP_KEY: self.stamp}
+        slices = (
+            rows[first : first + DECODED_ROWS]
+            for rows in self.parts
+            for first in range(0, len(rows), DECODED_ROWS)
+        )
+        for number, rows in enumerate(slices):
+            codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
+            rng = np.random.default_rng((self.seed, 1, number))
+            yield self._values(codes, rng).replace_schema_metadata(stamp)
+
+    def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
+        """Values for codes, which meet the condition and the rules of the schema."""
+        if self.where is None:
+            return decode(codes, self.schema, rng)
+        if self.schema.ruleset is None:
+            return self.where.corrected(decode(codes, self.schema, rng), codes, rng)
+        from adaptive_qs.table.obey import drawn_under_rules
+
+        both = self.schema.ruleset.along_with(self.where.condition)
+        columns = dict(zip(self.schema.names, codes.columns))
+        try:
+            return pa.table(drawn_under_rules(columns, both, rng))
+        except SchemaError:
+            raise InputError(
+                "no row was found that meets the condition and the rules of the schema: ask for "
+                "another one"
+            ) from None

@@ -1,0 +1,672 @@
+"""Conditions on the values of a row: their grammar, and whether they hold, may hold or cannot.
+
+A condition is judged on *values*, each given by the least and the greatest one that it may be: the
+same cell for a value that is known, a bin for one of which only the code is. Missing values make it
+unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("is missing").
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
+from lark.exceptions import VisitError
+from numpy.typing import NDArray
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.text import number_of, read_moment
+
+GRAMMAR = r"""
+?rule: condition
+     | condition "->" condition                               -> implication
+     | _NEVER condition                                       -> never
+     | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
+     | name ("," name)* ("determines"i | "determine"i) name     -> determination
+
+?condition: both ("or"i both)*                                 -> either
+?both: single ("and"i single)*                                 -> both
+?single: "not"i single                                         -> negation
+       | "(" condition ")"
+       | sum COMPARISON sum                                   -> comparison
+       | name "in"i "(" constant ("," constant)* ")"           -> among
+       | name "not"i "in"i "(" constant ("," constant)* ")"     -> not_among
+       | name "is"i "missing"i                                  -> missing
+       | name "is"i "not"i "missing"i                            -> present
+
+?sum: product | sum SIGN product                              -> operation
+?product: operand | product FACTOR operand                    -> operation
+?operand: name | literal | text
+?constant: word | literal | text
+word: WORD
+literal: DATE | NUMBER
+text: TEXT
+name: WORD | TICKED
+
+_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/i
+_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/i
+COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
+SIGN: "+" | "-"
+FACTOR: "*" | "/"
+DATE.3: /\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?/
+NUMBER.2: /-?\d+(\.\d+)?([eE][+-]?\d+)?/
+TEXT: /'[^']*'|"[^"]*"/
+TICKED: /`[^`]+`/
+WORD: /[^\W\d]\w*([.-]\w+)*/
+%ignore /\s+/
+"""
+"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
+WORD = r"[^\W\d]\w*([.-]\w+)*"
+FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
+LONGEST = 2_000
+"""Characters of a rule or a condition."""
+NAMED_VALUE = "quote a value with ' and a column with `"
+DAY = 86_400
+NEAR = 1e-9
+"""Relative error of a sum or product that rounding in binary may make."""
+Mask = NDArray[np.bool_]
+
+
+class Values(NamedTuple):
+    """Values of one column in some rows or codes; arrays that broadcast.
+
+    Attributes:
+        low, high: the least and the greatest value that each may be: numbers as they are, moments
+            in seconds since 1970, labels by their places in the list.
+        known: whether it has a place among the others: it is neither missing nor unknown.
+        named: whether it has a label, as the catch-all has.
+        missing: whether there is none.
+    """
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+    known: Mask
+    named: Mask
+    missing: Mask
+
+    def reshaped(self, shape: tuple[int, ...]) -> Values:
+        """The same values along one axis."""
+        return Values(*(array.reshape(shape) for array in self))
+
+
+def values_of(
+    column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
+) -> Values:
+    """The values that codes stand for, or those of the cells where their amounts are given.
+
+    Args:
+        column: how they are declared.
+        codes: of each value.
+        amounts: of the cells, NaN where there is none.
+    """
+    codes = codes.astype(np.int64)
+    missing = codes == (-1 if column.missing_code is None else column.missing_code)
+    other = codes == (-1 if column.catch_all_code is None else column.catch_all_code)
+    known = (codes < column.num_values) & ~other
+    labelled = column.kind != "numbers"
+    if amounts is None:
+        low, high = column.ends(np.where(known, codes, 0))
+    else:
+        known = ~np.isnan(amounts)
+        low = np.where(known, amounts, 0.0)
+        high = low + (DAY - 1) if column.by_day else low  # beside times, a day is a span
+    if labelled:
+        low, high = np.where(other, codes, low), np.where(other, codes, high)
+    return Values(low, high, known, known | (other & labelled), missing)
+
+
+Row = Mapping[str, Values]
+"""The values of every column that a condition names, by name."""
+
+
+class Outcome(NamedTuple):
+    """What a condition may be: each array says where that is possible."""
+
+    true: Mask
+    false: Mask
+    unknown: Mask
+
+    @property
+    def broken(self) -> Mask:
+        """Where a rule is broken: it is neither true nor unknown, whatever the values are."""
+        return self.false & ~self.true & ~self.unknown
+
+
+# Operands.
+
+
+class Operand:
+    """Something with a value in every row."""
+
+    def columns(self) -> Iterator[str]:
+        """The columns whose values it takes."""
+        yield from ()
+
+    @abstractmethod
+    def values(self, row: Row) -> Values:
+        """Its values."""
+
+
+@dataclass(frozen=True)
+class Column(Operand):
+    """A column; moments are counted in ``unit`` seconds."""
+
+    name: str
+    unit: int = 1
+
+    def columns(self) -> Iterator[str]:
+        """Itself."""
+        yield self.name
+
+    def values(self, row: Row) -> Values:
+        """Those of the row."""
+        found = row[self.name]
+        if self.unit == 1:
+            return found
+        return found._replace(low=found.low // self.unit, high=found.high // self.unit)
+
+
+@dataclass(frozen=True)
+class Constant(Operand):
+    """A number, a moment or the place of a label."""
+
+    value: float
+
+    def values(self, row: Row) -> Values:
+        """It alone."""
+        value, yes = np.asarray(self.value), np.asarray(True)
+        return Values(value, value, yes, yes, ~yes)
+
+
+@dataclass(frozen=True)
+class Operation(Operand):
+    """A sum, difference, product or quotient, by interval arithmetic."""
+
+    sign: str
+    left: Operand
+    right: Operand
+
+    def columns(self) -> Iterator[str]:
+        """Those of both sides."""
+        yield from self.left.columns()
+        yield from self.right.columns()
+
+    def values(self, row: Row) -> Values:
+        """Of both sides together; nothing where one is not known, or is divided by zero."""
+        a, b = self.left.values(row), self.right.values(row)
+        known = a.known & b.known
+        if self.sign == "/":
+            known = known & ~((b.low == 0) & (b.high == 0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = _ENDS[self.sign](a, b)
+        low, high = (np.where(known, end, 0.0) for end in ends)
+        return Values(low, high, known, known, a.missing | b.missing)
+
+
+def _all_ends(act: Callable[..., Any], a: Values, b: Values) -> tuple[Any, Any]:
+    corners = [act(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    lowest, highest = corners[0], corners[0]
+    for corner in corners[1:]:
+        lowest, highest = np.fmin(lowest, corner), np.fmax(highest, corner)
+    return lowest, highest
+
+
+def _quotients(a: Values, b: Values) -> tuple[Any, Any]:
+    around = (b.low <= 0) & (b.high >= 0)
+    low, high = _all_ends(np.true_divide, a, b)
+    return np.where(around, -np.inf, low), np.where(around, np.inf, high)
+
+
+_ENDS: dict[str, Callable[[Values, Values], tuple[Any, Any]]] = {
+    "+": lambda a, b: (a.low + b.low, a.high + b.high),
+    "-": lambda a, b: (a.low - b.high, a.high - b.low),
+    "*": lambda a, b: _all_ends(np.multiply, a, b),
+    "/": _quotients,
+}
+
+
+# Conditions.
+
+
+class Condition:
+    """Something that holds in a row, does not, or is not known to."""
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names, each once, in its order."""
+        return tuple(dict.fromkeys(self.named()))
+
+    @abstractmethod
+    def named(self) -> Iterator[str]:
+        """Every mention of a column."""
+
+    @abstractmethod
+    def outcome(self, row: Row) -> Outcome:
+        """What it may be."""
+
+    def limits(self) -> Iterator[tuple[str, float]]:
+        """Constants that columns are compared with, in the units of ``Values``."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Comparison(Condition):
+    """Two operands compared.
+
+    Attributes:
+        sign: one of "<", "<=", "=", "!=".
+        left, right: what is compared.
+        slack: how far two sides are apart at most that count as equal.
+        labels: whether the catch-all counts as a value like others.
+    """
+
+    sign: str
+    left: Operand
+    right: Operand
+    slack: float = 0.0
+    labels: bool = False
+
+    def named(self) -> Iterator[str]:
+        """Those of both sides."""
+        yield from self.left.columns()
+        yield from self.right.columns()
+
+    def limits(self) -> Iterator[tuple[str, float]]:
+        """Of a column beside a constant."""
+        for one, other in ((self.left, self.right), (self.right, self.left)):
+            if isinstance(one, Column) and isinstance(other, Constant):
+                yield one.name, other.value * one.unit
+
+    def outcome(self, row: Row) -> Outcome:
+        """True or false where both are known."""
+        a, b = self.left.values(row), self.right.values(row)
+        known = (a.named & b.named) if self.labels else (a.known & b.known)
+        near = self.slack
+        if isinstance(self.left, Operation) or isinstance(self.right, Operation):
+            near = near + NEAR * np.maximum(np.abs(a.high), np.abs(b.high))
+        if self.sign in ("=", "!="):
+            true = (a.low <= b.high + near) & (b.low <= a.high + near)
+            false = (a.high - b.low > near) | (b.high - a.low > near)
+            if self.sign == "!=":
+                true, false = false, true
+        elif self.sign == "<=":
+            true, false = a.low <= b.high + near, a.high > b.low + near
+        else:
+            true, false = a.low < b.high - near, a.high >= b.low - near
+        return Outcome(known & true, known & false, ~known & (true | True))
+
+
+@dataclass(frozen=True)
+class Missing(Condition):
+    """Whether a column has no value; never unknown."""
+
+    name: str
+
+    def named(self) -> Iterator[str]:
+        """The column."""
+        yield self.name
+
+    def outcome(self, row: Row) -> Outcome:
+        """Whether it has none."""
+        missing = row[self.name].missing
+        return Outcome(missing, ~missing, np.zeros_like(missing))
+
+
+@dataclass(frozen=True)
+class Not(Condition):
+    """The contrary; unknown where that is."""
+
+    part: Condition
+
+    def named(self) -> Iterator[str]:
+        """Those of the part."""
+        yield from self.part.named()
+
+    def limits(self) -> Iterator[tuple[str, float]]:
+        """Those of the part."""
+        yield from self.part.limits()
+
+    def outcome(self, row: Row) -> Outcome:
+        """True where the part is false."""
+        true, false, unknown = self.part.outcome(row)
+        return Outcome(false, true, unknown)
+
+
+@dataclass(frozen=True)
+class Either(Condition):
+    """True where a part is; false where all are."""
+
+    parts: tuple[Condition, ...]
+
+    def named(self) -> Iterator[str]:
+        """Those of all parts."""
+        for part in self.parts:
+            yield from part.named()
+
+    def limits(self) -> Iterator[tuple[str, float]]:
+        """Those of all parts."""
+        for part in self.parts:
+            yield from part.limits()
+
+    def outcome(self, row: Row) -> Outcome:
+        """By Kleene's table, for all that the parts may be."""
+        first, *others = (part.outcome(row) for part in self.parts)
+        for next_one in others:
+            unknown = first.unknown & (next_one.unknown | next_one.false)
+            first = Outcome(
+                first.true | next_one.true,
+                first.false & next_one.false,
+                unknown | (next_one.unknown & first.false),
+            )
+        return first
+
+
+def negated(part: Condition) -> Condition:
+    """True where the part is false."""
+    return part.part if isinstance(part, Not) else Not(part)
+
+
+@dataclass(frozen=True)
+class Surely(Condition):
+    """True where its part is, and false where that is unknown: what is asked of rows, while rules
+    let them be."""
+
+    part: Condition
+
+    def named(self) -> Iterator[str]:
+        """Those of the part."""
+        yield from self.part.named()
+
+    def limits(self) -> Iterator[tuple[str, float]]:
+        """Those of the part."""
+        yield from self.part.limits()
+
+    def outcome(self, row: Row) -> Outcome:
+        """Never unknown."""
+        true, false, unknown = self.part.outcome(row)
+        return Outcome(true, false | unknown, np.zeros_like(unknown))
+
+
+def both(parts: tuple[Condition, ...]) -> Condition:
+    """True where all parts are."""
+    return Not(Either(tuple(map(negated, parts))))
+
+
+@dataclass(frozen=True)
+class Determination:
+    """Columns whose values determine that of another.
+
+    Attributes:
+        lefts: the determining columns.
+        right: the determined one.
+    """
+
+    lefts: tuple[str, ...]
+    right: str
+
+    def columns(self) -> tuple[str, ...]:
+        """All of them, the determined one last."""
+        return (*self.lefts, self.right)
+
+
+# From text, for the columns of a schema.
+
+
+def written(name: str) -> str:
+    """The name of a column as a rule has it."""
+    return name if re.fullmatch(WORD, name) else f"`{name}`"
+
+
+@cache
+def _parser(start: str) -> Lark:
+    return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
+
+
+Columns = Mapping[str, ColumnBase]
+"""The columns of a schema, by name."""
+
+
+def parse_rule(text: str, columns: Columns) -> Condition | Determination:
+    """What a rule says of the columns of a schema.
+
+    Raises:
+        InputError: it is no rule, names a column or value that there is not, or compares what
+            cannot be compared: one line that begins with the rule.
+    """
+    return _parsed("rule", text, columns)
+
+
+def parse_condition(text: str, columns: Columns) -> Condition:
+    """A condition alone, without "->", "never" and the like; raises as :func:`parse_rule`."""
+    return _parsed("condition", text, columns)
+
+
+def _parsed(kind: str, text: str, columns: Columns) -> Any:
+    if not isinstance(text, str):
+        raise InputError(f"the {kind} is {shown(text)}: give a text, {FORM}")
+    if len(text) > LONGEST:
+        raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
+    try:
+        return _Bound(columns).transform(_parser(kind).parse(text))
+    except UnexpectedInput as error:
+        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        rest = [] if ended else text[error.pos_in_stream or 0 :].split()
+        place = f" from {rest[0]!r} on" if rest else ""
+        raise InputError(f"{kind} {text!r} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
+    except VisitError as error:
+        raise InputError(f"{kind} {text!r}: {error.orig_exc}") from None
+    except RecursionError:
+        raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
+
+
+class _Refused(Exception):
+    """What is wrong with a rule, in words that follow it."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    text: str
+    ticked: bool
+
+
+@dataclass(frozen=True)
+class _Literal:
+    text: str
+
+
+_SWAPPED = {">": "<", ">=": "<="}
+Part = Any
+"""A name, a literal, or an operation of them that no column has given its unit yet."""
+
+
+class _Bound(Transformer[Token, Any]):
+    """The tree that Lark makes, from its leaves up, with the columns of a schema in it."""
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__()
+        self._columns = columns
+
+    # Leaves.
+
+    def name(self, parts: list[Token]) -> _Name:
+        ticked = parts[0].type == "TICKED"
+        return _Name(str(parts[0]).strip("`"), ticked)
+
+    def word(self, parts: list[Token]) -> _Literal:
+        return _Literal(str(parts[0]))
+
+    literal = word
+
+    def text(self, parts: list[Token]) -> _Literal:
+        return _Literal(str(parts[0])[1:-1])
+
+    # Conditions.
+
+    def either(self, parts: list[Condition]) -> Condition:
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def both(self, parts: list[Condition]) -> Condition:
+        return parts[0] if len(parts) == 1 else both(tuple(parts))
+
+    @v_args(inline=True)
+    def negation(self, part: Condition) -> Condition:
+        return negated(part)
+
+    never = negation
+
+    @v_args(inline=True)
+    def implication(self, first: Condition, then: Condition) -> Condition:
+        return Either((negated(first), then))
+
+    @v_args(inline=True)
+    def missing(self, name: _Name) -> Condition:
+        return self._missing(name)
+
+    @v_args(inline=True)
+    def present(self, name: _Name) -> Condition:
+        return Not(self._missing(name))
+
+    def at_least_one(self, names: list[_Name]) -> Condition:
+        self._apart(names)
+        return Either(tuple(Not(self._missing(name)) for name in names))
+
+    def determination(self, names: list[_Name]) -> Determination:
+        self._apart(names)
+        *lefts, right = (self._column(name).name for name in names)
+        return Determination(tuple(lefts), right)
+
+    def among(self, parts: list[Any]) -> Condition:
+        name, *constants = parts
+        return self.either([self._compared(name, "=", each) for each in constants])
+
+    def not_among(self, parts: list[Any]) -> Condition:
+        return negated(self.among(parts))
+
+    @v_args(inline=True)
+    def operation(self, left: Part, sign: Token, right: Part) -> Part:
+        return Operation(str(sign), left, right)
+
+    @v_args(inline=True)
+    def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
+        written = str(sign).replace("==", "=")
+        if written in _SWAPPED:
+            return self._compared(right, _SWAPPED[written], left)
+        return self._compared(left, written, right)
+
+    # What they mean.
+
+    def _missing(self, name: _Name) -> Missing:
+        column = self._learnt(name)
+        if column.missing_code is None:
+            raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
+        return Missing(column.name)
+
+    def _compared(self, left: Part, sign: str, right: Part) -> Condition:
+        named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
+        unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
+        if not named:
+            for name in unknown:
+                self._column(name)
+            raise _Refused("a comparison names no column")
+        first, several = named[0], isinstance(left, Operation) or isinstance(right, Operation)
+        if several:
+            return self._computed(left, sign, right, named)
+        if len(named) == 2 and named[0].name == named[1].name:
+            raise _Refused(f"{first.name!r} is compared with itself: give two columns")
+        if any(c.kind is None or c.kind != first.kind for c in named):
+            raise _Refused(
+                "compares different kinds of values: give two columns of numbers, of dates or "
+                "times, or of the same categories"
+            )
+        loose = [c.name for c in named if not c.ranked]
+        if sign not in ("=", "!=") and loose:
+            raise _Refused(f'{loose[0]!r} has no order: declare "ordered": true, or use = or !=')
+        unit = DAY if all(c.by_day for c in named) else 1
+        a, b = (self._operand(side, first, unit) for side in (left, right))
+        return Comparison(sign, a, b, labels=len(named) == 1 and sign in ("=", "!="))
+
+    def _computed(self, left: Part, sign: str, right: Part, named: list[ColumnBase]) -> Condition:
+        for column in named:
+            if column.kind != "numbers" and not column.by_day:
+                raise _Refused(
+                    f"{column.name!r} cannot be added or multiplied: give numbers or dates"
+                )
+        if all(isinstance(side, Operation) for side in (left, right)):
+            raise _Refused("computes on both sides: leave one column on the left")
+        a, b = (self._operand(side, None, 1) for side in (left, right))
+        alone = [self._columns[side.name] for side in (a, b) if isinstance(side, Column)]
+        rounded = sign in ("=", "!=") and len(alone) > 0
+        return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
+
+    def _operand(self, part: Part, beside: ColumnBase | None, unit: int) -> Operand:
+        """With the columns and the constants that a part stands for.
+
+        Args:
+            part: of a comparison.
+            beside: the column that a constant is compared with; None in a computation.
+            unit: seconds in which moments are counted; days in a computation.
+        """
+        if isinstance(part, Operation):
+            sides = (self._operand(side, beside, unit) for side in (part.left, part.right))
+            return Operation(part.sign, *sides)
+        if isinstance(part, _Name) and self._is_column(part):
+            column = self._column(part)
+            return Column(column.name, DAY if beside is None and column.by_day else unit)
+        if beside is not None:
+            value = beside.amount_of(part.text)
+            if value is None or not math.isfinite(value):
+                self._no_value(beside, part)
+            return Constant(value // unit if unit > 1 else value)
+        value, seconds = number_of(part.text), read_moment(part.text, None, True)
+        if value is None or not math.isfinite(value):
+            if seconds is None:
+                self._column(_Name(part.text, False))
+            value = (seconds or 0) // DAY
+        return Constant(value)
+
+    def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
+        if part.text in column.missing:
+            raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
+        listed = [str(value) for value in column.listed or ()]
+        near = get_close_matches(part.text, listed + list(self._columns), n=1)
+        mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        if near:
+            mend = f": did you mean {near[0]!r}?"
+        raise _Refused(f"{part.text!r} is neither a column nor a value of {column.name!r}{mend}")
+
+    def _is_column(self, name: _Name) -> bool:
+        return name.ticked or name.text in self._columns
+
+    def _column(self, name: _Name) -> ColumnBase:
+        if name.text not in self._columns:
+            near = get_close_matches(name.text, self._columns, n=1)
+            mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
+            raise _Refused(f"column {name.text!r} is not in the schema: {mend}")
+        return self._columns[name.text]
+
+    def _learnt(self, name: _Name) -> ColumnBase:
+        column = self._column(name)
+        if isinstance(column, PrivateColumn):
+            raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
+        return column
+
+    def _apart(self, names: list[_Name]) -> None:
+        texts = [name.text for name in names]
+        if len(set(texts)) < len(texts):
+            raise _Refused("names one column twice: give each once")
+
+
+def _names(part: Part) -> Iterator[_Name]:
+    if isinstance(part, _Name):
+        yield part
+    elif isinstance(part, Operation):
+        yield from _names(part.left)
+        yield from _names(part.right)

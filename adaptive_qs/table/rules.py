@@ -1,0 +1,460 @@
+"""The rules of a schema: the cells that they leave, and whether rows can meet them.
+
+A rule says what holds in every row. For the codes of its columns that is a set of cells: those in
+which some values, of those that the codes stand for, do not break it. An equation such as
+``total = a + b`` also computes the values of its column inside its bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.conditions import (
+    DAY,
+    Column,
+    Columns,
+    Comparison,
+    Condition,
+    Determination,
+    Mask,
+    Operand,
+    Operation,
+    Row,
+    Surely,
+    Values,
+    parse_rule,
+    values_of,
+)
+
+MOST_COLUMNS = 4
+"""Columns that one rule can speak of, those that are computed replaced by what they come from."""
+MOST_CELLS = 2**22
+"""Cells of all these columns together."""
+MOST_TRIED = 10_000
+"""Partial rows that are looked at to find out whether the rules leave any."""
+
+
+class Cells(NamedTuple):
+    """The cells of some columns that a rule leaves.
+
+    Attributes:
+        names: the columns, in the order of the schema.
+        allowed: shape (codes of the first, ..., codes of the last).
+        text: the rule.
+    """
+
+    names: tuple[str, ...]
+    allowed: Mask
+    text: str
+
+    def over(self, names: Sequence[str]) -> Mask:
+        """Which cells of some of the columns are part of one that is left."""
+        beyond = tuple(k for k, name in enumerate(self.names) if name not in names)
+        return np.asarray(self.allowed.any(axis=beyond))
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A column that follows from others where all of these are known, and so is it.
+
+    Attributes:
+        column: as it is declared.
+        source: what it is computed from.
+        unit: amounts of the column in one of the computation: seconds of a day, or 1.
+    """
+
+    column: ColumnBase
+    source: Operand
+    unit: int
+
+    def amounts(self, row: Row) -> NDArray[np.float64]:
+        """What it is in rows of known values, before rounding; NaN where it is not known."""
+        found = self.source.values(row)
+        return np.where(found.known, found.low * float(self.unit), np.nan)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a schema.
+
+    Attributes:
+        text: as it is written.
+        meaning: what it says.
+        table: the values of a determination, in the order of its columns; empty where they are to
+            be learnt.
+    """
+
+    text: str
+    meaning: Condition | Determination
+    table: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Ruleset:
+    """All rules of a schema.
+
+    Attributes:
+        columns: of the schema, by name.
+        rules: as they are declared.
+    """
+
+    columns: Columns
+    rules: tuple[Rule, ...]
+
+    @classmethod
+    def of(
+        cls, columns: Iterable[ColumnBase], declared: Iterable[tuple[str, Sequence[Sequence[str]]]]
+    ) -> Ruleset:
+        """The rules with these texts, and tables of determinations, on the columns of a schema.
+
+        Raises:
+            InputError: one is no rule, is too large, contradicts another, or leaves no row.
+        """
+        named = {column.name: column for column in columns}
+        rules = [
+            Rule(text, parse_rule(text, named), tuple(map(tuple, table)))
+            for text, table in declared
+        ]
+        for rule in rules:
+            _check_columns(rule, named)
+        ruleset = cls(named, tuple(rules))
+        ruleset._check()
+        return ruleset
+
+    def along_with(self, condition: Condition) -> Ruleset:
+        """The rules and a condition that has to be true, not only unbroken; unchecked."""
+        asked = Rule("the condition", Surely(condition))
+        return Ruleset(self.columns, (*self.rules, asked))
+
+    @property
+    def conditions(self) -> tuple[tuple[str, Condition], ...]:
+        """What must hold of the values of a row, with the rule that says so."""
+        found = ((rule.text, rule.meaning) for rule in self.rules)
+        return tuple((text, said) for text, said in found if isinstance(said, Condition))
+
+    @property
+    def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
+        """The rules by which columns determine another, and what they say."""
+        found = ((rule, rule.meaning) for rule in self.rules)
+        return tuple((rule, said) for rule, said in found if isinstance(said, Determination))
+
+    @cached_property
+    def computed(self) -> Mapping[str, Computation]:
+        """Columns that equations compute, each after those that it needs; the first equation of a
+        column does, and those that would close a circle are conditions like others."""
+        found: dict[str, Computation] = {}
+
+        def needed(name: str) -> set[str]:
+            sources = found[name].source.columns() if name in found else ()
+            return {name}.union(*map(needed, sources))
+
+        for _, condition in self.conditions:
+            computation = _computation(condition, self.columns)
+            if computation is None or computation.column.name in found:
+                continue
+            name = computation.column.name
+            if not any(name in needed(source) for source in computation.source.columns()):
+                found[name] = computation
+        return dict(_in_turn(found))
+
+    # The cells that rules leave.
+
+    @cached_property
+    def cells(self) -> tuple[Cells, ...]:
+        """Of every rule that does not have to be learnt, where it forbids any."""
+        found = [self.cells_of(condition, text) for text, condition in self.conditions]
+        found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
+        return tuple(cells for cells in found if not cells.allowed.all())
+
+    def cells_of(self, condition: Condition, text: str, surely: bool = False) -> Cells:
+        """The cells in which a condition may be unbroken, or ``surely`` may be true."""
+        names = tuple(name for name in self.columns if name in condition.columns())
+        limits: dict[str, set[float]] = {name: set() for name in names}
+        for name, limit in condition.limits():
+            limits.get(name, set()).add(limit)
+        row, starts = {}, []
+        for axis, name in enumerate(names):
+            values, first = _pieces(self.columns[name], sorted(limits[name]))
+            shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
+            row[name] = values.reshaped(shape)
+            starts.append(first)
+        outcome = condition.outcome(row)
+        allowed = outcome.true if surely else outcome.true | outcome.unknown
+        sizes = [row[name].low.size for name in names]
+        allowed = np.array(np.broadcast_to(allowed, sizes))
+        for axis, first in enumerate(starts):
+            allowed = np.logical_or.reduceat(allowed, first, axis=axis)
+        return Cells(names, allowed, text)
+
+    def _listed(self, rule: Rule, meaning: Determination) -> Cells:
+        """The cells of a determination whose values are declared; what is not listed is free."""
+        places = [self._places(name) for name in meaning.columns()]
+        allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
+        *_, right = meaning.columns()
+        for values in rule.table:
+            if len(values) != len(places):
+                raise InputError(
+                    f"rule {rule.text!r}: its table has a row of {len(values)} values for "
+                    f"{len(places)} columns: give one for each"
+                )
+            codes = []
+            for value, place, name in zip(values, places, meaning.columns()):
+                amount = self.columns[name].amount_of(value)
+                if amount not in place:
+                    raise InputError(
+                        f"rule {rule.text!r}: {value!r} in its table is no value of {name!r}: "
+                        "check the spelling"
+                    )
+                codes.append(place[amount])
+            one = np.arange(allowed.shape[-1]) == codes[-1]
+            before = allowed[tuple(codes[:-1])]
+            if not before[codes[-1]]:
+                raise InputError(
+                    f"rule {rule.text!r}: its table has two values for {values[:-1]}: keep one"
+                )
+            one |= np.arange(len(one)) == self.columns[right].missing_code
+            allowed[tuple(codes[:-1])] = one
+        return self._in_order(meaning.columns(), allowed, rule.text)
+
+    def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
+        """The cells of a determination whose values were learnt.
+
+        Args:
+            meaning: a determination without a table.
+            values: the code of its right column for each cell of the others, in its order.
+            text: the rule.
+        """
+        *lefts, right = (self.columns[name] for name in meaning.columns())
+        codes = np.arange(right.size)
+        allowed = (codes == values[..., None]) | (codes == right.missing_code)
+        for axis, column in enumerate(lefts):
+            found = values_of(column, np.arange(column.size))
+            unknown = ~found.known & (found.missing | (column.kind != "numbers"))
+            shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
+            allowed = allowed | unknown.reshape(shape)
+        return self._in_order(meaning.columns(), allowed, text)
+
+    def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> Cells:
+        order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
+        return Cells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
+
+    def _places(self, name: str) -> dict[float | None, int]:
+        """The codes of single values by their amounts."""
+        column = self.columns[name]
+        found = values_of(column, np.arange(column.size))
+        single = found.named & (found.low == found.high)
+        return {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
+
+    # Whether rows can meet them.
+
+    def _check(self) -> None:
+        for text, condition in self.conditions:
+            self._check_size(text, condition.columns())
+        for rule, said in self.determinations:
+            self._check_size(rule.text, said.columns())
+        for cells in self.cells:
+            if not cells.allowed.any():
+                raise InputError(f"rule {cells.text!r}: no row can meet it: correct it")
+        for k, cells in enumerate(self.cells):
+            if possible_codes(self.cells[: k + 1], self._sizes) is None:
+                self._contradicts(self.cells[: k + 1], cells)
+        if find_row(self.cells, self._sizes) is None:
+            texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in self.cells))
+            raise InputError(f"the rules {texts} leave no row: take one out")
+
+    def _contradicts(self, several: Sequence[Cells], last: Cells) -> None:
+        for other in several[:-1]:
+            if possible_codes([other, last], self._sizes) is None:
+                raise InputError(
+                    f"rule {last.text!r} contradicts {other.text!r}: no row can meet both"
+                )
+        texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in several))
+        raise InputError(f"the rules {texts} leave no row: take one out")
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Numbers of codes of the columns that cells are about."""
+        return {name: self.columns[name].size for cells in self.cells for name in cells.names}
+
+    def _check_size(self, text: str, names: Iterable[str]) -> None:
+        several = set(names)
+        if len(several) > MOST_COLUMNS:
+            raise InputError(
+                f"rule {text!r} speaks of {len(several)} columns, {MOST_COLUMNS} at most: split it"
+            )
+        cells = math.prod(self.columns[name].size for name in several)
+        if cells > MOST_CELLS:
+            raise InputError(
+                f"rule {text!r}: its columns have {cells:,} cells together, {MOST_CELLS:,} at "
+                "most: declare wider bins"
+            )
+
+    def never(self) -> dict[str, list[str]]:
+        """The labels, by column, that no row can have; what the author may not have meant."""
+        possible = possible_codes(self.cells, self._sizes) or {}
+        found = {}
+        for name, codes in possible.items():
+            labels = self.columns[name].labels_of_codes() if not codes.all() else ()
+            if labels:
+                found[name] = [labels[k] for k in np.flatnonzero(~codes)]
+        return found
+
+
+def _check_columns(rule: Rule, columns: Columns) -> None:
+    """Refuse a rule on columns whose values it cannot know."""
+    if isinstance(rule.meaning, Determination):
+        right = columns[rule.meaning.right]
+        single = not isinstance(right, PrivateColumn) or right.discovers
+        if single and not isinstance(right, PrivateColumn):
+            low, high = right.ends(np.arange(right.num_values))
+            days = DAY if right.by_day else 1
+            single = bool((low // days == high // days).all())
+        if not single:
+            raise InputError(
+                f"rule {rule.text!r}: {right.name!r} is determined but has bins: give each of its "
+                "values a code"
+            )
+        return
+    if rule.table:
+        raise InputError(f"rule {rule.text!r} has a table but determines nothing: remove it")
+
+
+def _computation(meaning: Condition, columns: Columns) -> Computation | None:
+    """What an equation computes: its single column, the left one of two; None for other ones."""
+    if not isinstance(meaning, Comparison) or meaning.sign != "=":
+        return None
+    left, right = meaning.left, meaning.right
+    if isinstance(left, Operation):
+        left, right = right, left
+    if not isinstance(left, Column) or not isinstance(right, Column | Operation):
+        return None
+    if not columns[left.name].measured or left.name in right.columns():
+        return None
+    return Computation(columns[left.name], right, left.unit)
+
+
+def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computation]]:
+    """Each after those that it needs; there are no circles."""
+    left = dict(found)
+    while left:
+        ready = [n for n, c in left.items() if not any(s in left for s in c.source.columns())]
+        for name in ready:
+            yield name, left.pop(name)
+
+
+def _pieces(column: ColumnBase, limits: Sequence[float]) -> tuple[Values, NDArray[np.intp]]:
+    """The values of every code, bins cut at some limits, and where the pieces of each code begin.
+
+    Between two limits nothing that is compared with them changes, so what holds in a piece holds
+    for one of its values as for all.
+    """
+    codes = np.arange(column.size)
+    values, owner = values_of(column, codes), codes
+    for limit in limits:
+        low, high, known, _, _ = values
+        cut = known & (low <= limit) & (limit <= high) & (low < high)
+        if not cut.any():
+            continue
+        whole = np.issubdtype(low.dtype, np.integer)
+        before = math.ceil(limit) - 1 if whole else np.nextafter(limit, -np.inf)
+        after = math.floor(limit) + 1 if whole else np.nextafter(limit, np.inf)
+        ends: list[tuple[Any, Any]] = [(low[cut], before), (after, high[cut])]
+        if not whole or limit == int(limit):
+            ends.append((type(before)(limit), type(before)(limit)))
+        parts, owners = [Values(*(array[~cut] for array in values))], [owner[~cut]]
+        for first, last in ends:
+            piece = Values(*(array[cut] for array in values))
+            piece = piece._replace(
+                low=np.broadcast_to(first, cut.sum()), high=np.broadcast_to(last, cut.sum())
+            )
+            real = piece.low <= piece.high
+            parts.append(Values(*(array[real] for array in piece)))
+            owners.append(owner[cut][real])
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        values = Values(*(np.concatenate(arrays)[order] for arrays in zip(*parts)))
+        owner = owner[order]
+    return values, np.searchsorted(owner, codes)
+
+
+# Codes that can be, and a row of them.
+
+
+def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, Mask] | None:
+    """The codes that are consistent with each of several rules; None where a column has none left.
+
+    A code goes when all cells with it have a code that went (arc consistency, Mackworth 1977).
+    """
+    left: dict[str, Mask] = {
+        name: np.ones(sizes[name], dtype=np.bool_) for cells in several for name in cells.names
+    }
+    waiting = list(several)
+    while waiting:
+        cells = waiting.pop()
+        allowed = cells.allowed
+        for axis, name in enumerate(cells.names):
+            shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
+            allowed = allowed & left[name].reshape(shape)
+        for axis, name in enumerate(cells.names):
+            rest = tuple(k for k in range(allowed.ndim) if k != axis)
+            kept = np.asarray(allowed.any(axis=rest))
+            if not kept.any():
+                return None
+            if (kept != left[name]).any():
+                left[name] = kept
+                waiting += [c for c in several if c is not cells and name in c.names]
+    return left
+
+
+def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, int] | None:
+    """Codes that meet all rules, of the columns that these are about; None where there are none.
+
+    Where ``MOST_TRIED`` partial rows do not tell, the first codes that arc consistency leaves.
+    """
+    possible = possible_codes(several, sizes)
+    if possible is None:
+        return None
+    order = sorted(possible, key=lambda name: int(possible[name].sum()))
+    tries = islice(iter(int, 1), MOST_TRIED)
+
+    def extended(row: dict[str, int]) -> dict[str, int] | None:
+        if len(row) == len(order):
+            return row
+        name = order[len(row)]
+        for code in np.flatnonzero(possible[name]).tolist():
+            if next(tries, None) is None:
+                return {n: int(np.flatnonzero(possible[n])[0]) for n in order}
+            wider = {**row, name: code}
+            if all(_fits(cells, wider) for cells in several if name in cells.names):
+                found = extended(wider)
+                if found is not None:
+                    return found
+        return None
+
+    return extended({})
+
+
+def _fits(cells: Cells, row: Mapping[str, int]) -> bool:
+    """Whether some cell that a rule leaves has the codes of a row, as far as it goes."""
+    place = tuple(row.get(name, slice(None)) for name in cells.names)
+    return bool(np.any(cells.allowed[place]))
+
+
+def components(several: Iterable[Sequence[str]]) -> list[frozenset[str]]:
+    """Columns that are linked by sets of them."""
+    found: list[frozenset[str]] = []
+    for names in several:
+        touched = [part for part in found if part & set(names)]
+        found = [part for part in found if part not in touched]
+        found.append(frozenset(names).union(*touched))
+    return found

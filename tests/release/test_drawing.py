@@ -1,0 +1,241 @@
+"""Rows of a release that meet a condition or come in equal numbers: in Python and as commands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chi2_contingency
+
+from adaptive_qs.cli.entry import main
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.budget import GuardRailWarning
+from adaptive_qs.release import release as module
+from adaptive_qs.synthesizer import Synthesizer
+
+ROWS = 6_000
+FALSE_ALARM = 1e-6
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": "sex", "type": "categorical", "values": ["F", "M"]},
+        {"name": "age", "type": "integer", "min": 0, "max": 99, "bins": 10},
+        {"name": "town", "type": "categorical", "values": ["a", "b", "c"], "missing": ["?"]},
+        {"name": "well", "type": "boolean"},
+    ],
+}
+OLD = "sex = F and age >= 85"
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Fitted to rows of which some kinds are rare, and columns depend on each other."""
+    rng = np.random.default_rng(0)
+    age = np.minimum(rng.gamma(3, 14, size=ROWS).astype(int), 99)
+    sex = np.where(rng.random(ROWS) < 0.4 + age / 300, "F", "M")
+    town = np.array(["a", "b", "c", "?"])[(age // 25 + rng.integers(2, size=ROWS)) % 4]
+    well = rng.random(ROWS) > age / 110
+    table = pd.DataFrame({"sex": sex, "age": age, "town": town, "well": well})
+    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1, "beyond_limits": True}
+    with pytest.warns(UserWarning, match="insecure_seed"):
+        return Synthesizer(**options).fit(table, schema=SCHEMA)
+
+
+@pytest.fixture
+def by_chains(monkeypatch):
+    """Tables that follow from chains, as those of larger domains do."""
+    small = partial(module.SynthesisSettings, exact_cells=0, fit_rows=8_000)
+    monkeypatch.setattr(module, "SynthesisSettings", small)
+
+
+@pytest.fixture
+def bundle(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model.save("r.zip")
+    return Path("r.zip")
+
+
+def is_old(table):
+    return (table.sex == "F") & (table.age >= 85)
+
+
+def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
+    """Every pair of columns; samples that are refined differ by less than independent ones."""
+    large = model.sample(60_000, seed=2)
+    rows, made = large[is_old(large)], model.sample(2_000, seed=3, where=OLD)
+    assert len(rows) > 500
+    assert is_old(made).all()
+    for pair in (["age", "town"], ["age", "well"], ["town", "well"]):
+        tables = [table.fillna("?").groupby(pair).size() for table in (rows, made)]
+        counts = pd.concat(tables, axis=1).fillna(0).to_numpy()
+        frequent = counts[counts.sum(axis=1) >= 10]
+        assert chi2_contingency(frequent).pvalue > FALSE_ALARM
+    share = model.release_.draw(10, 1, where=OLD).share
+    assert len(rows) / len(large) == pytest.approx(share, abs=5 * (share / len(large)) ** 0.5)
+
+
+def test_chains_and_cells_give_the_same_rows(model, monkeypatch):
+    """By the exact fit and by chains, which are fitted apart: alike to within a few standard
+    errors, and in every row as asked for."""
+    where = "(age < 23 and not sex = F) or town is missing"
+    exact = model.sample(4_000, seed=1, where=where)
+    small = partial(module.SynthesisSettings, exact_cells=0, fit_rows=8_000)
+    monkeypatch.setattr(module, "SynthesisSettings", small)
+    chains = model.sample(4_000, seed=1, where=where)
+    for table in (exact, chains):
+        assert (((table.age < 23) & (table.sex != "F")) | table.town.isna()).all()
+    shares = [table.town.isna().mean() for table in (exact, chains)]
+    assert shares[0] == pytest.approx(shares[1], abs=0.05)
+
+
+def test_the_number_of_rows_is_that_of_the_condition(model):
+    drawing = model.release_.draw(seed=1, where=OLD)
+    assert drawing.rows == round(model.release_.num_rows * drawing.share)
+    assert drawing.coded().num_rows == drawing.rows
+
+
+@pytest.mark.parametrize("rows", [7, 1_000])
+@pytest.mark.usefixtures("by_chains")
+def test_values_come_in_equal_numbers(model, rows):
+    made = model.sample(rows, seed=1, balance="town", where="age >= 30")
+    counts = made.town.value_counts()
+    assert set(counts.index) == {"a", "b", "c"}
+    assert counts.max() - counts.min() <= 1
+    assert (made.age >= 30).all()
+    assert not made.town.iloc[:7].is_monotonic_increasing
+
+
+def test_a_balanced_bin_is_a_value(model):
+    codes = model.release_.sample(1_000, seed=1, balance="age")
+    assert np.ptp(np.bincount(codes.columns[1], minlength=10)) == 0
+
+
+def test_the_seed_decides_and_the_workers_do_not(model):
+    made = [
+        model.release_.sample_table(50, seed, workers, where=OLD)
+        for seed, workers in ((1, 1), (1, 2), (2, 1))
+    ]
+    assert made[0].equals(made[1])
+    assert not made[0].equals(made[2])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"where": "sex = X"}, "neither a column nor a value of 'sex'"),
+        ({"where": "sex = F and sex = M"}, "no row can meet"),
+        ({"balance": "sexx"}, "did you mean 'sex'"),
+        ({"balance": "sex", "where": "sex = F"}, "nothing to balance"),
+        ({"balance": "age", "where": "(sex = F or well = yes) and town = a"}, None),
+        ({"where": "sex = F", "num_rows": 0}, "the number of rows is 0"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_a_line(model, asked, said):
+    if said is None:
+        assert len(model.sample(20, seed=1, **asked)) == 20
+        return
+    with pytest.raises(InputError, match=r"\A[^\n]+\Z") as caught:
+        model.sample(**asked)
+    assert said in str(caught.value)
+
+
+RULED = {
+    **SCHEMA,
+    "rules": [
+        "age < 15 -> sex = F",
+        "town = a or town is missing or age >= 23",
+        "never sex = M and well = no",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def ruled(model):
+    """Such rows as meet some rules, under these."""
+    rows = model.sample(5_000, seed=9)
+    rows = rows[~breaks_rules(rows)]
+    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1, "beyond_limits": True}
+    with pytest.warns(UserWarning, match="insecure_seed"):
+        return Synthesizer(**options).fit(rows, schema=RULED)
+
+
+def breaks_rules(table):
+    young = (table.age < 15) & (table.sex == "M")
+    away = table.town.isin(["b", "c"]) & (table.age < 23)
+    return young | away | ((table.sex == "M") & ~table.well.astype(bool))
+
+
+@pytest.mark.parametrize("cells", [0, 2**18])
+def test_steered_rows_meet_the_rules_of_the_schema(ruled, monkeypatch, cells):
+    small = partial(module.SynthesisSettings, exact_cells=cells, fit_rows=4_000)
+    monkeypatch.setattr(module, "SynthesisSettings", small)
+    made = ruled.sample(600, seed=1, where="age < 27 and age >= 12", balance="sex")
+    assert not breaks_rules(made).any()
+    assert made.age.between(12, 26).all()
+    assert made.sex.value_counts().tolist() == [300, 300]
+
+
+@pytest.mark.parametrize(
+    "where", ["sex = M and well = no", "sex = M and age < 10", "sex = M and age < 14"]
+)
+def test_a_condition_that_contradicts_a_rule_is_refused(ruled, where):
+    with pytest.raises(InputError, match=r"\A[^\n]*the rules of the schema[^\n]*\Z"):
+        ruled.sample(10, seed=1, where=where)
+
+
+def test_too_many_kinds_are_refused(model, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.conditional.MOST_BOXES", 9)
+    with pytest.raises(InputError, match="10 parts, and 9 is the most"):
+        model.sample(10, balance="age")
+
+
+def test_another_generator_fits_no_model(model):
+    manifest = model.release_.manifest
+    settings = {**manifest.settings, "generator": "copies"}
+    release = replace(model.release_, manifest=manifest.model_copy(update={"settings": settings}))
+    with pytest.raises(InputError, match="generator 'copies', which fits no model"):
+        release.sample(10, where=OLD)
+
+
+@pytest.mark.usefixtures("by_chains")
+def test_rows_that_the_release_hardly_has_come_with_a_warning(model):
+    with pytest.warns(GuardRailWarning, match="less than one row of the"):
+        made = model.sample(20, seed=1, where="age = 99 and sex = M and town = a and well = yes")
+    assert (made.age == 99).all()
+
+
+@pytest.mark.usefixtures("bundle")
+def test_the_command_says_what_it_drew_and_the_sidecar_draws_it_again(capsys):
+    options = ["--rows", "60", "--seed", "4", "--out", "old.csv"]
+    assert main(["sample", "r.zip", "--where", OLD, "--balance", "town", *options]) == 0
+    said = capsys.readouterr()
+    assert f"where    {OLD} (" in said.out
+    assert "balance  town" in said.out
+    made = pd.read_csv("old.csv")
+    assert is_old(made).all()
+    assert made.town.value_counts().tolist() == [20, 20, 20]
+    sampling = json.loads(Path("old.csv.manifest.json").read_text())["sampling"]
+    assert (sampling["where"], sampling["balance"]) == (OLD, "town")
+    again = Synthesizer.load("r.zip").sample(
+        sampling["rows"], sampling["seed"], sampling["where"], sampling["balance"]
+    )
+    pd.testing.assert_frame_equal(again, made, check_dtype=False)
+
+
+@pytest.mark.usefixtures("bundle")
+def test_the_command_gives_the_share_and_refuses_in_a_line(capsys):
+    assert main(["sample", "r.zip", "--where", OLD, "--out", "a.csv", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert 0 < said["share"] < 0.1
+    assert said["rows"] == len(pd.read_csv("a.csv"))
+    assert main(["sample", "r.zip", "--where", "age > 120", "--out", "b.csv"]) == 2
+    told = capsys.readouterr().err
+    assert [line for line in told.splitlines() if line.startswith("error")] == [
+        "error: no row can meet the condition 'age > 120'; age has 0 to 99 in 10 bins"
+    ]
+    assert not Path("b.csv").exists()

@@ -1,0 +1,288 @@
+"""Rules of a schema: cells against every pair of values, checks, and rows that meet them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import operator as op
+from itertools import product
+
+import numpy as np
+import pytest
+
+from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.conditions import parse_condition, parse_rule
+from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.rules import Ruleset
+from adaptive_qs.table.schema import Schema
+
+COLUMNS = [
+    {"name": "age", "type": "integer", "min": 0, "max": 29, "bins": 4},
+    {"name": "status", "type": "categorical", "values": ["never", "once", "a b"], "missing": [""]},
+    {"name": "x", "type": "integer", "min": 0, "max": 5},
+    {"name": "y", "type": "integer", "min": 0, "max": 5, "missing": [""]},
+    {"name": "wide", "type": "integer", "min": 0, "max": 11, "bins": 3},
+    {"name": "total", "type": "integer", "min": 0, "max": 17, "bins": 6, "missing": [""]},
+    {"name": "start", "type": "date", "min": "2020-01-01", "max": "2020-03-31",
+     "granularity": "month"},
+    {"name": "end", "type": "date", "min": "2020-01-01", "max": "2020-03-31",
+     "granularity": "week"},
+    {"name": "days", "type": "integer", "min": 0, "max": 90, "bins": 5},
+    {"name": "price", "type": "numeric", "min": 0, "max": 4, "bins": 4, "decimals": 1},
+    {"name": "city", "type": "categorical", "values": ["p", "q", "r"], "catch_all": "other"},
+    {"name": "county", "type": "categorical", "values": ["k", "l"], "missing": [""]},
+    {"name": "two words", "type": "boolean"},
+]  # fmt: skip
+SCHEMA = Schema.parse({"version": 1, "columns": COLUMNS})
+
+
+def with_rules(*rules):
+    return Schema.parse({"version": 1, "columns": COLUMNS, "rules": list(rules)})
+
+
+DAY_ONE = dt.date(2020, 1, 1).toordinal()
+
+
+def values(name):
+    """Every value of every code, None where it is missing; days as numbers."""
+    column = SCHEMA.column(name)
+    found = []
+    for code in range(column.size):
+        if code == column.missing_code:
+            found.append([None])
+        elif column.measured:
+            low, high = (int(end[0]) for end in column.ends(np.array([code])))
+            if column.by_day:
+                found.append(list(range(low // 86_400, high // 86_400 + 1)))
+            elif name == "price":
+                low, high = (float(end[0]) for end in column.ends(np.array([code])))
+                found.append([k / 10 for k in range(round(low * 10), round(high * 10) + 1)])
+            else:
+                found.append(list(range(low, high + 1)))
+        else:
+            found.append([column.labels_of_codes()[code]])
+    return found
+
+
+def known(function):
+    """Unknown, which keeps a rule, where a value is missing."""
+    return lambda *row: None in row or function(*row)
+
+
+CASES = [
+    ("age < 15 -> status = never", ["age", "status"],
+     lambda a, s: s is None or not a < 15 or s == "never"),
+    ("age > 3 -> age < 3", ["age"], lambda a: not a > 3 or a < 3),
+    ("x <= y", ["x", "y"], known(op.le)),
+    ("wide > x", ["x", "wide"], known(lambda x, w: w > x)),
+    ("wide != x", ["x", "wide"], known(op.ne)),
+    ("x == y", ["x", "y"], known(op.eq)),
+    ("total = x + y", ["x", "y", "total"], known(lambda x, y, t: t == x + y)),
+    ("total = wide * 2 - x", ["x", "wide", "total"], known(lambda x, w, t: t == w * 2 - x)),
+    ("x = wide / 2", ["x", "wide"], known(lambda x, w: abs(x - w / 2) <= 0.5)),
+    ("days = end - start", ["start", "end", "days"], known(lambda s, e, d: d == e - s)),
+    ("start <= end", ["start", "end"], known(op.le)),
+    ("end >= 2020-02-10", ["end"], lambda e: e >= dt.date(2020, 2, 10).toordinal() - 719_163),
+    ("price >= 1.5 or x in (1, 3)", ["x", "price"], lambda x, p: p >= 1.5 or x in (1, 3)),
+    ("never status = 'a b' and x > 2", ["status", "x"],
+     lambda s, x: not (s == "a b" and x > 2) if s is not None else True),
+    ("not (x = 1 or y is missing)", ["x", "y"], lambda x, y: not (x == 1 or y is None)),
+    ("at least one of status, y", ["status", "y"], lambda s, y: not (s is None and y is None)),
+    ("status is missing -> y is not missing", ["status", "y"],
+     lambda s, y: s is not None or y is not None),
+    ("city in (p, other)", ["city"], lambda c: c in ("p", "other")),
+    ("city not in (p, other)", ["city"], lambda c: c not in ("p", "other")),
+    ("`two words` = yes -> x = 0", ["x", "two words"], lambda x, t: t == "false" or x == 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names", "holds"), CASES, ids=[case[0] for case in CASES])
+def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, holds):
+    cells = Ruleset.of(SCHEMA.columns, []).cells_of(parse_rule(text, SCHEMA.by_name), text)
+    assert set(cells.names) == set(names)
+    assert list(cells.names) == [name for name in SCHEMA.names if name in names]
+    order = [names.index(name) for name in cells.names]
+    every = [values(name) for name in names]
+    for codes in product(*(range(len(part)) for part in every)):
+        expected = any(holds(*row) for row in product(*(p[c] for p, c in zip(every, codes))))
+        found = cells.allowed[tuple(codes[k] for k in order)]
+        assert found == expected, (codes, found)
+
+
+def test_a_condition_may_have_to_be_true():
+    condition = parse_condition("y > 3", SCHEMA.by_name)
+    ruleset = Ruleset.of(SCHEMA.columns, [])
+    assert ruleset.cells_of(condition, "").allowed.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert ruleset.cells_of(condition, "", surely=True).allowed.tolist() == [0, 0, 0, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (["age <"], "rule 'age <' is no rule: write such as"),
+        (["age < 3 status"], "is no rule from 'status' on"),
+        (["agee < 3"], "column 'agee' is not in the schema: did you mean 'age'?"),
+        (["status = nevr"], "'nevr' is neither a column nor a value of 'status': did you mean"),
+        (["age = status"], "compares different kinds of values"),
+        (["city < q"], "'city' has no order"),
+        (["x = x"], "compared with itself"),
+        (["3 < 4"], "names no column"),
+        (["x is missing"], "'x' is never missing: declare its missing markers"),
+        (["at least one of y, y"], "names one column twice"),
+        (["x + 1 = y * 2"], "computes on both sides"),
+        (["city + 1 = x"], "'city' cannot be added or multiplied"),
+        (["age > 40"], "rule 'age > 40': no row can meet it"),
+        (["x < 2", "x > 3"], "rule 'x > 3' contradicts 'x < 2': no row can meet both"),
+        (["age > wide", "wide > age"], "no row was found that meets the rules 'age > wide' and"),
+        (["x > y", "y >= x", "y is not missing"], "leave no row"),
+        (["x in (1, 2)", "y = 5", "y is not missing", "x >= y"], "leave no row"),
+        (["x + y = total - wide"], "computes on both sides"),
+        (["total = x + y + wide + days"], "speaks of 5 columns, 4 at most"),
+        (["x determines age"], "'age' is determined but has bins"),
+        ([{"rule": "city determines county", "table": [["p", "z"]]}], "'z' in its table"),
+        ([{"rule": "city determines county", "table": [["p"]]}], "a row of 1 values for 2"),
+        ([{"rule": "city determines county", "table": [["p", "k"], ["p", "l"]]}], "two values"),
+        ([{"rule": "x < y", "table": [["p", "k"]]}], "has a table but determines nothing"),
+        ([3], "rule number 1: must be text"),
+        ([{"rul": "x < y"}], "rule number 1: rul: is not a known key"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused_in_one_line(rules, said):
+    with pytest.raises(SchemaError) as caught:
+        with_rules(*rules)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_rules_on_columns_that_are_to_be_learnt():
+    learnt = [
+        {"name": "a", "type": "categorical", "private_values": 5, "catch_all": "other"},
+        {"name": "b", "type": "integer", "private_bins": 5},
+        {"name": "c", "type": "categorical", "private_values": 5, "catch_all": "other"},
+    ]
+    assert Schema.parse({"version": 1, "columns": learnt, "rules": ["a determines c"]}).rules
+    with pytest.raises(SchemaError, match="'b' is still to be learnt: declare"):
+        Schema.parse({"version": 1, "columns": learnt, "rules": ["b > 3"]})
+
+
+def test_wide_columns_are_refused_in_one_rule():
+    wide = [{"name": n, "type": "integer", "min": 0, "max": 9_999} for n in "ab"]
+    with pytest.raises(SchemaError, match=r"100,000,000 cells together, .* declare wider bins"):
+        Schema.parse({"version": 1, "columns": wide, "rules": ["a <= b"]})
+
+
+def test_rules_are_part_of_what_a_schema_means_and_survive_its_file(tmp_path):
+    described = {"rule": "start <= end", "description": "of the contract"}
+    one, other = with_rules("start <= end", "x <= y"), with_rules(described, "x <= y")
+    assert one.fingerprint == other.fingerprint != SCHEMA.fingerprint
+    other.dump(tmp_path / "s.json")
+    assert Schema.load(tmp_path / "s.json") == other
+    assert json.loads(other.to_json())["rules"] == [described, "x <= y"]
+
+
+def test_what_a_table_declares_is_determined():
+    rule = {"rule": "city determines county", "table": [["p", "k"], ["q", "l"], ["other", "k"]]}
+    (cells,) = with_rules(rule).ruleset.cells
+    assert cells.names == ("city", "county")
+    assert cells.allowed.tolist() == [[1, 0, 1], [0, 1, 1], [1, 1, 1], [1, 0, 1]]
+
+
+def test_codes_that_no_row_can_have_are_told():
+    assert with_rules("x > y", "y > 3", "y is not missing").ruleset.never() == {
+        "x": ["0", "1", "2", "3", "4"],
+        "y": ["0", "1", "2", "3", "5", "(missing)"],
+    }
+
+
+ROWS = 4_000
+TOGETHER = [
+    ["total = x + wide", "x <= wide"],
+    ["days = end - start", "start <= end"],
+    ["age < 15 -> status = never", "x <= age", "never age in (20, 21, 22) and status = once"],
+    ["total = wide", "wide != x", "x = 3 -> wide >= 6"],
+    ["total = wide * 2", "price >= 1.5 or price < 0.3", "age = wide"],
+    ["start = end", "end >= 2020-02-10 or days = 7"],
+]
+
+
+@pytest.mark.parametrize("rules", TOGETHER, ids=lambda rules: rules[0])
+def test_every_row_that_is_decoded_meets_all_rules(rules):
+    """Even where the codes come from a generator that knows no rules."""
+    schema = with_rules(*rules)
+    rng = np.random.default_rng(5)
+    codes = [rng.integers(0, n, ROWS) for n in schema.domain().sizes]
+    table = decode(CodedTable.from_codes(schema.domain(), codes), schema, rng)
+    rows = table.to_pandas()
+    number = {name: rows[name].to_numpy(dtype=float, na_value=np.nan)
+              for name in ("x", "y", "wide", "total", "age", "days", "price")}  # fmt: skip
+    day = {name: rows[name].map(dt.date.toordinal).to_numpy() for name in ("start", "end")}
+    for text in rules:
+        _, _, holds = next((c for c in CASES if c[0] == text), (None, None, MORE.get(text)))
+        names = next((c[1] for c in CASES if c[0] == text), None) or NAMES[text]
+        cells = [number.get(n, day.get(n, rows.get(n))) for n in names]
+        for row in zip(*(np.asarray(c, dtype=object) for c in cells)):
+            plain = [None if v is None or v != v else v for v in row]
+            assert holds(*plain), (text, plain)
+    read_table(table, SCHEMA)  # every value is a declared one
+
+
+MORE = {
+    "total = x + wide": known(lambda x, w, t: t == x + w),
+    "x <= wide": known(op.le),
+    "x <= age": known(op.le),
+    "never age in (20, 21, 22) and status = once":
+        lambda a, s: not (a in (20, 21, 22) and s == "once"),
+    "total = wide": known(op.eq),
+    "x = 3 -> wide >= 6": lambda x, w: x != 3 or w >= 6,
+    "total = wide * 2": known(lambda w, t: t == 2 * w),
+    "price >= 1.5 or price < 0.3": lambda p: p >= 1.5 or p < 0.3,
+    "age = wide": known(op.eq),
+    "start = end": op.eq,
+    "end >= 2020-02-10 or days = 7":
+        lambda e, d: e >= dt.date(2020, 2, 10).toordinal() or d == 7,
+}  # fmt: skip
+NAMES = {
+    "total = x + wide": ["x", "wide", "total"],
+    "x <= wide": ["x", "wide"],
+    "x <= age": ["x", "age"],
+    "never age in (20, 21, 22) and status = once": ["age", "status"],
+    "total = wide": ["wide", "total"],
+    "x = 3 -> wide >= 6": ["x", "wide"],
+    "total = wide * 2": ["wide", "total"],
+    "price >= 1.5 or price < 0.3": ["price"],
+    "age = wide": ["age", "wide"],
+    "start = end": ["start", "end"],
+    "end >= 2020-02-10 or days = 7": ["end", "days"],
+}
+
+
+def test_one_row_of_codes_that_cannot_be_gets_others():
+    schema = with_rules("x > y", "y is not missing", "x < 3")
+    codes = [np.array([n - 1]) for n in schema.domain().sizes]
+    rows = decode(
+        CodedTable.from_codes(schema.domain(), codes), schema, np.random.default_rng(1)
+    ).to_pandas()
+    assert rows["y"][0] < rows["x"][0] < 3
+
+
+def test_values_are_uniform_inside_their_bins_given_the_rule():
+    """All 6 pairs of values x <= wide of the first bin of wide are as likely."""
+    columns = [
+        {"name": "x", "type": "integer", "min": 0, "max": 2, "bins": 1},
+        {"name": "wide", "type": "integer", "min": 0, "max": 2, "bins": 1},
+    ]
+    schema = Schema.parse({"version": 1, "columns": columns, "rules": ["x <= wide"]})
+    codes = [np.zeros(ROWS, dtype=int)] * 2
+    table = decode(
+        CodedTable.from_codes(schema.domain(), codes), schema, np.random.default_rng(2)
+    ).to_pandas()
+    counts = table.value_counts().to_numpy()
+    assert len(counts) == 6
+    # chi-square with 5 degrees of freedom: above 27.9 once in 25,000 seeds
+    assert (np.square(counts - ROWS / 6) / (ROWS / 6)).sum() < 27.9
+
+
+def test_conditions_are_rules_of_one_part():
+    with pytest.raises(InputError, match="condition 'x < 1 -> y > 2' is no condition from"):
+        parse_condition("x < 1 -> y > 2", SCHEMA.by_name)

@@ -1,0 +1,155 @@
+"""Rules from the schema to the rows, through the doors that users have."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs import Synthesizer, evaluate
+from adaptive_qs.cli.entry import main
+from adaptive_qs.errors import SchemaError
+
+COLUMNS = [
+    {"name": "age", "type": "integer", "min": 0, "max": 29, "bins": 3},
+    {"name": "status", "type": "categorical", "values": ["never", "once"], "missing": [""]},
+    {"name": "a", "type": "integer", "min": 0, "max": 3},
+    {"name": "b", "type": "integer", "min": 0, "max": 2},
+    {"name": "total", "type": "integer", "min": 0, "max": 5},
+    {"name": "city", "type": "categorical", "values": ["p", "q", "r"]},
+    {"name": "county", "type": "categorical", "values": ["k", "l"]},
+]
+RULES = [
+    "age < 15 -> status = never",
+    "total = a + b",
+    "b <= a",
+    "city determines county",
+    "never total = 4 and city = p",
+    "status is not missing",
+]
+SCHEMA = {"version": 1, "columns": COLUMNS, "rules": RULES}
+
+
+def private(rows=600):
+    """Rows that keep all rules but for a few."""
+    rng = np.random.default_rng(1)
+    age = rng.integers(0, 30, rows)
+    a = rng.integers(0, 4, rows)
+    b = np.minimum(rng.integers(0, 3, rows), a)
+    city = rng.choice(list("pqr"), rows, p=[0.5, 0.3, 0.2])
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "status": np.where(age < 15, "never", rng.choice(["never", "once"], rows)),
+            "a": a,
+            "b": b,
+            "total": a + b,
+            "city": city,
+            "county": np.where(city == "p", "k", "l"),
+        }
+    )
+    frame.loc[:5, "status"] = "once"
+    return frame
+
+
+def broken(table):
+    """Rows that break some rule, by definition."""
+    return (
+        ((table["age"] < 15) & (table["status"] != "never"))
+        | (table["total"] != table["a"] + table["b"])
+        | (table["b"] > table["a"])
+        | ((table["total"] == 4) & (table["city"] == "p"))
+        | table["status"].isna()
+        | (table.groupby("city")["county"].transform("nunique") > 1)
+    )
+
+
+def fitted(epsilon, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = Synthesizer(epsilon=epsilon, insecure_seed=1, workers=1, beyond_limits=True, **more)
+        return model.fit(private(), schema=SCHEMA)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 10])
+def test_every_synthetic_row_meets_every_rule(epsilon, tmp_path):
+    model = fitted(epsilon)
+    table = model.sample(3_000, seed=1)
+    assert not broken(table).any()
+    model.save(tmp_path / "r.zip")
+    again = Synthesizer.load(tmp_path / "r.zip").sample(500, seed=2)
+    assert not broken(pd.concat([table, again])).any()  # a city has the same county in both
+    if epsilon == 10:  # what is not ruled out is as it was measured
+        assert table["county"].eq("k").mean() == pytest.approx(0.5, abs=0.05)
+        assert table["total"].mean() == pytest.approx(private()["total"].mean(), abs=0.15)
+
+
+def test_a_generator_that_knows_no_rules_is_mended(monkeypatch):
+    from adaptive_qs.generate import GENERATORS
+
+    def careless(residuals, measured, workload, num_rows, seed, *_, **__):
+        rng = np.random.default_rng(seed)
+        sizes = residuals.domain.sizes
+        yield np.stack([rng.integers(0, n, num_rows) for n in sizes], axis=1).astype(np.int32)
+
+    monkeypatch.setitem(GENERATORS, "careless", careless)
+    assert not broken(fitted(1, generator="careless").sample(2_000, seed=1)).any()
+
+
+def test_fitted_marginals_have_nothing_in_forbidden_cells():
+    model = fitted(1)
+    (marginal,) = model.release_.fitted_marginals([["a", "b"]])
+    assert marginal.counts[0, 1:].sum() == 0
+    assert marginal.counts[1, 1] > 0
+
+
+def test_the_owner_is_told_how_many_rows_break_a_rule():
+    true = private()
+    found = evaluate(true, fitted(1).sample(1_000, seed=1), SCHEMA, rules="a >= b", workers=1)
+    checks = {check.rule: check for check in found.rules if check.source == "declared"}
+    assert list(checks) == [*RULES, "a >= b"]
+    age = checks["age < 15 -> status = never"]
+    assert age.broken_true == ((true["age"] < 15) & (true["status"] != "never")).mean() > 0
+    assert age.broken_synthetic == 0
+    assert checks["total = a + b"].broken_synthetic == 0
+
+
+def test_rules_that_leave_no_row_end_the_command_before_anything_is_spent(tmp_path, capsys):
+    private().to_csv(tmp_path / "t.csv", index=False)
+    odd = {**SCHEMA, "rules": [*RULES, "total = 5 -> a < 3", "total > 4"]}
+    (tmp_path / "s.json").write_text(json.dumps(odd))
+    ledger = tmp_path / "l.db"
+    command = ["synthesize", str(tmp_path / "t.csv"), "--schema", str(tmp_path / "s.json")]
+    assert (
+        main(
+            [*command, "--epsilon", "1", "--ledger", str(ledger), "--out", str(tmp_path / "o.csv")]
+        )
+        == 2
+    )
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert "contradicts" in said[0] or "leave no row" in said[0]
+    assert not ledger.exists()
+
+
+def test_values_that_are_learnt_can_be_determined():
+    columns = [
+        {"name": n, "type": "categorical", "private_values": 4, "catch_all": "other"}
+        for n in ("city", "county")
+    ]
+    schema = {"version": 1, "columns": columns, "rules": ["city determines county"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = Synthesizer(epsilon=20, delta=1e-4, insecure_seed=1, workers=1, beyond_limits=True)
+        table = model.fit(private(3_000)[["city", "county"]], schema=schema).sample(1_000, seed=1)
+    known = table[table["city"] != "other"]
+    assert set(known["city"]) == {"p", "q", "r"}
+    assert known.groupby("city")["county"].nunique().max() == 1
+
+
+def test_a_schema_built_from_values_is_checked_too():
+    with pytest.raises(SchemaError, match="contradicts"):
+        Synthesizer(epsilon=1).fit(private(), schema={**SCHEMA, "rules": ["a < b", "a >= 2"]})
