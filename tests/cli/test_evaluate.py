@@ -246,7 +246,7 @@ def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
 @pytest.mark.parametrize(
     ("more", "hint"),
     [
-        (["--rule", "age <= wage"], "column 'wage' is not in the schema"),
+        (["--rule", "age <= wage"], "'wage' is neither a column nor a value of 'age'"),
         (["--rule", "age"], "is no rule"),
         (["--rule", "age <= day"], "different kinds of values"),
         (["--target", "wage"], "wage"),

@@ -335,7 +335,9 @@ def doors(request, tmp_path):
         proposal = propose(frame if request.param == "frame" else path)
         if request.param != "frame":
             assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
-            assert Schema.load(tmp_path / "p.json") == proposal.schema
+            content = json.loads((tmp_path / "p.json").read_text())
+            content.pop("rules", None)  # which the command adds
+            assert Schema.parse(content) == proposal.schema
         read_table(path, proposal.schema)
         return proposal
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import parse_condition, parse_rule
 from adaptive_qs.table.encode import decode, read_table
@@ -286,3 +287,17 @@ def test_values_are_uniform_inside_their_bins_given_the_rule():
 def test_conditions_are_rules_of_one_part():
     with pytest.raises(InputError, match="condition 'x < 1 -> y > 2' is no condition from"):
         parse_condition("x < 1 -> y > 2", SCHEMA.by_name)
+
+
+@pytest.mark.parametrize("column", [c for c in SCHEMA.columns if c.measured], ids=lambda c: c.name)
+def test_values_of_amounts_have_these_amounts(column):
+    codes = np.arange(column.num_values)
+    for end in column.ends(codes):
+        amounts = np.append(end.astype(float), np.nan)
+        values = column.of_amounts(amounts)
+        assert values.type == column.draw(codes, np.random.default_rng(1)).type
+        assert values[-1].as_py() is None
+        found = column.amounts(normalise(values[:-1]))
+        day = 86_400 if column.by_day else 0
+        assert np.abs(found - end).max() <= day  # a day is its first second
+        assert np.array_equal(column.encode(normalise(values[:-1])), codes)
