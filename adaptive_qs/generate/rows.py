@@ -131,7 +131,7 @@ class Chains:
             for total, clique in zip(sums, cliques):
                 add_counts(total, self.rows, domain, clique)
         for mean, total, clique in zip(means, sums, cliques):
-            mean += self._coarse.marginal_of_codes(total / AVERAGED, clique)
+            mean += self._coarse.marginal_of_codes(total / np.float32(AVERAGED), clique)
 
     def keep(self, num_rows: int) -> Chains:
         """Chains of the same distribution, of so many of the rows, some of them more than once

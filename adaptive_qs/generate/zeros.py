@@ -151,8 +151,8 @@ def learnt_values(
     counts = np.maximum(counts, 0.0)
     trusted = 0.0
     if is_measured(model.estimates, several[1], domain):
-        trusted = 1 / measured_variance(model, several[1])
-    alone = 1 / max(measured_variance(model, (right,)), NEGLIGIBLE)
+        trusted = 1 / float(np.mean(measured_variance(model, several[1])))
+    alone = 1 / max(float(np.mean(measured_variance(model, (right,)))), NEGLIGIBLE)
     margin = np.array(model.marginal((right,)), dtype=np.float64)
     offered = np.array([v for v in range(domain.sizes[right]) if v != without])
     found = np.full(len(counts), -1)

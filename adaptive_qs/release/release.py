@@ -292,7 +292,8 @@ class Release(Bundle):
         domain = self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
         wish = Wish.of(where, balance, schema, seed, ruled)
-        fitted = self._fitted(self.num_rows, seed, workers, progress)
+        named = {i for kind in wish.kinds for box in kind for i in box}
+        fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or MOST_EXPECTED
         try:
             wanted = wanted_of(domain, fitted, wish.kinds, expected, self.zeros)
@@ -367,6 +368,7 @@ class Release(Bundle):
         workers: int,
         progress: PhaseProgress | None,
         asked: Sequence[Clique] = (),
+        kept: Iterable[int] = (),
     ) -> Fitted:
         """The model that tables follow."""
         name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
@@ -378,7 +380,7 @@ class Release(Bundle):
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
-            self.zeros,
+            self.zeros, kept,
         )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
