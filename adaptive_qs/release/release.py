@@ -19,6 +19,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.targets import single_targets
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -31,6 +32,7 @@ from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, check_new
+from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escapes_of
@@ -244,6 +246,7 @@ class Release(Bundle):
         seed = chosen_seed(seed)
         parts = self._parts(count, seed, workers, progress)
         stamp = {STAMP_KEY: self.manifest.stamp}
+        drawers = drawers_of(self.schema.columns, [c.counts for c in single_targets(self.model())])
         slices = (
             rows[first : first + DECODED_ROWS]
             for rows in parts
@@ -251,7 +254,8 @@ class Release(Bundle):
         )
         for number, rows in enumerate(slices):
             codes = CodedTable.from_parts(self.workload.domain, [rows], len(rows))
-            table = decode(codes, self.schema, np.random.default_rng((seed, 1, number)))
+            rng = np.random.default_rng((seed, 1, number))
+            table = decode(codes, self.schema, rng, drawers)
             yield table.replace_schema_metadata(stamp)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:

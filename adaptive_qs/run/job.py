@@ -235,7 +235,7 @@ class Job(Generic[W]):
         with ExitStack() as opened:
             with unchanged(source):
                 self.session.recognise(table_bytes(source))
-                if schema.private_columns:
+                if schema.open_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
                     gathered, rows = self._gathered(source, clock)
@@ -319,7 +319,7 @@ def budget_of(
     Raises:
         InputError: the budget is out of range, or too small to learn from.
     """
-    if not schema.private_columns:
+    if not schema.open_columns:
         return budget(None), Cost()
     from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -35,6 +35,9 @@ from adaptive_qs.table.read import (
     unreadable,
 )
 from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
 
 # The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed.
 
@@ -350,20 +353,29 @@ def distinct_cells(
     return parts, np.where(mixed.indices < 0, null, mixed.indices)
 
 
-def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Table:
+def decode(
+    table: CodedTable,
+    schema: Schema,
+    rng: np.random.Generator,
+    drawers: Mapping[str, Drawer] | None = None,
+) -> pa.Table:
     """The table with the values that its codes stand for.
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
-    are drawn uniformly from their bin or period, never outside the declared bounds; missing
-    values are null; unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes. ``rng`` draws column by column.
+    are drawn from their bin or period, never outside the declared bounds, uniformly or as the
+    ``drawers`` of their columns do (see :mod:`adaptive_qs.table.inside`); missing values are null;
+    unknown values are the catch-all label. Encoding the result under the same schema gives the
+    same codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: the table has another domain than the schema.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
-    columns = [column.decode(codes, rng) for column, codes in zip(schema.columns, table.columns)]
+    columns = [
+        column.decode(codes, rng, (drawers or {}).get(column.name))
+        for column, codes in zip(schema.columns, table.columns)
+    ]
     return pa.table(columns, names=list(schema.names))
 
 

@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 140,
+    "modules": 143,  # values inside bins: a density, what is counted, columns with heaps
     "lines": 43_700,
     "most lines": 680,
     "files executed by synthesize": 76,
