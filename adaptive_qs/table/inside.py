@@ -306,8 +306,9 @@ def _endings(
 
     size = len(found) + 1
     single, wide = column.point_ends()[0][~several], widths > 1
-    known = np.bincount(kinds_of(column.marks(single), found), counts[~several], size)
-    known += np.bincount(kinds_of(column.marks(heaps.points), found), heaps.rows, size)
+    exact = np.concatenate([single, heaps.points])
+    rows_there = np.concatenate([counts[~several], heaps.rows])
+    known = np.bincount(kinds_of(column.marks(exact), found), rows_there, size)
     kinds = kinds_of(column.marks(starts), found)
     period = math.lcm(*(ending.modulus for ending in found))
     parts = np.bincount(kinds_of(np.arange(period), found), minlength=size) / period

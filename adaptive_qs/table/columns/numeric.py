@@ -240,6 +240,7 @@ class IntegerColumn(BinnedColumn):
         content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
+            content |= binning.private_heaps(points, weights, starts)
         return Draft({**content, **clip}, note)
 
     def numbers(self, values: pa.Array) -> Codes:
@@ -431,6 +432,7 @@ class NumericColumn(BinnedColumn):
         content: dict[str, Any] = {"type": "numeric", "edges": edges, **clip}
         if grid.decimals is not None:
             content["decimals"] = grid.decimals
+            content |= binning.private_heaps(points, weights, edges)
         if grid.multiple > 1:
             content["step"] = grid.step
         return Draft(content, note or _spanning(points))
