@@ -130,22 +130,21 @@ def found_endings(noisy: Counts, moduli: tuple[int, ...], noise_std: float) -> t
     if not moduli:
         return ()
     period = moduli[-1]
-    rate = np.full(period, noisy.sum() / period)  # rows expected on each remainder
-    found: list[tuple[float, int, int]] = []
+    marks = np.arange(period)
+    found: list[tuple[float, Ending]] = []
     for modulus in moduli:
-        sums = noisy.reshape(-1, modulus).sum(axis=0)
-        deviation = noise_std * math.sqrt(period / modulus)
-        excess = sums - rate.reshape(-1, modulus).sum(axis=0)
-        chosen = np.flatnonzero(excess > stands_out(modulus, deviation))
-        found += [(float(excess[k]), int(k), modulus) for k in chosen]
-        known = np.isin(np.arange(period) % modulus, chosen)
-        rate[known] = (sums * modulus / period)[np.arange(period)[known] % modulus]
-        if not known.all():
-            rate[~known] = max((noisy.sum() - rate[known].sum()) / (~known).sum(), 0.0)
-    kept = sorted(found, key=lambda f: -f[0])[:MOST_ENDINGS]
-    kept.sort(key=lambda f: (-f[2], f[1]))
-    endings = [Ending(remainder=remainder, modulus=modulus) for _, remainder, modulus in kept]
-    return _with_rows(endings, np.bincount(kinds_of(np.arange(period), endings), noisy))
+        endings = [ending for _, ending in reversed(found)]  # the finest first
+        kinds = kinds_of(marks, endings)
+        rows, sizes = np.bincount(kinds, noisy), np.bincount(kinds)
+        rates = np.divide(rows, sizes, out=np.zeros(rows.size), where=sizes > 0)
+        excess = (noisy - rates[kinds]).reshape(-1, modulus).sum(axis=0)
+        least = stands_out(modulus, noise_std * math.sqrt(period / modulus))
+        chosen = np.flatnonzero(excess > least)
+        found += [(float(excess[k]), Ending(remainder=k, modulus=modulus)) for k in chosen.tolist()]
+    strongest = sorted(found, key=lambda each: -each[0])[:MOST_ENDINGS]
+    endings = sorted((each[1] for each in strongest), key=lambda e: (-e.modulus, e.remainder))
+    rows = np.bincount(kinds_of(marks, endings), noisy, len(endings) + 1)
+    return _with_rows(endings, rows)
 
 
 def _with_rows(endings: Sequence[Ending], rows: NDArray[Any]) -> tuple[Ending, ...]:

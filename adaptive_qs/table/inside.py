@@ -4,9 +4,9 @@ A bin of prices from 100 to 500 holds more rows near 100 if the bins below hold 
 above, and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made
 of what a release tells:
 
-- the noisy counts of the column's codes. Inside a code the density is exponential, in a coordinate
-  that is linear in the middle of the column and logarithmic far out, so that a tail is a power law.
-  Its slope joins the densities of the codes on either side; in the outermost code the density
+- the noisy counts of the column's codes. Inside a code the logarithm of the density is linear, in a
+  coordinate that is linear in the middle of the column and logarithmic far out, so that a tail is
+  a power law. Its slope joins the densities of the codes on either side; in the outermost code it
   begins where the tail before it ends, and declines as fast as the rows of the code require.
 - where they were counted, the noisy rows on single values (heaps), which are set apart before the
   density is made, and on endings, which part the values of a code among each other.
@@ -42,8 +42,10 @@ CELLS_OF_A_CODE = 1 << 12
 """Points of a code up to which each has a probability of its own."""
 CELLS = 1 << 16
 """The same for all codes together; longer codes have cells of several points."""
-COARSE_CELLS = 256
-"""Cells of a code that has more points."""
+COARSE_CELLS, LEAST_CELLS = 256, 16
+"""Cells of a code that has more points; fewer, but no less than these, where codes are many."""
+LEAST_WIDTH = 1e-12
+"""Of a code, in units: bins of very different sizes have codes that doubles take for points."""
 LIMIT = 700.0
 """Largest exponent of a density that a double holds."""
 
@@ -123,7 +125,7 @@ def inside(column: SpreadColumn, counts: Array) -> Inside | None:
     heaps = _Heaps.of(column, first, last, counts)
     rest = np.maximum(counts - heaps.of_codes, 0.0)
     shape = _Shape.of(column, first, last, rest)
-    most = min(CELLS_OF_A_CODE, max(COARSE_CELLS, CELLS // counts.size))
+    most = min(CELLS_OF_A_CODE, max(LEAST_CELLS, CELLS // counts.size))
     parts = [
         shape.cells(code, most, heaps.points[heaps.codes == code]) for code in range(counts.size)
     ]
@@ -188,12 +190,12 @@ class _Heaps:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Densities inside codes: exponential in y = arsinh((x − middle) / unit).
+    """Densities inside codes: in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
 
     Attributes:
+        column: whose they are.
         first, last: points of every code.
         middle, unit: median and half the distance of the quartiles.
-        y: ends of every code, shape (codes, 2).
         slopes: of the logarithm of the density in y, shape (codes,).
     """
 
@@ -202,7 +204,6 @@ class _Shape:
     last: Points
     middle: float
     unit: float
-    y: Array
     slopes: Array
 
     @classmethod
@@ -213,33 +214,49 @@ class _Shape:
         sums = np.append(0.0, np.cumsum(weights)) / weights.sum()
         low, middle, high = np.interp((0.25, 0.5, 0.75), sums, np.append(x[0, 0], x[:, 1]))
         unit = (high - low) / 2 or 1.0
-        y = np.arcsinh((x - middle) / unit)
-        return cls(column, first, last, middle, unit, y, _slopes(y, counts, last == first))
+        slopes = _slopes((x - middle) / unit, counts, last == first)
+        return cls(column, first, last, float(middle), float(unit), slopes)
 
     def cells(self, code: int, most: int, heaps: Points) -> tuple[Points, Array]:
         """First points of the cells of a code, and masses in proportion to its density."""
         first, after = int(self.first[code]), int(self.last[code]) + 1
-        low, high = self.y[code]
         if after - first <= most:
             starts = np.arange(first, after)
         else:
-            x = self.middle + self.unit * np.sinh(np.linspace(low, high, COARSE_CELLS + 1)[1:-1])
-            cuts = np.clip(np.floor(x), first, after - 1).astype(np.int64)
+            ends = self._scaled(np.array([first, after]))
+            cuts = self.middle + self.unit * _even_cuts(ends, min(most, COARSE_CELLS))[1:-1]
+            cuts = np.clip(np.floor(cuts), first, after - 1).astype(np.int64)
             own = np.minimum(np.append(heaps, heaps + 1), after - 1)
             starts = np.unique(np.concatenate([[first], cuts, own]))
-        x = self.column.positions(np.append(starts, after))
-        y = np.arcsinh((x - self.middle) / self.unit)
-        slope = float(self.slopes[code])
-        if abs(slope) * (high - low) < 1e-9:
-            return starts, np.diff(y)
-        top = high if slope > 0 else low
-        return starts, np.abs(np.diff(np.exp(np.maximum(slope * (y - top), -LIMIT))))
+        return starts, _masses(self._scaled(np.append(starts, after)), float(self.slopes[code]))
+
+    def _scaled(self, points: Points) -> Array:
+        return (self.column.positions(points) - self.middle) / self.unit
 
 
-def _slopes(y: Array, counts: Array, single: NDArray[np.bool_]) -> Array:
-    """The slope of the log-density in every code, from those of its neighbours."""
-    widths, centres = y[:, 1] - y[:, 0], y.mean(axis=1)
-    logs = np.log(np.maximum(counts, LEAST_ROWS) / widths)
+def _even_cuts(ends: Array, cells: int) -> Array:
+    """Ends of so many cells between two, equally wide in y."""
+    low, high = np.arcsinh(ends)
+    return np.asarray(np.sinh(np.linspace(low, high, cells + 1)))
+
+
+def _masses(cuts: Array, slope: float) -> Array:
+    """Masses of narrow cells between these cuts, by the density in their middle; not normalised."""
+    y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2)
+    return np.diff(cuts) * np.exp(np.maximum(slope * y - max(slope * y[0], slope * y[-1]), -LIMIT))
+
+
+def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> Array:
+    """The slope of the log-density in every code, from those of its neighbours.
+
+    Args:
+        ends: of every code, less the middle, in units, shape (codes, 2).
+        counts: rows of every code.
+        single: which codes are one point.
+    """
+    y = np.arcsinh(ends)
+    widths, centres = np.maximum(y[:, 1] - y[:, 0], LEAST_WIDTH), y.mean(axis=1)
+    logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
     padded = np.pad(logs, 1, constant_values=-np.inf)
     spikes = single & (logs > math.log(SPIKE) + np.maximum(padded[:-2], padded[2:]))
     smooth = np.pad(~spikes, 1)  # those beyond the ends are none
@@ -255,27 +272,33 @@ def _slopes(y: Array, counts: Array, single: NDArray[np.bool_]) -> Array:
             beside, beyond = (code - 1, code - 2) if left else (code + 1, code + 2)
             start = logs[beside]
             if 0 <= beyond < counts.size and smooth[beyond + 1]:
-                fall = (logs[beside] - logs[beyond]) / abs(centres[beside] - centres[beyond])
+                apart = max(abs(centres[beside] - centres[beyond]), LEAST_WIDTH)
+                fall = (logs[beside] - logs[beyond]) / apart
                 start += min(fall, 0.0) * widths[beside] / 2
-            decline = _decline(math.exp(logs[code] - start)) / widths[code]
-            slopes[code] = -decline if left else decline
+            outwards = ends[code] if left else -ends[code, ::-1]
+            decline = _decline(outwards, logs[code] - start)
+            slopes[code] = decline if left else -decline
     return slopes
 
 
-def _decline(mean: float) -> float:
-    """The k for which (1 − exp(−k)) / k, the mean of exp(−k t) over 0 ≤ t ≤ 1, is this; 0 from 1
-    on: a density that begins at one end and has this mean does not rise towards the other."""
-    if mean >= 1:
+def _decline(ends: Array, log_mean: float) -> float:
+    """The slope of a density that is 1 at the first of two ends and has this mean between them; 0
+    for a mean of 1 and more: the density is not taken to rise outwards."""
+    if log_mean >= 0:
         return 0.0
-    k = max(2 * (1 - mean), 1 / mean - 1)
-    for _ in range(60):  # Newton's method on a convex decreasing function, from below its root
-        value = -math.expm1(-k) / k
-        slope = (math.exp(-k) - value) / k
-        step = (mean - value) / slope
-        k = max(k + step, 1e-9)
-        if abs(step) < 1e-12 * k:
-            break
-    return min(k, LIMIT)
+    cuts = _even_cuts(ends, COARSE_CELLS)
+    if cuts[-1] - cuts[0] < LEAST_WIDTH:
+        return 0.0
+    shares = np.diff(cuts) / (cuts[-1] - cuts[0])
+    y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2) - np.arcsinh(cuts[0])
+    low, high = -LIMIT / float(y[0]), 0.0  # the steepest that begins in the first cell
+    for _ in range(60):
+        middle = (low + high) / 2
+        if math.log(float(shares @ np.exp(np.maximum(middle * y, -LIMIT)))) < log_mean:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 # Endings: which points of a code the rows are on.

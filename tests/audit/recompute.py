@@ -130,6 +130,7 @@ class Released:
         )  # fmt: skip
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
         self.learnt = {c["name"] for c in read["schema"]["columns"] if "learnt" in c}
+        self.counted = {c["name"] for c in read["schema"]["columns"] if "counted" in c}
 
     def residual(self, event):
         """Attributes of the residual that a charge is about; None where it is about none."""
@@ -139,8 +140,9 @@ class Released:
         return names
 
     def learns(self, event):
-        """Whether a charge is about the bins of a column that is noted as learnt."""
-        return event["purpose"] == "bins" and self.learnt >= set(event["columns"])
+        """Whether a charge is about bins or frequent values that are noted as learnt."""
+        noted = {"bins": self.learnt, "heaps": self.counted}
+        return event["purpose"] in noted and noted[event["purpose"]] >= set(event["columns"])
 
     def scale(self, event) -> int:
         """What the values of a residual were multiplied with: its cells, and a power of two.
