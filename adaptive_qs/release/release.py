@@ -19,7 +19,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Generator, SynthesisSettings, fit_model
-from adaptive_qs.generate.targets import single_targets
+from adaptive_qs.generate.targets import single_target
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -246,7 +246,8 @@ class Release(Bundle):
         seed = chosen_seed(seed)
         parts = self._parts(count, seed, workers, progress)
         stamp = {STAMP_KEY: self.manifest.stamp}
-        drawers = drawers_of(self.schema.columns, [c.counts for c in single_targets(self.model())])
+        model = self.model()
+        drawers = drawers_of(self.schema.columns, lambda i: single_target(model, i).counts)
         slices = (
             rows[first : first + DECODED_ROWS]
             for rows in parts

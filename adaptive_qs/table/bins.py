@@ -241,8 +241,8 @@ FEW_ABSURD = 2
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
-"""Share of the rows on peaks inside bins, or on multiples of a number, from which these are worth
-a part of the budget."""
+"""Share of the rows in bins of several values, on peaks or on multiples of a number, from which
+these are worth a part of the budget, where they are ``PEAK_SHARE`` of all rows as well."""
 HEAP_SHARE = 0.001
 """Share of the rows from which a peak counts among these."""
 HEAPS = 50
@@ -379,7 +379,8 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
-    return {"private_heaps": HEAPS} if rows >= HEAPED * weights.sum() else {}
+    enough = rows >= max(HEAPED * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
+    return {"private_heaps": HEAPS} if enough else {}
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:

@@ -17,7 +17,7 @@ Every code keeps its rows: only where in a code they lie is decided here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,28 +100,29 @@ class Inside:
         return points
 
 
-def drawers_of(columns: Sequence[ColumnBase], counts: Sequence[Array]) -> dict[str, Drawer]:
+def drawers_of(columns: Sequence[ColumnBase], counts: Callable[[int], Array]) -> dict[str, Drawer]:
     """What draws the values of columns with bins or periods, by name.
 
     Args:
         columns: with no bins left open.
-        counts: rows with each code of every column, released with noise.
+        counts: rows with each code of the column at a place, released with noise.
     """
-    spread = ((c, rows) for c, rows in zip(columns, counts) if isinstance(c, SpreadColumn))
-    found = {column.name: inside(column, rows[: column.num_values]) for column, rows in spread}
-    return {name: each.draw for name, each in found.items() if each is not None}
+    drawers: dict[str, Drawer] = {}
+    for place, column in enumerate(columns):
+        if isinstance(column, SpreadColumn) and np.diff(column.point_ends(), axis=0).any():
+            found = inside(column, counts(place)[: column.num_values])
+            drawers[column.name] = found.draw
+    return drawers
 
 
-def inside(column: SpreadColumn, counts: Array) -> Inside | None:
-    """What values are drawn from; None where every code is one value.
+def inside(column: SpreadColumn, counts: Array) -> Inside:
+    """What values are drawn from.
 
     Args:
         column: with bins that are known.
         counts: rows of each of its values or bins, released with noise, shape (num_values,).
     """
     first, last = column.point_ends()
-    if not (last > first).any() or not counts.sum() > 0:
-        return None
     heaps = _Heaps.of(column, first, last, counts)
     rest = np.maximum(counts - heaps.of_codes, 0.0)
     shape = _Shape.of(column, first, last, rest)

@@ -134,7 +134,7 @@ def test_full_minutes_of_times():
 def test_whatever_the_counts_are_values_stay_in_their_codes(counts):
     column = column_of(type="numeric", edges=[-1e6, 0, 1e-3, 10, 1e9], decimals=3)
     column = counted(column, (0.0, 7.5, 1e8), (50, 3, 1), [(0, 1000, 7)])
-    drawers = drawers_of([column], [np.array(counts)])
+    drawers = drawers_of([column], lambda _: np.array(counts))
     codes = np.tile(np.arange(4), 500)
     drawn = column.decode(codes, np.random.default_rng(1), drawers.get("x"))
     np.testing.assert_array_equal(column.encode(drawn), codes)
@@ -146,4 +146,4 @@ def test_columns_of_single_values_need_nothing():
     plain = column_of(type="integer", min=0, max=9)
     day = column_of(type="date", min="2024-01-01", max="2024-02-01")
     flag = column_of(type="boolean")
-    assert drawers_of([plain, day, flag], [np.ones(10), np.ones(32), np.ones(2)]) == {}
+    assert drawers_of([plain, day, flag], pytest.fail) == {}

@@ -270,7 +270,7 @@ class ColumnBase(BaseModel):
 
     @abstractmethod
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values of the declared type for codes that mean one, uniform inside bins."""
+        """Values of the declared type for codes that mean one, evenly inside bins."""
 
     @abstractmethod
     def value_labels(self) -> list[str]:
