@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -26,6 +27,7 @@ MOST_WORKERS = 1_024
 ROWS_SHARE = 0.25
 """Part of the ceiling set aside for rows, whose number is private and must not steer a plan."""
 
+_STATUS = Path("/proc/self/status")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -94,6 +96,24 @@ def linear_algebra() -> ThreadpoolController:
 
 
 @cache
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown.
+
+    The system's figure for a program (``ru_maxrss``) begins with what the process held that
+    started it, so that a small program started by a large one would look large.
+    """
+    try:
+        return int(_STATUS.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 2**10
+    except (OSError, IndexError):
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
 def version_of(name: str) -> str:
     """Version of an installed package, as first read: its metadata is parsed anew at each look."""
     from importlib.metadata import PackageNotFoundError, version

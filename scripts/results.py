@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_qs import machine
+
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 CODE = ("adaptive_qs", "scripts", "pyproject.toml")
 PACKAGES = ("adaptive-qs", "numpy", "scipy", "numba", "pandas", "pyarrow")
@@ -102,11 +104,9 @@ def here(task: Callable[..., Any], *arguments: Any) -> Any:
 
 def peak_memory_mb() -> float:
     """Most memory this process ever held; not that of the process that started it."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
-    except (OSError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = machine.peak_memory_mb()
+    assert peak is not None, "no script runs where the system does not say it"
+    return peak
 
 
 def run_program(*arguments: object) -> tuple[dict[str, Any], float, float]:
@@ -116,17 +116,16 @@ def run_program(*arguments: object) -> tuple[dict[str, Any], float, float]:
         What it printed with ``--json``, wall seconds, and the peak memory of its process in MB.
     """
     start = time.perf_counter()
-    process = subprocess.Popen(
+    ended = subprocess.run(
         [sys.executable, "-m", "adaptive_qs", *map(str, arguments), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        check=False,
     )
-    assert process.stdout is not None
-    printed = json.loads(process.stdout.read() or "{}")
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{arguments[0]} failed with status {status}")
-    return printed, time.perf_counter() - start, usage.ru_maxrss / 1024
+    if ended.returncode:
+        raise SystemExit(f"{arguments[0]} failed with status {ended.returncode}")
+    printed = json.loads(ended.stdout)
+    return printed, time.perf_counter() - start, printed["peak_memory_mb"]
 
 
 def timed_program(*arguments: object) -> tuple[dict[str, Any], float, float, float]:

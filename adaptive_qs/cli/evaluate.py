@@ -22,12 +22,13 @@ from adaptive_qs.cli.io import (
     emit_json,
     emit_rows,
     file_of,
-    peak_memory_mb,
     percent,
     progress_bars,
     readable,
     shown,
     table_of,
+    taken_json,
+    taken_rows,
     warn,
     with_sidecar,
 )
@@ -81,10 +82,7 @@ def show(
         closing.append(("promise", f"{known} ({promise.source})"))
     if report is not None:
         closing.append(("report", str(report)))
-    spent = ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items())
-    closing.append(("seconds", spent))
-    if (peak := peak_memory_mb()) is not None:
-        closing.append(("memory", f"{peak:,.0f} MB at most"))
+    closing.extend(taken_rows(seconds))
     emit_rows("Done.", closing)
 
 
@@ -493,8 +491,7 @@ def evaluate(
                 **evaluation_json(result, judged.brief),
                 "uses": {what: SERVES[grade] for what, grade in judged.uses},
                 "report": None if report is None else str(report),
-                "seconds": {phase: round(spent, 3) for phase, spent in seconds.items()},
-                "peak_memory_mb": peak_memory_mb(),
+                **taken_json(seconds),
             }
         )
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
-from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.machine import PhaseProgress, peak_memory_mb
 from adaptive_qs.pages.notebook import PHASES
 from adaptive_qs.pages.words import share as part_in_words
 from adaptive_qs.table.files import inside, is_pattern, stamp_path
@@ -180,16 +180,6 @@ def _is_number(text: str) -> bool:
     return text.lstrip("+-")[:1].isdigit()
 
 
-def peak_memory_mb() -> float | None:
-    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
-
-
 def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
     """Time and memory of a command, for people."""
     rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
@@ -200,8 +190,9 @@ def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
 
 def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
     """The same for scripts."""
+    peak = peak_memory_mb()
     rounded = {phase: round(spent, 3) for phase, spent in seconds.items()}
-    return {"seconds": rounded, "peak_memory_mb": peak_memory_mb()}
+    return {"seconds": rounded, "peak_memory_mb": peak and round(peak, 1)}
 
 
 def closed_rows(closed: Closing | None) -> list[Row]:

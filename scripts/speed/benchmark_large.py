@@ -49,14 +49,14 @@ def run(folder: Path, *arguments: str) -> tuple[dict[str, Any], str, float, floa
 
 
 _MEASURED = """
-import resource, sys
+import time, sys
 from adaptive_qs.cli.entry import main
+from adaptive_qs.machine import peak_memory_mb
 try:
     code = main()
 except SystemExit as stop:
     code = stop.code
-use = resource.getrusage(resource.RUSAGE_SELF)
-print(use.ru_utime + use.ru_stime, use.ru_maxrss / 1024, file=sys.stderr)
+print(time.process_time(), peak_memory_mb(), file=sys.stderr)
 sys.exit(code)
 """
 

@@ -418,19 +418,14 @@ def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
 
 GROWTH = """
 import sys
-import threading
-from pathlib import Path
 from adaptive_qs.cli.entry import main
-
-def peak():
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
-    return int(line.split()[1]) / 2**10
+from adaptive_qs.machine import peak_memory_mb
 
 words = sys.argv[1:]
 peaks = []
 for table in ("few", "many"):
     code = main(["synthesize", f"{table}.parquet", "--release", f"{table}.zip", *words])
-    peaks.append(peak())
+    peaks.append(peak_memory_mb())
 print(code, *peaks)
 """
 

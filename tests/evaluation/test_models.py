@@ -183,7 +183,7 @@ def test_more_levels_than_trees_tell_apart():
 def test_rare_classes_of_a_target_with_many_do_not_upset_the_boosted_model():
     sample = sample_dataset()
     adult = read_table(sample.data, Schema.load(sample.schema))
-    found = measure_utility(adult, adult, UtilitySettings("occupation", repeats=1, max_rows=5_000))
+    found = measure_utility(adult, adult, UtilitySettings("occupation", repeats=1, max_rows=3_000))
     logistic, boosted = found.models
     assert found.classes > 10
     assert boosted.real["AUROC"].mean > logistic.real["AUROC"].mean - 0.05

@@ -87,6 +87,7 @@ def peer(tmp_path):
 def test_every_peer_has_a_title_and_a_script(name):
     assert DESCRIBED[name].keys() == {"script", "environment", "title"}
     assert PEERS / DESCRIBED[name]["script"] in SCRIPTS
+    assert DESCRIBED[name]["environment"] in install.environments()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -197,14 +198,38 @@ def test_install_leaves_an_environment_that_has_these_requirements(tmp_path, cap
 
     monkeypatch.setattr(venv, "create", copied)
     requirements.write_text("# nothing\n")
-    install.install(target, requirements)
+    environment = install.Environment(requirements)
+    install.install(target, environment)
     (target / "mark").touch()
-    install.install(target, requirements)
+    install.install(target, environment)
     assert (target / "mark").exists()
     requirements.write_text("# nothing, but newer\n")
-    install.install(target, requirements)
+    install.install(target, environment)
     assert not (target / "mark").exists()
     assert capsys.readouterr().out.count("there already") == 1
+
+
+def test_sources_come_from_archives_or_their_address(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(install, "create", lambda target, version: target.mkdir())
+    monkeypatch.setattr(install, "run_pip", lambda target, *wanted: ran.append(wanted))
+    requirements, archive = tmp_path / "requirements-x.txt", tmp_path / "near-1a.tar.gz"
+    requirements.write_text("")
+    archive.touch()
+    sources = {name: (f"https://example.org/{name}", "1a") for name in ("near", "far")}
+    install.install(
+        tmp_path / "x", install.Environment(requirements, "3.9", sources), archive.parent
+    )
+    assert ran == [
+        ("--requirement", str(requirements)),
+        ("--no-deps", str(archive)),
+        ("--no-deps", "https://example.org/far/archive/1a.tar.gz"),
+    ]
+
+
+def test_another_python_is_asked_for_by_name(tmp_path):
+    with pytest.raises(SystemExit, match=r"no python2\.0 on the PATH: install it"):
+        install.create(tmp_path / "x", "2.0")
 
 
 ENVIRONMENTS = os.environ.get("COMPARISON_PEERS", "")
