@@ -70,6 +70,13 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "name": "height", "type": "numeric", "private_bins": 16, "decimals": 2, "outside": "clip"
     },
 }  # fmt: skip
+WITH_HEAPS = {
+    "name": "price", "type": "numeric", "min": 0, "max": 500, "bins": 20, "decimals": 2,
+    "heaps": [50, 100], "endings": [0.99],
+    "counted": {
+        "rows": [812, 1630], "endings": [{"remainder": 99, "modulus": 100, "rows": 5210}]
+    },
+}  # fmt: skip
 PARTS: dict[str, dict[str, Any]] = {
     "Part": {
         "attributes": [["age", "city"]], "queries": {"age": "range", "city": "marginal"},
@@ -91,6 +98,7 @@ CITIES = [
     {"name": "country", "type": "categorical", "values": ["France", "Italy"]},
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
+EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
 """A whole file with nothing but one object of the kind."""
 
 

@@ -102,7 +102,7 @@ def plan_answers(
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """What :func:`plan` gives, and what it warns of."""
     rows = checked_public_rows(options.public_rows)
-    described = resolve_schema(schema, max_memory=options.max_memory)
+    described = resolve_schema(schema, max_memory=options.max_memory).without_heaps()
     given = options if options.budgeted else replace(options, cost=1.0)
     target, learning = budget_of(described, given, _budget(given))
     left = target.left_of(target.budget - learning)
@@ -182,6 +182,7 @@ def answer(
 
 def answers_job(schema: Schema, asked: Asked, options: RunOptions) -> Job[Batch]:
     """A run that answers queries; raises as :meth:`Job.of` does."""
+    schema = schema.without_heaps()
     return Job.of(schema, options, _budget(options), partial(_batch, asked, options))
 
 

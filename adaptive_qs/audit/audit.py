@@ -111,7 +111,7 @@ class Synthesis:
             InputError: the queries do not fit the schema, or the budget what is to be learnt.
             ResourceExceeded: the workload does not fit the memory.
         """
-        learnt = len(schema.private_columns)
+        learnt = len(schema.open_columns)
         target = PrivacyTarget.of(
             rho=rho,
             discovery_share=discovery_share(schema),
@@ -154,7 +154,7 @@ class Synthesis:
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
             workload: WorkloadSpec = marginals
-            if self.schema.private_columns:  # a file, where their sizes are still to be learnt
+            if self.schema.open_columns:  # a file, where their sizes are still to be learnt
                 workload = folder / "workload.json"
                 workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
             model = Synthesizer(
@@ -220,6 +220,7 @@ class Batch:
                 the schema.
             ResourceExceeded: a strategy takes too much memory.
         """
+        schema = schema.without_heaps()
         learns = bool(schema.private_columns)
         share = discovery_share(schema) if learns else None
         target = PrivacyTarget.of_answers(rho=rho, discovery_share=share).protecting(unit)
@@ -572,7 +573,7 @@ def audit(
         differing = neighbour_pairs(stand_in(schema), folder, rng)
         if unit != ROWS:
             differing = (of_unit(pair, unit, rng) for pair in differing)
-        raw = schema.private_columns or schema.person
+        raw = schema.open_columns or schema.person
         usable = (pair for pair in differing if not raw or (pair.here and pair.there))
         for done, pair in enumerate(islice(usable, pairs)):
             seen = report.moved

@@ -20,10 +20,11 @@ LEAST_ROWS = 0.5
 
 def single_targets(model: ReferenceModel) -> list[Target]:
     """The counts of every column, denoised, with the noise that they were measured with."""
-    return [_single(model, i) for i in range(len(model.domain))]
+    return [single_target(model, i) for i in range(len(model.domain))]
 
 
-def _single(model: ReferenceModel, attribute: int) -> Target:
+def single_target(model: ReferenceModel, attribute: int) -> Target:
+    """The same of one column."""
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected

@@ -15,8 +15,8 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import PrivateColumn
-from adaptive_qs.table.columns.numeric import PrivateRangeColumn
+from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.spread import HeapedColumn
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, rows_of
 from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
@@ -133,7 +133,7 @@ def gather(
 
     Arguments and errors are those of :func:`adaptive_qs.learn.schema.gather_private`.
     """
-    collectors = {c.name: _Collector(c) for c in schema.columns if isinstance(c, PrivateColumn)}
+    collectors = {c.name: _Collector(c) for c in schema.columns if c.is_open}
     if isinstance(source, CodedTable):
         raise DataError("a coded table has no bins or values to learn: give the raw table")
     with open_source(source) as opened:
@@ -151,7 +151,7 @@ def gather(
                     )
     gathered = Gathered()
     for name, collector in collectors.items():
-        if collector.column.discovers:
+        if isinstance(collector.column, PrivateColumn) and collector.column.discovers:
             gathered.texts[name] = collector.texts.sorted()
         else:
             gathered.numbers[name] = np.concatenate(collector.numbers)
@@ -160,11 +160,12 @@ def gather(
 
 
 class _Collector:
-    """The values of one private column."""
+    """The values of one open column."""
 
-    def __init__(self, column: PrivateColumn) -> None:
+    def __init__(self, column: ColumnBase) -> None:
         self.column = column
-        self._probe = column.probe
+        self._probe = column.probe if isinstance(column, PrivateColumn) else column
+        self._values = 1 if isinstance(column, PrivateColumn) else column.num_values
         self.numbers: list[Numbers] = []
         self.texts = TextCounter()
         self._number_bytes = 0
@@ -178,12 +179,11 @@ class _Collector:
         for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             (codes,) = encode_chunk(self._probe, part, label)
             parts, indices = distinct_cells(self.column.name, part, label)
-            self._take(parts, indices[codes == 0])
+            self._take(parts, indices[codes < self._values])
 
     def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
-        if isinstance(self.column, PrivateRangeColumn):
-            distinct = np.concatenate([self.column.numbers(part) for part in parts])
-            numbers = np.clip(distinct[indices], *self.column.span)
+        if isinstance(self.column, HeapedColumn):
+            numbers = np.concatenate([self.column.numbers(part) for part in parts])[indices]
             self.numbers.append(numbers)
             self._number_bytes += numbers.nbytes
         else:

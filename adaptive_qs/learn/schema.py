@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.columns.category import CategoricalColumn, PrivateCategoricalColumn
 from adaptive_qs.table.columns.numeric import PrivateRangeColumn
+from adaptive_qs.table.columns.spread import HeapedColumn, SpreadColumn
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
@@ -25,6 +27,10 @@ DELTA_SHARE = Fraction(1, 2)
 """Part of a run's δ where values are discovered; ε hardly depends on the rest of it."""
 FEWEST_UNITS = 8
 """Units of ρ without which a column's share cannot be divided."""
+HEAPS_SHARE = Fraction(1, 100)
+"""Most of a run's ρ for the frequent values of a column, where nothing else is to be learnt."""
+BINS_WEIGHT = 4
+"""How much more of ρ bins or values get than the frequent values of a column."""
 
 
 def discovery_share(schema: Schema) -> Fraction:
@@ -34,7 +40,7 @@ def discovery_share(schema: Schema) -> Fraction:
 
 
 def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHARE) -> Cost:
-    """What learning the private columns of a schema may cost; nothing if it has none.
+    """What learning the open columns of a schema may cost; nothing if it has none.
 
     Args:
         schema: with or without private columns.
@@ -45,38 +51,52 @@ def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHAR
     Raises:
         InputError: the share is out of range, or values are to be discovered with a δ of 0.
     """
-    part = learning_share(share)
-    if not schema.private_columns:
+    part = Fraction(learning_share(share))
+    if not schema.open_columns:
         return Cost()
-    cost = Cost(int(budget.rho_units * Fraction(part)), budget.delta_units)
+    if not schema.private_columns:
+        part = min(part, HEAPS_SHARE * len(schema.open_columns))
+    cost = Cost(int(budget.rho_units * part), budget.delta_units)
     column_costs(schema, cost)
     return cost
 
 
-def column_costs(schema: Schema, cost: Cost) -> dict[str, Cost]:
-    """Equal shares of ρ for all private columns, and of δ for those with private values.
+@dataclass(frozen=True)
+class ColumnCosts:
+    """What the open columns may cost, by name: their bins or values, and their frequent values."""
+
+    values: dict[str, Cost]
+    heaps: dict[str, Cost]
+
+
+def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
+    """Equal shares of ρ for all bins and values, ``BINS_WEIGHT`` times those for frequent values,
+    and equal shares of δ for columns with private values.
 
     Raises:
         InputError: a share would be empty.
     """
     columns = [c for c in schema.columns if isinstance(c, PrivateColumn)]
+    heaped = [c.name for c in schema.columns if isinstance(c, HeapedColumn) and c.counts_heaps]
     discovered = [c.name for c in columns if c.discovers]
-    if columns and cost.rho_units < FEWEST_UNITS * len(columns):
+    weight = BINS_WEIGHT if heaped else 1
+    shares = weight * len(columns) + len(heaped)
+    if shares and cost.rho_units < FEWEST_UNITS * shares:
+        number = len(schema.open_columns)
         raise InputError(
-            f"rho {float(cost.rho):.3g} is too little to learn {len(columns)} columns: give more"
+            f"rho {float(cost.rho):.3g} is too little to learn {number} columns: give more"
         )
     if discovered and cost.delta_units < len(discovered):
         raise InputError(
             f"learning the values of {discovered[0]!r} needs a share of delta: give a delta above "
             "0, or declare the values"
         )
-    return {
-        c.name: Cost(
-            cost.rho_units // len(columns),
-            cost.delta_units // len(discovered) if c.name in discovered else 0,
-        )
-        for c in columns
-    }
+    unit = cost.rho_units // shares if shares else 0
+    each = cost.delta_units // len(discovered) if discovered else 0
+    return ColumnCosts(
+        {c.name: Cost(weight * unit, each if c.discovers else 0) for c in columns},
+        {name: Cost(unit) for name in heaped},
+    )
 
 
 MOST_BYTES = 2**30
@@ -112,14 +132,15 @@ def gather_private(
     """
     from adaptive_qs.learn.gather import Gathered, gather
 
-    if not schema.private_columns:
+    if not schema.open_columns:
         return Gathered()
     column_costs(schema, cost)
     return gather(source, schema, most_bytes, progress, check_rows)
 
 
 def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cost: Cost) -> Schema:
-    """The schema with bins and values in place of what it left open; itself if it left nothing.
+    """The schema with bins and values in place of what it left open, and with the rows on frequent
+    values; itself if it left nothing.
 
     What is released is fully determined by the schema, the cost and the outputs of the mechanisms:
     a run that is resumed gets the same schema.
@@ -133,21 +154,25 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
         InputError: the cost is too small to divide; nothing is charged.
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``cost``.
     """
-    if not schema.private_columns:
+    if not schema.open_columns:
         return schema
+    from adaptive_qs.learn.heaps import learn_heaps
     from adaptive_qs.learn.ranges import learn_ranges
 
     costs = column_costs(schema, cost)
     ranges = [c for c in schema.columns if isinstance(c, PrivateRangeColumn)]
     learnt: dict[str, ColumnBase] = {
-        **learn_ranges(ranges, gathered.numbers, mechanisms, costs),
+        **learn_ranges(ranges, gathered.numbers, mechanisms, costs.values),
         **{
-            c.name: _learn_values(c, *gathered.texts[c.name], mechanisms, costs[c.name])
+            c.name: _learn_values(c, *gathered.texts[c.name], mechanisms, costs.values[c.name])
             for c in schema.columns
             if isinstance(c, PrivateCategoricalColumn)
         },
     }
-    return schema.with_columns(learnt.values())
+    known = {c.name: learnt.get(c.name, c) for c in schema.columns}
+    heaped = [c for c in known.values() if isinstance(c, SpreadColumn) and c.counts_heaps]
+    known.update(learn_heaps(heaped, gathered.numbers, mechanisms, costs.heaps))
+    return schema.with_columns(known.values())
 
 
 def _learn_values(

@@ -24,6 +24,8 @@ class Purpose(StrEnum):
     """Bounds and bins of one column."""
     VALUES = "values"
     """Categories of one column."""
+    HEAPS = "heaps"
+    """Rows on the frequent values of one column in bins."""
     SELECTION = "selection"
     """Which marginal is measured next."""
     RESIDUAL = "residual"
@@ -41,6 +43,7 @@ _WORDS = {
     Purpose.ROWS: "",
     Purpose.BINS: "bins of ",
     Purpose.VALUES: "values of ",
+    Purpose.HEAPS: "heaps of ",
     Purpose.SELECTION: "select",
     Purpose.RESIDUAL: "residual ",
     Purpose.STRATEGY: "strategy ",
@@ -50,6 +53,7 @@ _COLUMNS = {
     Purpose.ROWS: range(1),
     Purpose.BINS: range(1, 2),
     Purpose.VALUES: range(1, 2),
+    Purpose.HEAPS: range(1, 2),
     Purpose.SELECTION: range(1),
     Purpose.RESIDUAL: range(1, 2**16),
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.generate.conditional import Kinds
     from adaptive_qs.generate.rows import Chances
+    from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.where import Mask, Where
 
 DECODED_ROWS = 2**16
@@ -160,6 +161,7 @@ class Drawing:
         parts: the rows, in codes.
         seed: of the values.
         stamp: that the pages carry.
+        drawers: by column, how values inside bins are drawn; evenly where there is none.
         where: the condition that the values meet.
         share: of all rows of the model, those that may be drawn; 1 without a condition.
         doubts: what the release says against the table.
@@ -170,6 +172,7 @@ class Drawing:
     parts: Iterator[Rows]
     seed: int
     stamp: str
+    drawers: Mapping[str, Drawer] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
     doubts: tuple[str, ...] = ()
@@ -196,15 +199,16 @@ class Drawing:
     def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
         """Values for codes, which meet the condition and the rules of the schema."""
         if self.where is None:
-            return decode(codes, self.schema, rng)
+            return decode(codes, self.schema, rng, self.drawers)
         if self.schema.ruleset is None:
-            return self.where.corrected(decode(codes, self.schema, rng), codes, rng)
+            values = decode(codes, self.schema, rng, self.drawers)
+            return self.where.corrected(values, codes, rng)
         from adaptive_qs.table.obey import drawn_under_rules
 
         both = self.schema.ruleset.along_with(self.where.condition)
         columns = dict(zip(self.schema.names, codes.columns))
         try:
-            return pa.table(drawn_under_rules(columns, both, rng))
+            return pa.table(drawn_under_rules(columns, both, rng, self.drawers))
         except SchemaError:
             raise InputError(
                 "no row was found that meets the condition and the rules of the schema: ask for "

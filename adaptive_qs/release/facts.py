@@ -24,7 +24,7 @@ Basis = Literal["declared public", "paid for", "post-processing", "not revealed"
 in the release with no promise about it."""
 
 Kind = Literal[
-    "columns", "values", "missing", "other cells", "constant", "ignored",
+    "columns", "values", "heaps", "missing", "other cells", "constant", "ignored",
     "refusals", "settings", "rows", "single columns", "combinations", "selections", "answers",
     "derived", "kept back",
 ]  # fmt: skip
@@ -111,7 +111,8 @@ _PUBLIC: tuple[tuple[Kind, str], ...] = (
 _KEPT_BACK: tuple[str, ...] = (
     "the order of the rows, and which of them are equal",
     "any exact count",
-    "where in its bin a value lies: values are drawn uniformly within it",
+    "where in its bin a value lies, but for frequent values that are counted: values are drawn by "
+    "what is released of their column",
     "how cells were written, and what is in columns that are not used",
     "the name, place, format and size of the private file",
 )
@@ -122,9 +123,13 @@ TABLES = (
 ANSWERS = ("every answer with its standard error and interval",)
 
 
+_HEAPS = "which values and last digits are frequent, and how many rows have them, learnt with noise"
+_OF_ONE_COLUMN: tuple[Kind, ...] = ("values", "heaps")
+"""Kinds of facts that are paid for column by column."""
 _SAYS: dict[Kind, str] = {
     "rows": "the number of rows, with noise",
     "selections": "which marginals are measured: {} noisy choices",
+    "heaps": _HEAPS,
     "single columns": "how often each of their codes occurs, with noise: {} measurements",
     "combinations": "how often codes of several columns occur together, with noise: {} residuals "
     "of marginals",
@@ -153,9 +158,12 @@ def facts_of(events: Iterable[Event], schema: Schema, derived: Iterable[str]) ->
         ValueError: a charge is about a column that the schema does not have.
     """
     paid = paid_facts(events, schema)
-    learnt = {name for fact in paid if fact.kind == "values" for name in fact.columns}
+    learnt, counted = (
+        {name for fact in paid if fact.kind == kind for name in fact.columns}
+        for kind in _OF_ONE_COLUMN
+    )
     return (
-        *_declared_facts(schema, learnt),
+        *_declared_facts(schema, learnt, counted),
         *(Fact(kind=kind, fact=fact, basis="declared public") for kind, fact in _PUBLIC),
         *paid,
         *(Fact(kind="derived", fact=fact, basis="post-processing") for fact in derived),
@@ -179,7 +187,8 @@ def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
         if not names >= set(event.columns):
             raise ValueError("a charge is about a column that the schema does not have")
         kind = _kind(event)
-        groups.setdefault((kind, event.columns[0] if kind == "values" else ""), []).append(event)
+        about = event.columns[0] if kind in _OF_ONE_COLUMN else ""
+        groups.setdefault((kind, about), []).append(event)
     return [_paid_fact(kind, charged, schema) for (kind, _), charged in groups.items()]
 
 
@@ -187,6 +196,7 @@ _KINDS: dict[Purpose, Kind] = {
     Purpose.ROWS: "rows",
     Purpose.BINS: "values",
     Purpose.VALUES: "values",
+    Purpose.HEAPS: "heaps",
     Purpose.SELECTION: "selections",
     Purpose.RESIDUAL: "combinations",
     Purpose.STRATEGY: "answers",
@@ -202,7 +212,7 @@ def _kind(event: Event) -> Kind:
 
 def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
     columns: tuple[str, ...] = ()
-    if kind in ("values", "single columns"):
+    if kind in (*_OF_ONE_COLUMN, "single columns"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
     learnt = kind == "values"
     text = _learnt_text(schema.column(columns[0])) if learnt else _SAYS[kind]
@@ -231,11 +241,12 @@ _CATCH_ALL = "the label under which every value that is not listed counts"
 _CONSTANT = "that they hold one value only, so that nothing is measured about them"
 
 
-def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
+def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[str]) -> list[Fact]:
     """The facts about columns that the schema declares, one for every kind, text and basis.
 
     A schema that says of itself that it was taken from the data declares nothing: its facts are
-    "NOT COVERED". Values that this run paid for are left out here.
+    "NOT COVERED". Values that this run ``paid`` for are left out here, and so are frequent ones
+    that it ``counted``.
     """
     basis: Basis = "NOT COVERED" if is_unreviewed(schema) else "declared public"
     groups: dict[tuple[Kind, str, Basis], list[str]] = {}
@@ -251,6 +262,9 @@ def _declared_facts(schema: Schema, paid: Collection[str]) -> list[Fact]:
             text = f"{_learnt_text(column)} and under a budget that is not this one"
         if not bought:
             add("values", text, of_values, column.name)
+        if getattr(column, "counted", None) and column.name not in counted:
+            text = f"{_HEAPS} and under a budget that is not this one"
+            add("heaps", text, "post-processing", column.name)
         add("missing", _MISSING[bool(column.missing)], basis, column.name)
         other = _OUTSIDE[getattr(column, "outside", "refuse")]
         catch_all = column.catch_all_code is not None

@@ -154,6 +154,7 @@ def _ends(first: str, last: str) -> tuple[str, str]:
 
 _PARTS: dict[Kind, str] = {
     "values": "learning bins and values",
+    "heaps": "frequent values",
     "rows": "number of rows",
     "single columns": "single columns",
     "selections": "choosing combinations",

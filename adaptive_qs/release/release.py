@@ -20,6 +20,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values, settle
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
@@ -33,6 +34,7 @@ from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, check_new
+from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escapes_of
@@ -282,11 +284,12 @@ class Release(Bundle):
         if num_rows is not None:
             num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
-        schema, stamp = self.schema, self.manifest.stamp
+        schema, stamp, model = self.schema, self.manifest.stamp, self.model()
+        drawers = drawers_of(schema.columns, lambda i: single_target(model, i).counts)
         if where is None and balance is None:
             count = self.num_rows if num_rows is None else num_rows
             parts = self._parts(count, seed, workers, progress)
-            return Drawing(schema, count, parts, seed, stamp)
+            return Drawing(schema, count, parts, seed, stamp, drawers)
         from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
 
         domain = self.workload.domain
@@ -308,7 +311,7 @@ class Release(Bundle):
             progress and partial(progress, "draw"),
         )  # fmt: skip
         doubts = wish.doubts(wanted.shares, total)
-        return Drawing(schema, count, parts, seed, stamp, wish.where, share, doubts)
+        return Drawing(schema, count, parts, seed, stamp, drawers, wish.where, share, doubts)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.

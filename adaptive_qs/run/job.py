@@ -254,7 +254,7 @@ class Job(Generic[W]):
                     most_bytes = self.work.limits.rows_bytes
                     most, steps = self.target.unit.rows, clock.steps("persons")
                     source = FewRows.of(source, schema, most, most_bytes, steps)
-                if schema.private_columns:
+                if schema.open_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
                     gathered, rows = self._gathered(source, clock)
@@ -342,7 +342,7 @@ def budget_of(
             the number of rows that count do not go together.
     """
     unit = Unit.of(schema.person, options.rows_per_person, options.neighbours)
-    if not schema.private_columns:
+    if not schema.open_columns:
         return budget(None).protecting(unit), Cost()
     from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
 

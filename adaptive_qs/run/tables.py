@@ -128,7 +128,7 @@ def tables_job(
     options: RunOptions,
 ) -> Job[Tables]:
     """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
-    private = len(schema.private_columns)
+    private = len(schema.open_columns)
     budget = partial(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
         column_share=options.learning_share / private if private else 0.0,

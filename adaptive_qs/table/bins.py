@@ -78,8 +78,9 @@ _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further cuts, in this order, where an end bin is long."""
 _LONG = 3
 """An end bin is long if it is so many times as wide as the next."""
-_FEW = 5
-"""Rows that a bin of a tail must exceed."""
+_FEW = 50
+"""Rows that a bin of a tail must exceed: the noise on fewer, so far out, would move the mean by
+more than such a bin mends, where values are drawn by a density that declines inside bins."""
 
 Floats = NDArray[np.float64]
 
@@ -239,6 +240,13 @@ FEW_ABSURD = 2
 """So many rows at most at either end are taken for mistakes; more may be a code."""
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
+HEAPED = 0.1
+"""Share of the rows in bins of several values, on peaks or on multiples of a number, from which
+these are worth a part of the budget, where they are ``PEAK_SHARE`` of all rows as well."""
+HEAP_SHARE = 0.001
+"""Share of the rows from which a peak counts among these."""
+HEAPS = 50
+"""Frequent values that a proposed schema asks for."""
 YEARS = (1500, 2100)
 """Integers in this range are taken for years."""
 YEAR_STEPS = (5, 10, 20, 50, 100)
@@ -355,6 +363,24 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     if len(starts) > bins or held.max() > CROWDED * weights.sum() / bins:
         return None
     return [*starts, top + 1]
+
+
+def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
+    """What a column in bins says so that its frequent values are found; nothing without them.
+
+    Args:
+        values, weights: of the column.
+        edges: of the bins, ascending; one that holds a single value needs no heap.
+    """
+    bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
+    several = np.bincount(bins)[bins] > 1
+    least = max(3, HEAP_SHARE * weights.sum())
+    peaks = several & (weights >= least) & (weights >= PEAK * _beside(weights))
+    whole = values[several & (values == np.rint(values))].astype(np.int64)
+    common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
+    rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
+    enough = rows >= max(HEAPED * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
+    return {"private_heaps": HEAPS} if enough else {}
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -36,6 +36,9 @@ from adaptive_qs.table.read import (
     unreadable,
 )
 from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
 
 # The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed.
 
@@ -358,13 +361,19 @@ def distinct_cells(
     return parts, np.where(mixed.indices < 0, null, mixed.indices)
 
 
-def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Table:
+def decode(
+    table: CodedTable,
+    schema: Schema,
+    rng: np.random.Generator,
+    drawers: Mapping[str, Drawer] | None = None,
+) -> pa.Table:
     """The table with the values that its codes stand for, which meet the rules of the schema.
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
-    are drawn uniformly from their bin or period, never outside the declared bounds; missing
-    values are null; unknown values are the catch-all label. Encoding the result under the same
-    schema gives the same codes. ``rng`` draws column by column.
+    are drawn from their bin or period, never outside the declared bounds, uniformly or as the
+    ``drawers`` of their columns do (see :mod:`adaptive_qs.table.inside`); missing values are null;
+    unknown values are the catch-all label. Encoding the result under the same schema gives the
+    same codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: the table has another domain than the schema, or no row meets the rules.
@@ -375,8 +384,11 @@ def decode(table: CodedTable, schema: Schema, rng: np.random.Generator) -> pa.Ta
         from adaptive_qs.table.obey import drawn_under_rules
 
         codes = dict(zip(schema.names, table.columns))
-        return pa.table(drawn_under_rules(codes, schema.ruleset, rng))
-    columns = [column.decode(codes, rng) for column, codes in zip(schema.columns, table.columns)]
+        return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers))
+    columns = [
+        column.decode(codes, rng, (drawers or {}).get(column.name))
+        for column, codes in zip(schema.columns, table.columns)
+    ]
     return pa.table(columns, names=list(schema.names))
 
 

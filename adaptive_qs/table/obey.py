@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,9 @@ from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import DAY, NEAR, Values, values_of
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
+
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
 
 # A column that an equation computes gets what follows from the others, which has to lie in its bin.
 # Most rows keep what is drawn for their codes. Where a rule is broken the values are drawn again,
@@ -36,14 +40,21 @@ Indices = NDArray[np.intp]
 class _Drawn:
     """The values of one column: what was drawn so far, and which of it each row has."""
 
-    def __init__(self, column: ColumnBase, codes: NDArray[np.integer], rng: np.random.Generator):
+    def __init__(
+        self,
+        column: ColumnBase,
+        codes: NDArray[np.integer],
+        rng: np.random.Generator,
+        drawer: Drawer | None = None,
+    ):
         self.column = column
+        self._drawer = drawer
         self.codes = codes.astype(np.int64)
         self.loose = False
         if column.measured:
             low, high = self._bins(np.arange(column.num_values))
             self.loose = bool((low < high).any())
-        first = column.decode(self.codes, rng)
+        first = column.decode(self.codes, rng, drawer)
         self._pool = [first]
         self._size = len(first)
         self._place = np.arange(len(first))
@@ -83,7 +94,7 @@ class _Drawn:
 
     def redraw(self, rows: Indices, rng: np.random.Generator) -> None:
         """Draw the values of some rows anew, inside their bins."""
-        self.put(rows, self.column.decode(self.codes[rows], rng))
+        self.put(rows, self.column.decode(self.codes[rows], rng, self._drawer))
 
     @property
     def step(self) -> float:
@@ -116,7 +127,10 @@ class _Drawn:
 
 
 def drawn_under_rules(
-    codes: Mapping[str, NDArray[np.integer]], ruleset: Ruleset, rng: np.random.Generator
+    codes: Mapping[str, NDArray[np.integer]],
+    ruleset: Ruleset,
+    rng: np.random.Generator,
+    drawers: Mapping[str, Drawer] | None = None,
 ) -> dict[str, pa.Array]:
     """Values of all columns of a schema with rules, every row meeting each.
 
@@ -124,11 +138,15 @@ def drawn_under_rules(
         codes: of the columns, by name.
         ruleset: the rules.
         rng: draws column by column, then again where rules are broken.
+        drawers: by column, how values inside bins are drawn; evenly where there is none.
 
     Raises:
         SchemaError: no row was found that meets the rules.
     """
-    drawn = {name: _Drawn(column, codes[name], rng) for name, column in ruleset.columns.items()}
+    drawn = {
+        name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))
+        for name, column in ruleset.columns.items()
+    }
     linked = [condition.columns() for _, condition in ruleset.conditions]
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):

@@ -254,6 +254,17 @@ class Schema(BaseModel):
         """Columns with bins or values that a run has to learn from the rows first, in order."""
         return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
 
+    @property
+    def open_columns(self) -> tuple[str, ...]:
+        """Columns of which a run of the loop has to learn anything first, in order: their bins,
+        values, or rows on frequent values."""
+        return tuple(c.name for c in self.columns if c.is_open)
+
+    def without_heaps(self) -> Self:
+        """The schema as runs take it that make no tables: they count no frequent values."""
+        closed = tuple(c.without_heaps() for c in self.columns)
+        return self if closed == self.columns else self.model_copy(update={"columns": closed})
+
     def domain(self) -> Domain:
         """The attributes and their numbers of codes, in column order.
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.privacy.unit import NEIGHBOURS
 
-from .schemas import columns, learnt, schemas, workloads
+from .schemas import columns, heaped, learnt, schemas, workloads
 
 
 @dataclass
@@ -41,7 +41,7 @@ def replay_pairs(pairs, num_schemas, start=0, sample_every=10, persons=False):
     )
     @given(
         st.data(),
-        st.one_of(schemas(), schemas(kinds=st.one_of(learnt(), columns()))),
+        st.one_of(schemas(), schemas(kinds=st.one_of(learnt(), heaped(), columns()))),
         st.integers(0, 2**32 - 1),
     )
     def one_schema(data, schema, table_seed):

@@ -148,6 +148,7 @@ class Released:
         starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
         for start, end in zip(starts, [*starts[1:], len(events)]):
             yield events[start + 1 : end]
+        self.counted = {c["name"] for c in read["schema"]["columns"] if "counted" in c}
 
     def residual(self, event):
         """Attributes of the residual that a charge is about, each with how many codes or groups it
@@ -175,8 +176,9 @@ class Released:
         return most
 
     def learns(self, event):
-        """Whether a charge is about the bins of a column that is noted as learnt."""
-        return event["purpose"] == "bins" and self.learnt >= set(event["columns"])
+        """Whether a charge is about bins or frequent values that are noted as learnt."""
+        noted = {"bins": self.learnt, "heaps": self.counted}
+        return event["purpose"] in noted and noted[event["purpose"]] >= set(event["columns"])
 
     def scale(self, event) -> int:
         """What the values of a residual were multiplied with: its cells, and a power of two.

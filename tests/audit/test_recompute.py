@@ -20,7 +20,7 @@ from adaptive_qs.table.schema import Schema
 
 from . import recompute, recompute_ledger
 from .paid import recomputed_runs
-from .schemas import learnt, schemas, workloads
+from .schemas import heaped, learnt, schemas, workloads
 
 
 def synthesized(schema, rho, folder, seed=0, ways=2):
@@ -45,7 +45,11 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
 
 
 @settings(max_examples=15)
-@given(schemas(kinds=learnt()), st.sampled_from([0.01, 5.0]), st.integers(0, 2**20))
+@given(
+    schemas(kinds=st.one_of(learnt(), heaped())),
+    st.sampled_from([0.01, 5.0]),
+    st.integers(0, 2**20),
+)
 def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
     folder, rng = tmp_path_factory.mktemp("release"), np.random.default_rng(seed)
     pair = next(neighbour_pairs(stand_in(schema), folder, rng))
@@ -56,8 +60,11 @@ def test_releases_that_learn_are_paid_for(tmp_path_factory, schema, rho, seed):
     job.publish(rows, Recorder(ledger, InsecureSeed(seed)), folder, sampled=False)
     assert recompute.problems(folder / "release.zip") == []
     assert ledger.filtered == (rho < 1)
-    assert recompute.Released(folder / "release.zip").learnt or all(
-        column.type == "categorical" for column in schema.columns
+    released = recompute.Released(folder / "release.zip")
+    assert (
+        released.learnt
+        or released.counted
+        or all(column.type == "categorical" for column in schema.columns)
     )
 
 

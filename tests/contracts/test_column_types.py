@@ -27,6 +27,7 @@ from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import MISSING, UNREADABLE
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema, bind_column_types
 from adaptive_qs.table.write import write_table
 from scripts.make_reference import COLUMNS
@@ -256,13 +257,17 @@ def assert_refused(schema: Schema, cell: str | None) -> None:
 
 
 def codes_come_back(schema, cells, folder):
-    """Values drawn for a code have that code: in memory, in CSV and in Parquet."""
+    """Values drawn for a code have that code, evenly or by a density: in memory, in CSV and in
+    Parquet."""
     domain = schema.domain()
     codes = np.tile(np.arange(domain.sizes[0]), 3)
-    for seed in range(3):
+    for seed in range(2):
         table = CodedTable.from_codes(domain, [codes])
-        decoded = decode(table, schema, np.random.default_rng(seed))
-        np.testing.assert_array_equal(read_table(decoded, schema).columns[0], codes)
+        counts = np.random.default_rng(seed).exponential(size=domain.sizes[0]) * seed
+        drawers = drawers_of(schema.columns, lambda _, counts=counts: counts)
+        for some in (drawers, {}):
+            decoded = decode(table, schema, np.random.default_rng(seed), some)
+            np.testing.assert_array_equal(read_table(decoded, schema).columns[0], codes)
     for suffix in ("csv", "parquet"):
         path = folder / f"table.{suffix}"
         write_table(decoded, path, schema)

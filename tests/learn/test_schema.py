@@ -211,14 +211,27 @@ def test_a_ledger_with_less_refuses():
 
 def test_shares_are_public_and_equal():
     cost = Cost(90, 10)
-    assert column_costs(SCHEMA, cost) == {
+    assert column_costs(SCHEMA, cost).values == {
         "age": Cost(30, 0), "city": Cost(30, 10), "size": Cost(30, 0),
     }  # fmt: skip
+    assert column_costs(SCHEMA, cost).heaps == {}
     with pytest.raises(InputError, match="too little"):
         column_costs(SCHEMA, Cost(20, 10))
     with pytest.raises(InputError, match="delta"):
         column_costs(SCHEMA, Cost(90, 0))
-    assert column_costs(schema_of(AGE), Cost(90, 0)) == {"age": Cost(90, 0)}
+    assert column_costs(schema_of(AGE), Cost(90, 0)).values == {"age": Cost(90, 0)}
+
+
+def test_frequent_values_get_a_smaller_share():
+    heaped = {"name": "price", "type": "integer", "min": 0, "max": 99, "bins": 9}
+    heaped |= {"private_heaps": 5}
+    both = column_costs(schema_of({**AGE, "private_heaps": 5}, heaped, CITY), Cost(1000, 10))
+    assert both.values == {"age": Cost(400, 0), "city": Cost(400, 10)}
+    assert both.heaps == {"age": Cost(100), "price": Cost(100)}
+    budget = Cost(100_000)
+    assert preprocessing_cost(schema_of(heaped, FLAG), budget) == Cost(1000)
+    assert preprocessing_cost(schema_of(heaped, FLAG), budget, 0.005) == Cost(500)
+    assert preprocessing_cost(schema_of(heaped, AGE), budget) == Cost(10_000)
 
 
 def test_the_share_of_a_budget():

@@ -58,6 +58,16 @@ SCHEMA = Schema.parse(
         ],
     }
 )
+HEAPED = Schema.parse(
+    {
+        "version": 1,
+        "columns": [
+            {"name": "b", "type": "integer", "min": 0, "max": 59, "bins": 6, "multiples": 5,
+             "heaps": [*range(0, 60, 2)]},
+            {"name": "c", "type": "boolean"},
+        ],
+    }
+)  # fmt: skip
 DRAWS = 200_000
 
 
@@ -106,6 +116,12 @@ class audited:  # noqa: N801  (a decorator)
 def replay() -> AuditReport:
     """Neighbouring tables and frozen noise: requests, sensitivities and bytes."""
     return audit(SCHEMA, 2, 6 * len(KINDS), sample_every=10**6)
+
+
+@audited
+def counted_heaps() -> AuditReport:
+    """The same where frequent values are counted first."""
+    return audit(HEAPED, 2, pairs=len(KINDS), rhos=(5.0,), sample_every=10**6)
 
 
 @audited

@@ -17,6 +17,7 @@ from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
 from adaptive_qs.learn import ranges
 from adaptive_qs.learn import schema as learning
+from adaptive_qs.learn.heaps import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
@@ -33,7 +34,7 @@ from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
 from adaptive_qs.table.columns.category import CategoricalColumn
 
-from . import entry_checks
+from . import checks, entry_checks
 from .mutant import mutant, replaced, wrapped
 
 # Blocks
@@ -199,6 +200,26 @@ def broadcast(original, self, event, values):
 
 
 # Budgets and ledgers
+
+
+@replaced(_Histograms, "squared_sensitivity", "two histograms charged as one", checks.counted_heaps)
+def one_histogram(_, self):
+    return 1
+
+
+@mutant("exact rows on frequent values in the schema", checks.counted_heaps)
+def exact_heaps():
+    seen = []
+
+    def counts(original, self, points):
+        seen.append(original(self, points))
+        return seen[-1]
+
+    def counted(original, self, noisy, noise_std):
+        return original(self, seen[-1], noise_std)
+
+    with wrapped(_Histograms, "counts", counts), wrapped(_Histograms, "counted", counted):
+        yield
 
 
 @replaced(learning, "learn_schema", "learning on a budget of its own", entry_checks.charged_once)

@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 152,
+    "modules": 155,
     "lines": 43_700,
     "most lines": 720,  # generate/rows.py: chains that are confined to rules and conditions
     "files executed by synthesize": 76,

@@ -768,3 +768,25 @@ def test_an_order_is_found_from_any_other(text):
 @pytest.mark.parametrize("text", UNORDERED)
 def test_other_labels_have_none(text):
     assert in_natural_order(parted(text)) is None
+
+
+def test_frequent_values_inside_bins_are_asked_for():
+    rng = np.random.default_rng(2)
+    rows = 4000
+    price = np.exp(rng.normal(4, 0.6, rows))
+    heaped = np.where(rng.random(rows) < 0.6, np.round(price / 10) * 10, price)
+    zeros = np.where(rng.random(rows) < 0.9, 0, np.round(price) * 100)
+    frame = pd.DataFrame(
+        {
+            "price": np.where(rng.random(rows) < 0.6, np.floor(price) + 0.99, price).round(2),
+            "rent": heaped.astype(int),
+            "gain": zeros.astype(int),
+            "smooth": price.round(2),
+            "even": rng.integers(0, 5000, rows),
+            "single": rng.integers(0, 9, rows),
+        }
+    )
+    asked = {c.name: getattr(c, "private_heaps", None) for c in propose(frame).schema.columns}
+    assert asked == {
+        "price": 50, "rent": 50, "gain": 50, "smooth": None, "even": None, "single": None,
+    }  # fmt: skip

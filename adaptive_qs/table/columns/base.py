@@ -8,7 +8,7 @@ what to try. What is not described at a type's own class is described at :class:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
+    Drawer: TypeAlias = Callable[[Codes, np.random.Generator], pa.Array]
 else:
 
     class _Later:
@@ -248,6 +249,15 @@ class ColumnBase(BaseModel):
     def _check_values(self) -> None:
         """Raise ValueError when the declared values contradict each other."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a run that makes tables has to learn something of the column first."""
+        return False
+
+    def without_heaps(self) -> ColumnBase:
+        """The column without frequent values that are still to be counted."""
+        return self
+
     # Cells to codes, and back.
 
     @abstractmethod
@@ -260,7 +270,7 @@ class ColumnBase(BaseModel):
 
     @abstractmethod
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values of the declared type for codes that mean one, uniform inside bins."""
+        """Values of the declared type for codes that mean one, evenly inside bins."""
 
     @abstractmethod
     def value_labels(self) -> list[str]:
@@ -290,11 +300,15 @@ class ColumnBase(BaseModel):
                 codes[cells.is_number_of(plain, markers)] = self.missing_code
         return codes
 
-    def decode(self, codes: NDArray[Any], rng: np.random.Generator) -> pa.Array:
-        """Values of the declared type, uniform inside bins and periods; null where missing."""
+    def decode(
+        self, codes: NDArray[Any], rng: np.random.Generator, drawer: Drawer | None = None
+    ) -> pa.Array:
+        """Values of the declared type, null where missing; uniform inside bins and periods, or as
+        the ``drawer`` draws them."""
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
-        return pc.if_else(pa.array(~missing), self.draw(np.where(missing, 0, codes), rng), None)
+        draw = self.draw if drawer is None else drawer
+        return pc.if_else(pa.array(~missing), draw(np.where(missing, 0, codes), rng), None)
 
     def labels_of_codes(self) -> tuple[str, ...]:
         """One distinct label for each code.
@@ -423,6 +437,7 @@ class PrivateColumn(ColumnBase):
     discovers: ClassVar[bool] = False
     """Whether a part of delta is needed to learn the column."""
     summary: ClassVar[str] = "bins or values to be learnt"
+    is_open: ClassVar[bool] = True  # type: ignore[misc]
 
     @property
     @abstractmethod

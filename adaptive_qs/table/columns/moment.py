@@ -18,7 +18,7 @@ from adaptive_qs.table.columns.base import (
     pc,
     spelled,
 )
-from adaptive_qs.table.columns.numeric import RangeColumn
+from adaptive_qs.table.columns.spread import RangeColumn, SpreadColumn
 from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def starts_of(periods: Codes, granularity: Granularity) -> Codes:
     return months.astype("M8[M]").astype("M8[s]").astype(np.int64)
 
 
-class MomentColumn(RangeColumn):
+class MomentColumn(SpreadColumn, RangeColumn):
     """Dates or times from min to max, one code for each calendar period."""
 
     min: dt.date
@@ -88,6 +88,8 @@ class MomentColumn(RangeColumn):
     kind: ClassVar[Hashable] = "moments"
     wall_clock: ClassVar[bool] = False
     """Whether cells with a time zone count by their own clock instead of in UTC."""
+    point: ClassVar[int] = 1
+    """Seconds from one value to the next."""
     iso_cells: ClassVar[CellType]
     """What cells without a format of their own may be in tables with types."""
 
@@ -168,7 +170,31 @@ class MomentColumn(RangeColumn):
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        return pa.array(rng.integers(*self.ends(codes), endpoint=True)).cast(pa.timestamp("s"))
+        low, high = self.ends(codes)
+        points = rng.integers(low // self.point, high // self.point, endpoint=True)
+        return self.values_at(points, rng)
+
+    def numbers(self, values: pa.Array) -> Codes:
+        return cells.as_seconds(values, self.format, self.wall_clock)[0]
+
+    def point_ends(self) -> tuple[Codes, Codes]:
+        low, high = self.ends(np.arange(self.num_values))
+        return low // self.point, high // self.point
+
+    def points_of(self, numbers: Codes) -> Codes:
+        if self.outside == "missing":
+            numbers = numbers[(self.span[0] <= numbers) & (numbers <= self.span[1])]
+        return np.clip(numbers, *self.span) // self.point
+
+    def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        return pa.array(points).cast(pa.timestamp("s"))
+
+    @property
+    def heap_points(self) -> Codes:
+        return np.array([seconds_of(each) // self.point for each in self.heaps], dtype=np.int64)
+
+    def _heap_text(self, value: dt.date) -> str:
+        return value.strftime(self.format) if self.format else value.isoformat()
 
     def value_labels(self) -> list[str]:
         """The periods in ISO 8601; weeks and several years by their first and last day."""
@@ -229,10 +255,21 @@ class DateColumn(MomentColumn):
         """First and last second of min .. max, since 1970."""
         return seconds_of(self.min), seconds_of(self.max) + 86_399
 
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        low, high = self.ends(codes)
-        days = rng.integers(low // 86_400, high // 86_400, endpoint=True)
-        return pa.array(days.astype(np.int32), pa.int32()).cast(pa.date32())
+    heaps: tuple[dt.date, ...] = ()
+    point = _LENGTH["day"]
+    periods = (31, 372)
+
+    def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        return pa.array(points.astype(np.int32), pa.int32()).cast(pa.date32())
+
+    def heaps_at(self, points: Codes) -> tuple[dt.date, ...]:
+        return tuple(points.astype("M8[D]").tolist())
+
+    def marks(self, points: Codes) -> Codes:
+        """31 times the months since January, plus the days since the first of the month."""
+        days = points.astype("M8[D]")
+        months = days.astype("M8[M]")
+        return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
     def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
@@ -251,6 +288,11 @@ class DatetimeColumn(MomentColumn):
     """Last date and time, without a time zone."""
     granularity: Granularity = "hour"
     """Calendar period that shares a code; weeks begin on Monday, decades at 1990 and the like."""
+    heaps: tuple[dt.datetime, ...] = ()
+    periods = (60, 3600)
+
+    def heaps_at(self, points: Codes) -> tuple[dt.datetime, ...]:
+        return tuple(points.astype("M8[s]").tolist())
 
     def _check_values(self) -> None:
         for moment in (self.min, self.max):

@@ -7,6 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -16,10 +17,7 @@ from pydantic import Field, model_validator
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns.base import (
-    OUTSIDE,
-    UNREADABLE,
     CellType,
-    ColumnBase,
     Draft,
     PrivateColumn,
     bin_label,
@@ -30,18 +28,14 @@ from adaptive_qs.table.columns.base import (
     spelled,
 )
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
+from adaptive_qs.table.columns.spread import HeapedNumbers, RangeColumn, SpreadColumn
 from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, integer_of, number_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from adaptive_qs.table.cells import Mask
     from adaptive_qs.table.columns.base import Codes
     from adaptive_qs.table.profile import Profile
-
-Outside = Literal["refuse", "clip", "missing"]
-"""What happens to values outside the range: refuse the table, move them to the nearest end, or
-count them as missing (then cells that cannot be read count as missing too)."""
 
 Learnt = Literal["min", "max", "bins"]
 
@@ -56,39 +50,13 @@ WIDE_SPAN = 6
 """From so many orders of magnitude on a range is worth a word."""
 OWN_BINS = 3
 """Values with a bin of their own that a summary names."""
+PARTS = 1 << 8
+"""Parts of a bin of numbers without decimals in which the density of values is constant."""
 WIDTH, MOST_BINS = 100, 20
 """Of a range without declared ends, and of its bins, where the audit generates rows."""
 
 
-class RangeColumn(ColumnBase):
-    """A column of ordered values between two public bounds."""
-
-    ordered: bool = True
-    """Whether the order of the values means something (for prefix and range queries)."""
-    outside: Outside = "refuse"
-    """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
-    or count them, and cells that cannot be read, as "missing"."""
-
-    measured = True
-    disclosed: ClassVar = "their bounds and bins"
-    review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
-
-    def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
-        """The codes, with sentinels for cells that are no values of the range."""
-        if self.outside != "clip":
-            codes = np.where(inside, codes, OUTSIDE)
-        return np.where(readable, codes, UNREADABLE)
-
-    def undeclared_cell(self) -> str | None:
-        """Where values are clipped, one beyond the upper end."""
-        return self._beyond() if self.outside == "clip" else super().undeclared_cell()
-
-    @abstractmethod
-    def _beyond(self) -> str:
-        """A cell beyond the upper end of the range."""
-
-
-class NumberColumn(ColumnBase):
+class NumberColumn(HeapedNumbers):
     """A column whose cells may hold numbers in the form of a country.
 
     Cells of text are read in that form and no other, so that 1.234 is never taken for another
@@ -119,7 +87,7 @@ class NumberColumn(ColumnBase):
         return self
 
 
-class BinnedColumn(NumberColumn, RangeColumn):
+class BinnedColumn(NumberColumn, SpreadColumn, RangeColumn):
     """Integers or numbers, most of them in bins."""
 
     numeric = True
@@ -151,6 +119,12 @@ class BinnedColumn(NumberColumn, RangeColumn):
     def amount_of(self, text: str) -> float | None:
         return number_of(text)
 
+    def _kept(self, numbers: NDArray[Any], low: Any, high: Any) -> NDArray[Any]:
+        """Numbers moved to the ends of a range, or without those outside it."""
+        if self.outside == "missing":
+            return numbers[(low <= numbers) & (numbers <= high)]
+        return np.clip(numbers, low, high)
+
 
 class IntegerColumn(BinnedColumn):
     """Integers from min to max, one code each or grouped into bins."""
@@ -164,6 +138,7 @@ class IntegerColumn(BinnedColumn):
     """Number of bins of equal width (up to one)."""
     bin_starts: tuple[Integer64, ...] | None = None
     """First value of every bin, ascending, the first one being min."""
+    heaps: tuple[Integer64, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
@@ -274,7 +249,28 @@ class IntegerColumn(BinnedColumn):
         content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
+            content |= binning.private_heaps(points, weights, starts)
         return Draft({**content, **clip}, note)
+
+    def numbers(self, values: pa.Array) -> Codes:
+        return cells.as_integers(self.plain(values))[0]
+
+    def point_ends(self) -> tuple[Codes, Codes]:
+        return self.ends(np.arange(self.num_values))
+
+    def points_of(self, numbers: NDArray[Any]) -> Codes:
+        kept: Codes = self._kept(numbers, self.min, self.max)
+        return kept
+
+    def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        return pa.array(points)
+
+    @property
+    def heap_points(self) -> Codes:
+        return np.array(self.heaps, dtype=np.int64)
+
+    def heaps_at(self, points: Codes) -> tuple[int, ...]:
+        return tuple(points.tolist())
 
     number_type: ClassVar[CellType] = "integer"
 
@@ -298,6 +294,7 @@ class NumericColumn(BinnedColumn):
     """Decimal places of decoded values; unrounded when absent."""
     step: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Decoded values are multiples of this number (0.5, 0.05); it needs decimals."""
+    heaps: tuple[Finite, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
@@ -454,11 +451,63 @@ class NumericColumn(BinnedColumn):
         content: dict[str, Any] = {"type": "numeric", "edges": edges, **clip}
         if grid.decimals is not None:
             content["decimals"] = grid.decimals
+            content |= binning.private_heaps(points, weights, edges)
         if grid.multiple > 1:
             content["step"] = grid.step
         return Draft(content, note or _spanning(points))
 
     number_type: ClassVar[CellType] = "number"
+
+    @property
+    def unit(self) -> Fraction:
+        return Fraction(self.units, 10 ** (self.decimals or 0))
+
+    @property
+    def marked(self) -> bool:
+        return self.decimals is not None
+
+    def numbers(self, values: pa.Array) -> NDArray[np.float64]:
+        return cells.as_numbers(self.plain(values))[0]
+
+    def point_ends(self) -> tuple[Codes, Codes]:
+        """Steps of the grid; without decimals, ``PARTS`` parts of every bin."""
+        if self.grid is not None:
+            first, last = np.array(self.grid) // self.units
+            return first, last
+        first = np.arange(self.num_values) * PARTS
+        return first, first + PARTS - 1
+
+    def points_of(self, numbers: NDArray[Any]) -> Codes:
+        edges = np.array(self.bin_edges)
+        kept = self._kept(numbers, edges[0], edges[-1])
+        codes = np.searchsorted(edges[:-1], kept, side="right") - 1
+        first, last = self.point_ends()
+        steps = np.rint(kept * 10 ** (self.decimals or 0) / self.units).astype(np.int64)
+        points: Codes = np.clip(steps, first[codes], last[codes])
+        return points
+
+    def positions(self, points: Codes) -> NDArray[np.float64]:
+        if self.grid is not None:
+            return super().positions(points)
+        edges, (codes, parts) = np.array(self.bin_edges), np.divmod(points, PARTS)
+        low, high = edges[codes], edges[np.minimum(codes + 1, edges.size - 1)]
+        positions: NDArray[np.float64] = low + (high - low) * (parts / PARTS)
+        return positions
+
+    def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        if self.grid is not None:
+            return pa.array(points * self.units / 10 ** (self.decimals or 0))
+        edges, codes = np.array(self.bin_edges), points // PARTS
+        low, high = edges[codes], edges[codes + 1]
+        share = (points % PARTS + rng.random(points.size)) / PARTS
+        return pa.array(np.clip(low * (1 - share) + high * share, low, np.nextafter(high, low)))
+
+    @property
+    def heap_points(self) -> Codes:
+        return self.points_of(np.array(self.heaps, dtype=np.float64))
+
+    def heaps_at(self, points: Codes) -> tuple[float, ...]:
+        return tuple((points * self.units / 10 ** (self.decimals or 0)).tolist())
 
     def _beyond(self) -> str:
         return self.spelling.write(repr(abs(self.bin_edges[-1]) * 2 + 1))
@@ -534,8 +583,8 @@ class PrivateRangeColumn(NumberColumn, PrivateColumn):
         return getattr(self, "decimals", 0)
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
-        """Normalised cells as integers or numbers; anything where they are none."""
-        return (cells.as_integers if self.whole else cells.as_numbers)(self.plain(values))[0]
+        read = cells.as_integers if self.whole else cells.as_numbers
+        return np.clip(read(self.plain(values))[0], *self.span)
 
     @abstractmethod
     def _ready(
@@ -567,6 +616,7 @@ class PrivateIntegerColumn(PrivateRangeColumn):
     """Smallest value; learnt when absent."""
     max: Integer64 | None = None
     """Largest value; learnt when absent."""
+    heaps: tuple[Integer64, ...] = ()
 
     def _ready(self, edges: Sequence[int], learnt: tuple[Learnt, ...] | None) -> IntegerColumn:
         low, *_, high = edges
@@ -589,8 +639,17 @@ class PrivateNumericColumn(PrivateRangeColumn):
     """Smallest value; learnt when absent."""
     max: Finite | None = None
     """Largest value; learnt when absent."""
+    heaps: tuple[Finite, ...] = ()
     decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
+
+    @property
+    def unit(self) -> Fraction:
+        return Fraction(1, 10 ** (self.decimals or 0))
+
+    @property
+    def marked(self) -> bool:
+        return self.decimals is not None
 
     def _ready(self, edges: Sequence[float], learnt: tuple[Learnt, ...] | None) -> NumericColumn:
         declared = self._declared() | ({} if learnt else {"decimals": None})

@@ -1,0 +1,348 @@
+"""How values lie inside codes that stand for several, from released numbers only.
+
+A bin of prices from 100 to 500 holds more rows near 100 if the bins below hold more than those
+above, and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made
+of what a release tells:
+
+- the noisy counts of the column's codes. Inside a code the logarithm of the density is linear, in a
+  coordinate that is linear in the middle of the column and logarithmic far out, so that a tail is
+  a power law. Its slope joins the densities of the codes on either side; in the outermost code it
+  begins where the tail before it ends, and declines as fast as the rows of the code require.
+- where they were counted, the noisy rows on single values (heaps), which are set apart before the
+  density is made, and on endings, which part the values of a code among each other.
+
+Every code keeps its rows: only where in a code they lie is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.table.columns.spread import SpreadColumn, kinds_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from adaptive_qs.table.columns.base import ColumnBase, Drawer
+
+Array = NDArray[np.float64]
+Points = NDArray[np.int64]
+
+LEAST_ROWS = 0.5
+"""Rows of a code from which its density is taken, so that it is positive."""
+SPIKE = 3.0
+"""A code of a single point with so many times the density of both neighbours is none of theirs."""
+CELLS_OF_A_CODE = 1 << 12
+"""Points of a code up to which each has a probability of its own."""
+CELLS = 1 << 16
+"""The same for all codes together; longer codes have cells of several points."""
+COARSE_CELLS, LEAST_CELLS = 256, 16
+"""Cells of a code that has more points; fewer, but no less than these, where codes are many."""
+LEAST_WIDTH = 1e-12
+"""Of a code, in units: bins of very different sizes have codes that doubles take for points."""
+LIMIT = 700.0
+"""Largest exponent of a density that a double holds."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the values of one column are drawn from.
+
+    Attributes:
+        column: whose points they are.
+        starts: first point of every cell, ascending, code by code, shape (cells,).
+        widths: points of every cell.
+        ends: cumulated probabilities: those of the cells of code c lead from c to c + 1.
+        first: position of the first cell of every code, and of the end, shape (codes + 1,).
+        endings: remainder, modulus and probability of each ending in cells of several points.
+    """
+
+    column: SpreadColumn
+    starts: Points
+    widths: Points
+    ends: Array
+    first: Points
+    endings: tuple[tuple[int, int, float], ...]
+
+    def draw(self, codes: Points, rng: np.random.Generator) -> pa.Array:
+        """Values for codes that mean some, shape (rows,)."""
+        cells = np.searchsorted(self.ends, codes + rng.random(codes.size), side="right")
+        cells = np.clip(cells, self.first[codes], self.first[codes + 1] - 1)
+        points = self.starts[cells]
+        wide = np.flatnonzero(self.widths[cells] > 1)
+        if wide.size:
+            within = (rng.random(wide.size) * self.widths[cells[wide]]).astype(np.int64)
+            points[wide] += within
+            if self.endings:
+                points[wide] = self._ended(points[wide], codes[wide], rng)
+        return self.column.values_at(points, rng)
+
+    def _ended(self, points: Points, codes: Points, rng: np.random.Generator) -> Points:
+        """Points moved to the next one below or above of the same code with an ending."""
+        remainders, moduli, shares = (np.array(part) for part in zip(*self.endings))
+        chosen = np.searchsorted(np.cumsum(shares), rng.random(points.size), side="right")
+        some = np.flatnonzero(chosen < shares.size)
+        remainder, modulus = remainders[chosen[some]], moduli[chosen[some]]
+        first = self.starts[self.first[codes[some]]]
+        after = self.starts[self.first[codes[some] + 1] - 1]
+        last = after + self.widths[self.first[codes[some] + 1] - 1] - 1
+        moved = points[some] - (self.column.marks(points[some]) - remainder) % modulus
+        moved += np.where(moved < first, modulus, 0)
+        moved = np.where((first <= moved) & (moved <= last), moved, points[some])
+        ended = self.column.marks(moved) % modulus == remainder  # months differ in length
+        points[some] = np.where(ended, moved, points[some])
+        return points
+
+
+def drawers_of(columns: Sequence[ColumnBase], counts: Callable[[int], Array]) -> dict[str, Drawer]:
+    """What draws the values of columns with bins or periods, by name.
+
+    Args:
+        columns: with no bins left open.
+        counts: rows with each code of the column at a place, released with noise.
+    """
+    drawers: dict[str, Drawer] = {}
+    for place, column in enumerate(columns):
+        if isinstance(column, SpreadColumn) and np.diff(column.point_ends(), axis=0).any():
+            found = inside(column, counts(place)[: column.num_values])
+            drawers[column.name] = found.draw
+    return drawers
+
+
+def inside(column: SpreadColumn, counts: Array) -> Inside:
+    """What values are drawn from.
+
+    Args:
+        column: with bins that are known.
+        counts: rows of each of its values or bins, released with noise, shape (num_values,).
+    """
+    first, last = column.point_ends()
+    heaps = _Heaps.of(column, first, last, counts)
+    rest = np.maximum(counts - heaps.of_codes, 0.0)
+    shape = _Shape.of(column, first, last, rest)
+    most = min(CELLS_OF_A_CODE, max(LEAST_CELLS, CELLS // counts.size))
+    parts = [
+        shape.cells(code, most, heaps.points[heaps.codes == code]) for code in range(counts.size)
+    ]
+    starts = np.concatenate([starts for starts, _ in parts])
+    density = np.concatenate([mass for _, mass in parts])
+    sizes = np.array([len(starts) for starts, _ in parts])
+    owner = np.repeat(np.arange(counts.size), sizes)
+    ends = np.append(0, np.cumsum(sizes))
+    widths = np.diff(starts, append=last[-1] + 1)
+    widths[ends[1:] - 1] = last + 1 - starts[ends[1:] - 1]
+    place = np.searchsorted(starts, heaps.points)
+    density[place] = 0.0
+    density *= _normal(density, owner, rest)[owner]
+    factors, endings = _endings(column, starts, widths, density, heaps, (counts, last > first))
+    density *= factors
+    density *= _normal(density, owner, rest)[owner]
+    density[place] = heaps.rows
+    # A code without any rows is drawn from all the same, where rows are asked for by other ways.
+    empty = np.bincount(owner, density) <= 0
+    density[empty[owner]] = widths[empty[owner]]
+    density *= _normal(density, owner, np.ones(counts.size))[owner]
+    return Inside(column, starts, widths, np.cumsum(density), ends, endings)
+
+
+def _normal(density: Array, owner: Points, totals: Array) -> Array:
+    """By what the cells of every code are multiplied to have these totals."""
+    sums = np.bincount(owner, density, totals.size)
+    return np.divide(totals, sums, out=np.zeros(totals.size), where=sums > 0)
+
+
+@dataclass(frozen=True)
+class _Heaps:
+    """Rows on single points of codes that have several.
+
+    Attributes:
+        points, codes, rows: of each, shape (heaps,).
+        of_codes: rows on heaps in every code, no more than the code has.
+    """
+
+    points: Points
+    codes: Points
+    rows: Array
+    of_codes: Array
+
+    @classmethod
+    def of(cls, column: SpreadColumn, first: Points, last: Points, counts: Array) -> _Heaps:
+        points = column.heap_points if column.counted else np.zeros(0, np.int64)
+        rows = np.array(column.counted.rows if column.counted else (), dtype=np.float64)
+        order = np.argsort(points)
+        points, rows = points[order], np.maximum(rows[order], 0.0)
+        codes = np.searchsorted(first, points, side="right") - 1
+        kept = last[codes] > first[codes]
+        points, codes, rows = points[kept], codes[kept], rows[kept]
+        asked = np.bincount(codes, rows, counts.size).astype(np.float64)
+        fits = np.divide(counts, asked, out=np.ones(counts.size), where=asked > counts)
+        rows = rows * np.minimum(fits, 1.0)[codes]
+        return cls(points, codes, rows, np.minimum(asked, counts))
+
+
+# The density of the rows that are on no heap.
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Densities inside codes: in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
+
+    Attributes:
+        column: whose they are.
+        first, last: points of every code.
+        middle, unit: median and half the distance of the quartiles.
+        slopes: of the logarithm of the density in y, shape (codes,).
+    """
+
+    column: SpreadColumn
+    first: Points
+    last: Points
+    middle: float
+    unit: float
+    slopes: Array
+
+    @classmethod
+    def of(cls, column: SpreadColumn, first: Points, last: Points, counts: Array) -> _Shape:
+        x = np.stack([column.positions(first), column.positions(last + 1)], axis=1)
+        several = np.where(last > first, counts, 0.0)
+        weights = several if several.sum() > 0 else np.ones(counts.size)
+        sums = np.append(0.0, np.cumsum(weights)) / weights.sum()
+        low, middle, high = np.interp((0.25, 0.5, 0.75), sums, np.append(x[0, 0], x[:, 1]))
+        unit = (high - low) / 2 or 1.0
+        slopes = _slopes((x - middle) / unit, counts, last == first)
+        return cls(column, first, last, float(middle), float(unit), slopes)
+
+    def cells(self, code: int, most: int, heaps: Points) -> tuple[Points, Array]:
+        """First points of the cells of a code, and masses in proportion to its density."""
+        first, after = int(self.first[code]), int(self.last[code]) + 1
+        if after - first <= most:
+            starts = np.arange(first, after)
+        else:
+            ends = self._scaled(np.array([first, after]))
+            cuts = self.middle + self.unit * _even_cuts(ends, min(most, COARSE_CELLS))[1:-1]
+            cuts = np.clip(np.floor(cuts), first, after - 1).astype(np.int64)
+            own = np.minimum(np.append(heaps, heaps + 1), after - 1)
+            starts = np.unique(np.concatenate([[first], cuts, own]))
+        return starts, _masses(self._scaled(np.append(starts, after)), float(self.slopes[code]))
+
+    def _scaled(self, points: Points) -> Array:
+        return (self.column.positions(points) - self.middle) / self.unit
+
+
+def _even_cuts(ends: Array, cells: int) -> Array:
+    """Ends of so many cells between two, equally wide in y."""
+    low, high = np.arcsinh(ends)
+    return np.asarray(np.sinh(np.linspace(low, high, cells + 1)))
+
+
+def _masses(cuts: Array, slope: float) -> Array:
+    """Masses of narrow cells between these cuts, by the density in their middle; not normalised."""
+    y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2)
+    return np.diff(cuts) * np.exp(np.maximum(slope * y - max(slope * y[0], slope * y[-1]), -LIMIT))
+
+
+def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> Array:
+    """The slope of the log-density in every code, from those of its neighbours.
+
+    Args:
+        ends: of every code, less the middle, in units, shape (codes, 2).
+        counts: rows of every code.
+        single: which codes are one point.
+    """
+    y = np.arcsinh(ends)
+    widths, centres = np.maximum(y[:, 1] - y[:, 0], LEAST_WIDTH), y.mean(axis=1)
+    logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
+    padded = np.pad(logs, 1, constant_values=-np.inf)
+    spikes = single & (logs > math.log(SPIKE) + np.maximum(padded[:-2], padded[2:]))
+    smooth = np.pad(~spikes, 1)  # those beyond the ends are none
+    slopes = np.zeros(counts.size)
+    # At an end that two codes share, the logarithms of their densities are joined linearly.
+    between = widths[1:] * logs[:-1] + widths[:-1] * logs[1:]
+    between /= widths[1:] + widths[:-1]
+    for code in np.flatnonzero(~single):
+        left, right = smooth[code], smooth[code + 2]
+        if left and right:
+            slopes[code] = (between[code] - between[code - 1]) / widths[code]
+        elif left or right:
+            beside, beyond = (code - 1, code - 2) if left else (code + 1, code + 2)
+            start = logs[beside]
+            if 0 <= beyond < counts.size and smooth[beyond + 1]:
+                apart = max(abs(centres[beside] - centres[beyond]), LEAST_WIDTH)
+                fall = (logs[beside] - logs[beyond]) / apart
+                start += min(fall, 0.0) * widths[beside] / 2
+            outwards = ends[code] if left else -ends[code, ::-1]
+            decline = _decline(outwards, logs[code] - start)
+            slopes[code] = decline if left else -decline
+    return slopes
+
+
+def _decline(ends: Array, log_mean: float) -> float:
+    """The slope of a density that is 1 at the first of two ends and has this mean between them; 0
+    for a mean of 1 and more: the density is not taken to rise outwards."""
+    if log_mean >= 0:
+        return 0.0
+    cuts = _even_cuts(ends, COARSE_CELLS)
+    if cuts[-1] - cuts[0] < LEAST_WIDTH:
+        return 0.0
+    shares = np.diff(cuts) / (cuts[-1] - cuts[0])
+    y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2) - np.arcsinh(cuts[0])
+    low, high = -LIMIT / float(y[0]), 0.0  # the steepest that begins in the first cell
+    for _ in range(60):
+        middle = (low + high) / 2
+        if math.log(float(shares @ np.exp(np.maximum(middle * y, -LIMIT)))) < log_mean:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+# Endings: which points of a code the rows are on.
+
+
+def _endings(
+    column: SpreadColumn,
+    starts: Points,
+    widths: Points,
+    rows: Array,
+    heaps: _Heaps,
+    codes: tuple[Array, NDArray[np.bool_]],
+) -> tuple[Array, tuple[tuple[int, int, float], ...]]:
+    """Factors of the cells of one point, and the endings of others with their probabilities.
+
+    Args:
+        column: with the noisy rows on endings.
+        starts, widths: of all cells.
+        rows: expected on each of them, heaps aside, if endings meant nothing.
+        heaps: rows on them are among those counted on endings.
+        codes: rows of every code, and which of them have several points; so are the others'.
+    """
+    factors = np.ones(rows.size)
+    found = column.counted.endings if column.counted else ()
+    if not found:
+        return factors, ()
+    counts, several = codes
+
+    size = len(found) + 1
+    single, wide = column.point_ends()[0][~several], widths > 1
+    exact = np.concatenate([single, heaps.points])
+    rows_there = np.concatenate([counts[~several], heaps.rows])
+    known = np.bincount(kinds_of(column.marks(exact), found), rows_there, size)
+    kinds = kinds_of(column.marks(starts), found)
+    period = math.lcm(*(ending.modulus for ending in found))
+    parts = np.bincount(kinds_of(np.arange(period), found), minlength=size) / period
+    expected = np.bincount(kinds[~wide], rows[~wide], size) + rows[wide].sum() * parts
+    there = np.array([ending.rows for ending in found]) - known[:-1]
+    there = np.append(np.maximum(there, 0.0), 0.0)
+    there[-1] = max(expected.sum() - there.sum(), 0.0)
+    ratios = np.divide(there, expected, out=np.ones(size), where=expected > 0)
+    factors[~wide] = ratios[kinds[~wide]]
+    shares = ratios * parts
+    shares /= shares.sum() or 1.0
+    triples = zip(found, shares[:-1].tolist())
+    return factors, tuple((each.remainder, each.modulus, share) for each, share in triples)
