@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.chains import Array, Chains, Chances
 from adaptive_qs.generate.exact import ExactChains
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Array, Chains, Chances, Fitted, Watch, draw_pages
+from adaptive_qs.generate.rows import Fitted, Watch, draw_pages
 from adaptive_qs.generate.zeros import Zeros
 from adaptive_qs.machine import StepProgress
 

@@ -24,7 +24,8 @@ import typer
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesize_rows
+from adaptive_qs.generate.chains import FitSettings
+from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
 from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms

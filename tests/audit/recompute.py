@@ -131,6 +131,7 @@ class Released:
         self.sizes = {column["name"]: column_size(column) for column in read["schema"]["columns"]}
         self.group = group(self.manifest)
         self.learnt = {c["name"] for c in read["schema"]["columns"] if "learnt" in c}
+        self.counted = {c["name"] for c in read["schema"]["columns"] if "counted" in c}
         self.levels = {name: [tuple(range(size))] for name, size in self.sizes.items()}
         for level in self.record["levels"]:
             self.levels[level["column"]].append(tuple(level["groups"]))
@@ -148,7 +149,6 @@ class Released:
         starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
         for start, end in zip(starts, [*starts[1:], len(events)]):
             yield events[start + 1 : end]
-        self.counted = {c["name"] for c in read["schema"]["columns"] if "counted" in c}
 
     def residual(self, event):
         """Attributes of the residual that a charge is about, each with how many codes or groups it

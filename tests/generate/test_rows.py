@@ -13,18 +13,15 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.chains import Chains, FitSettings, Follower, fit_weights
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
-    Chains,
-    FitSettings,
-    Follower,
     Page,
     SynthesisSettings,
     Watch,
     choose_fit_rows,
     draw_pages,
-    fit_weights,
     sharpen,
     synthesize_rows,
     watch_list,

@@ -9,8 +9,9 @@ import pytest
 
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.chains import FitSettings
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, make_target
-from adaptive_qs.generate.rows import FitSettings, SynthesisSettings, synthesize_rows
+from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
 from adaptive_qs.generate.zeros import (
     PairMoves,
     Zero,

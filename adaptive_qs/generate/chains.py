@@ -1,0 +1,324 @@
+"""Gibbs chains whose state is a table, and the fit of their model to noisy marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique
+from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.loglinear import (
+    LogLinearModel,
+    Rows,
+    Target,
+    add_counts,
+    count_rows,
+    over_items,
+)
+from adaptive_qs.generate.tree import TreeMoves
+from adaptive_qs.generate.zeros import PairMoves
+from adaptive_qs.machine import StepProgress
+
+Array = NDArray[np.float32]
+
+SETTLED, SETTLING = 24, 0.5
+"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
+
+
+AVERAGED = 8
+"""States whose marginals are averaged where only some rows are taken."""
+MOVES_APART = 8
+"""Moves of rows that were drawn again before they are used."""
+Chances = Mapping[int, NDArray[np.float64]]
+"""By attribute, the chance with which each of its values is taken: shape (n_i,)."""
+
+
+class Chains:
+    """Gibbs chains whose state is a table.
+
+    Args:
+        model: what they sample; its weights may change between moves.
+        proposals: moves besides single values.
+        rows: their state, shape (rows, attributes).
+        rng: randomness of the moves.
+        coarse: the way from their states to rows of codes.
+        pairs: of attributes that have to change together.
+    """
+
+    def __init__(
+        self,
+        model: LogLinearModel,
+        proposals: TreeMoves,
+        rows: Rows,
+        rng: np.random.Generator,
+        coarse: CoarseDomain,
+        pairs: PairMoves | None = None,
+    ) -> None:
+        self.model = model
+        self._proposals = proposals
+        self._pairs = pairs
+        self._moves: list[Callable[[Rows, int], None]] = [
+            proposals, proposals.replace_wide, model.sweep,
+        ]  # fmt: skip
+        if pairs is not None:
+            self._moves.append(pairs)
+        self.rows = rows
+        self.rng = rng
+        self._coarse = coarse
+
+    def move(self) -> None:
+        """Move every row, in place."""
+        for change in self._moves:
+            change(self.rows, int(self.rng.integers(2**63)))
+
+    def advance(self, times: int = 1) -> Rows:
+        """So many next states as rows of codes, one below the other, in an array of their own."""
+        states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
+        for state in states:
+            self.move()
+            state[:] = self._coarse.draw_codes(self.rows, self.rng)
+        return states.reshape(-1, self.rows.shape[1])
+
+    def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
+        """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
+        states, in place."""
+        domain = self.model.domain
+        sums = [np.zeros(domain.shape(clique), dtype=np.float32) for clique in cliques]
+        for _ in range(AVERAGED):
+            self.move()
+            for total, clique in zip(sums, cliques):
+                add_counts(total, self.rows, domain, clique)
+        for mean, total, clique in zip(means, sums, cliques):
+            mean += self._coarse.marginal_of_codes(total / np.float32(AVERAGED), clique)
+
+    def keep(self, num_rows: int) -> Chains:
+        """Chains of the same distribution, of so many of the rows, some of them more than once
+        where there are fewer; after ``MOVES_APART`` moves."""
+        order = self.rng.permutation(len(self.rows))
+        chains = self._with(self.model, self.rows[np.resize(order, num_rows)])
+        for _ in range(MOVES_APART):
+            chains.move()
+        return chains
+
+    def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
+        """Chains of those rows that are taken, and the share of these among all rows.
+
+        A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006) that takes one attribute
+        after the other: each row weighs as much as its other values make the values taken likely,
+        rows are drawn again by their weights, get one of these values, and move on as the rows do
+        that are taken so far. No row is thrown away for its value, so that a rare value takes no
+        longer than a frequent one; the mean weights multiply to the share.
+
+        Args:
+            chances: by attribute, the chance with which each value is taken: shape (n_i,). Codes
+                of these attributes were kept apart when the model was fitted.
+            num_rows: rows of a state.
+        """
+        chains, share = self, 1.0
+        taken: dict[int, NDArray[np.float64]] = {}
+        for attribute, chance in chances.items():
+            rows, mean = chains.model.given(chains.rows, attribute, chance, num_rows, self.rng)
+            share *= mean
+            if not share:
+                break
+            taken[attribute] = chance
+            chains = self._with(self.model.within(taken), rows)
+            chains.move()
+        return chains, share
+
+    def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
+        """Chains of another model of these attributes, and other rows."""
+        pairs = self._pairs and self._pairs.towards(model)
+        proposals = self._proposals.towards(model)
+        return Chains(model, proposals, rows, self.rng, self._coarse, pairs)
+
+
+# Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
+#
+# Each step sweeps the rows once, proposes one branch of the dependence tree to each, and then
+# moves every weight by
+#
+#     w_γ ← w_γ · ((target + d) / (count + d))^η,    d = κ + t · noise_std,
+#
+# so weights react to differences above the noise and hardly to those below it; the number of
+# steps and d together act as the regularisation. The chain never restarts: rows follow the
+# weights. The mean of the marginals over the last sweeps is the model's estimate, far less noisy
+# than the rows at any one moment. The first half of the way is far from its end, and needs no more
+# precision than fewer rows have.
+#
+# All weights move at once. Where many targets overlap, together they overshoot: what one sweep has
+# too much of, the next has too little of. Steps are shortened when that happens, and there are as
+# many more of them.
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How the weights follow the targets.
+
+    Attributes:
+        sweeps: number of steps where none is shortened. Each step sweeps the rows once.
+        averaged: number of steps at the end whose marginals are averaged, likewise.
+        step: the exponent η of the first step. It falls as 1 / (1 + decay · progress).
+        decay: how fast ``step`` falls; progress goes from 0 to 1.
+        damping_rows: κ, the number of rows added to both sides of each ratio.
+        damping_noise: t, how many standard deviations of the noise are added to both sides.
+        early_rows: most rows that are swept in the first half.
+    """
+
+    sweeps: int = 64
+    averaged: int = 28
+    step: float = 0.125
+    decay: float = 4.0
+    damping_rows: float = 2.0
+    damping_noise: float = 8.0
+    early_rows: int = 12_500
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.averaged <= self.sweeps:
+            raise ValueError("averaged sweeps must lie between 1 and the number of sweeps")
+
+
+SHORTENED = 0.85
+"""What becomes of a step after one that overshot."""
+SHORTEST = 0.75
+"""Part of a step of the settings that is always taken, so that a fit ends."""
+
+
+class Follower:
+    """Moves the weights of a model towards targets, by steps that do not overshoot.
+
+    Args:
+        model: its weights are moved in place.
+        targets: marginals to match.
+        settings: see there.
+        workers: threads; the result does not depend on it.
+
+    Attributes:
+        pace: length of the next step, as a part of that in the settings.
+    """
+
+    def __init__(
+        self,
+        model: LogLinearModel,
+        targets: Sequence[Target],
+        settings: FitSettings,
+        workers: int,
+    ) -> None:
+        self.pace = 1.0
+        self._model = model
+        self._settings = settings
+        self._workers = workers
+        self._alike: dict[Clique, list[Target]] = {}
+        for target in targets:
+            self._alike.setdefault(model.domain.columns(target.clique), []).append(target)
+        self._misfits = {
+            target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
+        }
+
+    def step(self, rows: Rows, exponent: float, share: float) -> None:
+        """Move all weights, and shorten the next step if this one goes back on the last.
+
+        Two steps oppose each other where their misfits, over the standard deviations of a cell's
+        count, are correlated by less than −η over all targets: noise alone, at the targets, has
+        −η/2 where all rows are drawn anew, and more where they are not.
+
+        Args:
+            rows: what follows the weights.
+            exponent: of the settings.
+            share: of the targets, that these rows should match.
+        """
+        eta = self.pace * exponent
+        every = list(self._alike)
+        products, squares = np.zeros((2, len(every)))
+
+        def follow(k: int) -> None:
+            columns, settings, domain = every[k], self._settings, self._model.domain
+            codes = count_rows(rows, domain, columns)
+            ratios = {}
+            for target in self._alike[columns]:
+                damping = settings.damping_rows + settings.damping_noise * target.noise_std
+                counts = domain.summed(codes, columns, target.clique)
+                wanted, counted = share * (target.counts + damping), counts + share * damping
+                ratios[target.clique] = (wanted / counted) ** eta
+                last, misfit = self._misfits[target.clique], wanted - counted
+                products[k] += (last * misfit / counted).sum()
+                squares[k] += (last * last / counted).sum()
+                last[...] = misfit
+            self._model.scale_all(columns, ratios)
+
+        over_items(self._workers, follow, range(len(every)))
+        if products.sum() < -eta * squares.sum():
+            self.pace = max(self.pace * SHORTENED, SHORTEST)
+
+
+def fit_weights(
+    chains: Chains,
+    targets: Sequence[Target],
+    watched: Sequence[Clique],
+    settings: FitSettings,
+    workers: int = 1,
+    progress: StepProgress | None = None,
+) -> list[Array]:
+    """Move the weights until the rows match the targets as closely as the noise warrants.
+
+    Args:
+        chains: the model, whose weights are moved in place, and the rows that follow it.
+        targets: marginals of as many rows: cliques of the model and single attributes.
+        watched: cliques whose mean marginal is wanted.
+        settings: see there.
+        workers: threads; the result does not depend on it.
+        progress: called after each step of the settings.
+
+    Returns:
+        For each watched clique its mean marginal over the last sweeps (rows).
+    """
+    domain, every = chains.model.domain, chains.rows
+    most = settings.averaged / SHORTEST + 1
+    assert most * len(every) < 2**24, "sums of counts leave 32-bit floats"
+    means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
+    follower = Follower(chains.model, targets, settings, workers)
+
+    def accumulate(item: tuple[Array, Clique]) -> None:
+        mean, clique = item
+        add_counts(mean, rows, domain, clique)
+
+    chains.rows = every[: settings.early_rows]
+    measured_from = settings.sweeps - settings.averaged
+    done, averaged = 0.0, 0
+    while done < settings.sweeps:
+        if done >= min(settings.sweeps / 2, measured_from) and len(chains.rows) < len(every):
+            every[:] = np.resize(chains.rows, every.shape)
+            chains.rows = every
+        chains.move()
+        rows = np.asfortranarray(chains.rows)
+        exponent = settings.step / (1 + settings.decay * done / settings.sweeps)
+        before, done = done, round(done + follower.pace, 9)
+        follower.step(rows, exponent, len(rows) / len(every))
+        if before >= measured_from:
+            over_items(workers, accumulate, list(zip(means, watched)))
+            averaged += 1
+        if progress and int(done) > int(before):
+            progress(int(done), settings.sweeps)
+    for mean in means:
+        mean /= averaged
+    return means
+
+
+def settle_weights(chains: Chains, singles: Sequence[Target], workers: int = 1) -> None:
+    """Move the weights of single attributes until the rows have their counts.
+
+    Zeros take rows from some codes and give them to others, however well these were measured. What
+    is left to the fit after that is what was measured with noise.
+    """
+    rows, domain = chains.rows, chains.model.domain
+
+    def follow(target: Target) -> None:
+        counts = count_rows(rows, domain, target.clique)
+        chains.model.scale(target.clique, ((target.counts + 1) / (counts + 1)) ** SETTLING)
+
+    for _ in range(SETTLED):
+        chains.move()
+        over_items(workers, follow, singles)
