@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.generate.chains import Chains
+from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.conditional import NoRowsError, wanted_of
 from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint
 from adaptive_qs.generate.loglinear import Target
@@ -35,7 +36,8 @@ def chains_of(kind, seed=0, workers=1, rows=ROWS):
     targets = [Target(c, margin(joint, c) * rows, 1.0) for c in CLIQUES]
     tree = dependence_tree(DOMAIN, targets, singles)
     moves = TreeMoves(model, tree, singles, workers)
-    return Chains(model, moves, drawn_rows(joint, rows, seed), rng), joint
+    coarse = CoarseDomain(DOMAIN, CLIQUES, singles)
+    return Chains(model, moves, drawn_rows(joint, rows, seed), rng, coarse), joint
 
 
 def fitted(kind, **more):
