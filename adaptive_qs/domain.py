@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.errors import SchemaError
-from adaptive_qs.levels import Grouping, Groups
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from adaptive_qs.levels import Grouping, Groups
 
 Clique = tuple[int, ...]
 """A set of attributes, as sorted positions in the domain. The empty clique is the total.
@@ -200,6 +202,8 @@ class Domain:
         return found
 
     def _grouped(self, position: int, coarser: int | None) -> Groups:
+        from adaptive_qs.levels import Groups  # a schema is read without numpy
+
         if coarser is None:
             return Groups.one(self._level_sizes[position])
         above = self.groupings[coarser - len(self)].groups
