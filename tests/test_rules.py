@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 from adaptive_qs import Synthesizer, evaluate
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import SchemaError
+from adaptive_qs.generate.rows import SynthesisSettings
 
 COLUMNS = [
     {"name": "age", "type": "integer", "min": 0, "max": 29, "bins": 3},
@@ -31,6 +33,13 @@ RULES = [
     "status is not missing",
 ]
 SCHEMA = {"version": 1, "columns": COLUMNS, "rules": RULES}
+
+
+@pytest.fixture(autouse=True)
+def quick_tables(monkeypatch):
+    """Fit tables with few rows: these tests are not about their quality."""
+    quick = partial(SynthesisSettings, fit_rows=2_000)
+    monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", quick)
 
 
 def private(rows=600):
