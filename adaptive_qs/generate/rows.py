@@ -58,9 +58,10 @@ PAGE_CODES = 2**22
 """Codes of a page, where there are as many rows: many rows at a time are refined best."""
 MOST_THOROUGH = 2**19
 """Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
-CONTRADICTED = 3.0
-"""Standard deviations that an exact fit may stay from its optimum under zeros. Where many rows
-that were measured lie in forbidden cells it does not come near; chains follow what they can."""
+MOST_GAP = 3.0
+"""Standard deviations of the noise that an exact fit may stay from its optimum: where there is
+hardly any noise, or many rows that were measured lie in forbidden cells, its steps do not get near.
+Chains follow what they can."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def fit_model(
     if can_fit(domain, cliques, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
         fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
-        if not zeros or fit.gap <= CONTRADICTED:
+        if fit.gap <= MOST_GAP:
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
