@@ -35,9 +35,10 @@ from adaptive_qs.table.schema import Schema
 # preferred over all persons. With a person more, the kept table has at most K rows more, and all
 # others as they were.
 #
-# Persons are compared exactly, by the text of their cells. Two rows of one person with other cells
-# and the same hash of 64 bits count as equal: then their order decides which is kept, and nothing
-# else changes.
+# Persons are compared exactly, by the text of their cells without blanks around it: two that were
+# taken for one would share its K rows, and one of them could change all that is kept of the other.
+# Two rows of one person with other cells and the same hash of 64 bits count as equal: then their
+# order decides which is kept, and nothing else changes.
 #
 # Proof: docs/proofs.md, section 11.
 
@@ -197,9 +198,9 @@ class Whose:
         """From the cells of the person column.
 
         Raises:
-            DataError: one is missing or blank.
+            DataError: one is missing or blank, or a number that may stand for several.
         """
-        texts, rows = _texts(name, cells, label)
+        texts, rows = _texts(name, _decimals_as_text(cells), label, refuse=_refuse_vague)
         blank = pc.equal(texts, "").fill_null(True).to_numpy(zero_copy_only=False)
         if blank[rows].any():
             raise DataError(
@@ -326,8 +327,41 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
     return codes.astype(np.uint64)
 
 
-def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
-    """Distinct cells as text, and which of them each row has."""
+def _decimals_as_text(cells: Cells) -> Cells:
+    """Decimals as they are written, where other cells are read as the nearest doubles."""
+    if isinstance(cells, MixedCells):
+        return cells
+    kind = cells.type
+    if not pa.types.is_decimal(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        return cells
+    parts = cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]
+    return pa.chunked_array([_written(part) for part in parts], pa.string())
+
+
+def _written(decimals: pa.Array) -> pa.StringArray:
+    """Decimals as text, in full and without zeros at the end."""
+    coded = MixedCells.of(decimals)
+    distinct = [f"{each:f}" for each in coded.parts[0].to_pylist()]
+    texts = [text.rstrip("0").rstrip(".") if "." in text else text for text in distinct]
+    return pa.array([*texts, None], pa.string()).take(pa.array(coded.indices % (len(texts) + 1)))
+
+
+def _refuse_vague(name: str, cells: pa.Array, label: str) -> None:
+    """Refuse numbers so large that the doubles they came as stand for several whole ones."""
+    if pa.types.is_float64(cells.type) and pc.any(pc.greater_equal(pc.abs(cells), 2.0**53)).as_py():
+        raise DataError(
+            f"{label}: column {name!r} has numbers of more than 15 digits that were read as "
+            "floating-point ones, which confuse persons: give text or integers"
+        )
+
+
+def _texts(
+    name: str,
+    cells: Cells,
+    label: str,
+    refuse: Callable[[str, pa.Array, str], None] = lambda *_: None,
+) -> tuple[pa.StringArray, Places]:
+    """Distinct cells as text, and which of them each row has; some may be refused."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
 
     def explain(_: Exception) -> DataError:
@@ -336,7 +370,9 @@ def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]
     for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))
-        texts += [as_text(each) for each in found]
+        for each in found:
+            refuse(name, each, label)
+            texts.append(as_text(each))
     return pa.concat_arrays(texts), np.concatenate(rows)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.coded import CodedTable
@@ -154,3 +157,38 @@ def test_what_tells_tables_apart_is_their_rows():
     one, other = table([("p", 1, "x")]), table([("p", 2, "x")])
     digests = {FewRows.of(rows, SCHEMA, 1, MEMORY).digest() for rows in (one, other, one.copy())}
     assert len(digests) == 2
+
+
+BIG = 2**60
+
+
+@pytest.mark.parametrize(
+    "persons",
+    [
+        pa.array([Decimal(BIG), Decimal(BIG + 1)], pa.decimal128(38, 0)),
+        pa.array([Decimal("1.5"), Decimal("1.50000000000000000001")], pa.decimal128(38, 20)),
+        pa.array([Decimal(BIG), Decimal(BIG + 1)], pa.decimal256(60, 2)).dictionary_encode(),
+        pa.array([BIG, BIG + 1], pa.int64()),
+        pa.array([2**63, 2**63 + 1], pa.uint64()),
+    ],
+    ids=["decimals", "fractions", "dictionary", "integers", "unsigned"],
+)
+def test_long_numbers_are_persons_of_their_own(persons):
+    a = [0, 0, 0, 1, 1, 1]
+    source = pa.table({"who": persons.take([0, 0, 0, 1, 1, 1]), "a": a, "b": ["x"] * 6})
+    assert kept(source) == {(0, 0): 2, (1, 0): 2}
+
+
+def test_a_person_is_the_same_as_integer_and_as_decimal(tmp_path):
+    kinds = [pa.int64(), pa.decimal128(9, 2), pa.decimal128(38, 0), pa.float64(), pa.string()]
+    for k, kind in enumerate(kinds):
+        who = pa.array([Decimal(70)], pa.decimal128(9, 0)).cast(kind)
+        parquet.write_table(pa.table({"who": who, "a": [1], "b": ["x"]}), tmp_path / f"{k}.parquet")
+    assert kept(tmp_path) == {(1, 0): 2}
+
+
+@pytest.mark.parametrize("number", [float(BIG), Decimal(BIG), -(2.0**53), math.inf])
+def test_numbers_that_may_stand_for_several_persons_are_refused(number):
+    with pytest.raises(DataError, match="'who' has numbers of more than 15 digits") as refused:
+        kept(table([(1, 1, "x"), (number, 1, "y")]))
+    assert "115" not in str(refused.value)
