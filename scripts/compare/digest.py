@@ -107,9 +107,9 @@ def _preface(records: Sequence[Record], name: str) -> list[str]:
         "",
         "Where it is not the same for all: kernels of this project are compiled once, in an "
         "earlier run, while packages that compile in every process are charged for it. Answers "
-        "planned without data use Gaussian noise alone and get 8 to 15 % more budget from the "
-        "same ε and δ, by exact Gaussian DP; adaptive mechanisms, *independent* and "
-        "the peers convert by zCDP. "
+        "planned without data, adaptive mechanisms and dpsynth get 8 to 15 % more budget from the "
+        "same ε and δ, by exact Gaussian DP; *independent*, measured earlier, and the other peers "
+        "convert by zCDP. "
         "Mechanisms that take minutes ran with one seed.",
         "",
         f"Run on {machines}; {when}; code {_commits(records)}. Written by `scripts/compare`; "
