@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -104,7 +105,16 @@ def _request(counter: Counter, residual: Clique, noise_variance: float) -> Count
     names = domain.clique_names(residual)
     variance = Fraction(noise_variance) * scale**2
     event = GaussianEvent(purpose, names, squared_sensitivity * finer**2, variance)
-    return CountsRequest(event, values * finer)
+    return CountsRequest(event, values * finer, _definition(domain, residual))
+
+
+def _definition(domain: Domain, residual: Clique) -> str:
+    """Digest of the groups that a residual is over, which its event does not tell."""
+    if not domain.groupings or len(residual) < 2:
+        return ""
+    levels = [domain.groupings[i - len(domain)].groups for i in residual if i >= len(domain)]
+    parents = [tuple(groups.of.tolist()) for groups in domain.parents(residual)]
+    return hashlib.sha256(repr((residual, levels, parents)).encode()).hexdigest()
 
 
 def _nearly_centered(values: NDArray[np.int64], groups: Groups, axis: int) -> NDArray[np.int64]:

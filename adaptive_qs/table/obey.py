@@ -157,8 +157,10 @@ def drawn_under_rules(
 def check_values(ruleset: Ruleset) -> None:
     """Refuse rules that leave cells, but in these no values, as far as a search finds any.
 
+    Otherwise that would be noticed once a budget is spent, and no table could be drawn.
+
     Raises:
-        SchemaError: none were found that meet several rules together.
+        SchemaError: none were found that meet one of them, or several together.
     """
     rng = np.random.default_rng(0)
     linked = [condition.columns() for _, condition in ruleset.conditions]
@@ -167,13 +169,15 @@ def check_values(ruleset: Ruleset) -> None:
             text for text, condition in ruleset.conditions if part >= set(condition.columns())
         ]
         names = [name for name in ruleset.columns if name in part]
-        if len(stated) < 2:
+        if not stated:
             continue
         codes = {name: rng.integers(0, ruleset.columns[name].size, SEARCHED) for name in names}
         drawn = {name: _Drawn(ruleset.columns[name], codes[name], rng) for name in names}
         if not any(each.loose for each in drawn.values()):
             continue
         if not _Mender(drawn, ruleset, rng).can_mend(np.arange(SEARCHED)):
+            if len(stated) == 1:
+                raise SchemaError(f"rule {stated[0]!r}: no row was found that meets it: correct it")
             several = " and ".join(map(repr, stated))
             raise SchemaError(f"no row was found that meets the rules {several}: take one out")
 
@@ -216,8 +220,9 @@ class _Mender:
         for drawn in self._drawn.values():
             drawn.copy(left, others)
 
-    def _mended(self, rows: Indices) -> Indices:
-        """Change rows as long as they break a rule; those that still do."""
+    def _mended(self, rows: Indices, one: bool = False) -> Indices:
+        """Change rows as long as they break a rule, or until ``one`` does not; those that do."""
+        enough = len(rows) - 1 if one else 0
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
             (self._draw, DRAWS, True),
             (self._solve, SOLUTIONS, True),
@@ -225,9 +230,10 @@ class _Mender:
             (self._corner, CORNERS, False),
         )
         for change, times, inside in stages:
-            rows = self._broken(rows, inside)
+            if len(rows) > enough:
+                rows = self._broken(rows, inside)
             for _ in range(times):
-                if not (len(rows) and self._loose):
+                if not (len(rows) > enough and self._loose):
                     break
                 change(rows)
                 rows = self._broken(rows, inside)
@@ -245,7 +251,7 @@ class _Mender:
 
     def can_mend(self, rows: Indices) -> bool:
         """Whether some rows can be brought to meet the rules."""
-        return len(self._mended(rows)) < len(rows) or not len(self._started_over(rows))
+        return len(self._mended(rows, one=True)) < len(rows) or not len(self._started_over(rows))
 
     def _row(self, rows: Indices) -> dict[str, Values]:
         return {name: drawn.values(rows) for name, drawn in self._drawn.items()}

@@ -213,3 +213,17 @@ def test_levels_are_offered_where_they_may_pay_and_only_there(monkeypatch):
 def test_large_marginals_are_offered_over_codes_alone(monkeypatch):
     monkeypatch.setattr(levels, "MOST_SPREAD", 20)
     assert at_levels(DOMAIN, [(0, 1), (0,)]) == ((0, 1), (0,))
+
+
+def test_noise_that_was_drawn_for_other_groups_is_not_taken_for_these():
+    """Charges of a resumed run name columns only; what was measured is told apart beside them."""
+    others = replace(DOMAIN, groupings=tuple(_shifted(g) for g in DOMAIN.groupings))
+    for residual in (pair for pair in PAIRS if max(pair) >= len(DOMAIN)):
+        assert measure._definition(DOMAIN, residual) != measure._definition(others, residual)
+    plain = Domain(DOMAIN.attributes)
+    assert measure._definition(plain, (0, 1)) == measure._definition(DOMAIN, (0,)) == ""
+
+
+def _shifted(grouping):
+    """The same number of groups, cut one code later."""
+    return Grouping(grouping.attribute, (grouping.groups[0], *grouping.groups[:-1]))
