@@ -278,7 +278,7 @@ def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, sav
     assert process.poll() is None
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + number, err
     assert out == ""
     *notes, last = err.splitlines()
     assert last.startswith("error: stopped")
