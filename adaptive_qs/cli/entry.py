@@ -65,10 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code if isinstance(code, int) else 0
         except AdaptiveQsError as error:
-            if (number := io.asked()) is not None:  # what a signal broke off may end as an error
-                fail(f"stopped before the end: {spent(error) or 'no output was written'}")
-                return 128 + number
-            return _failed(error, str(error), error.exit_code)
+            return _broken_off(error) or _failed(error, str(error), error.exit_code)
         except _USAGE_ERROR as error:
             if error.format_message():  # otherwise the help has just been shown
                 fail(_usage_line(error))
@@ -90,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
             if debug:
                 traceback.print_exc()
-            return _failed(error, _bug_line(error), 1)
+            return _broken_off(error) or _failed(error, _bug_line(error), 1)
 
 
 def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
@@ -157,6 +154,14 @@ def _program(
     """Options of the program itself."""
 
 
+def _broken_off(error: BaseException) -> int:
+    """Exit code of what a signal broke off, which may end as any error; 0 where none came."""
+    if (number := io.asked()) is None:
+        return 0
+    fail(f"stopped before the end: {spent(error) or 'no output was written'}")
+    return 128 + number
+
+
 def _failed(error: BaseException, message: str, code: int) -> int:
     """Say why, and what has become of the budget; once it is spent, nothing was refused."""
     paid_for = spent(error)
@@ -179,6 +184,13 @@ def _signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    said = sys.unraisablehook
+
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, Stopped):  # that one is remembered
+            said(lost)
+
+    sys.unraisablehook = unraisable
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
@@ -187,6 +199,7 @@ def _signals() -> Iterator[None]:
     try:
         yield
     finally:
+        sys.unraisablehook = said
         for number, handler in previous.items():
             signal.signal(number, handler)
 

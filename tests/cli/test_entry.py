@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from adaptive_qs.cli import entry
 from adaptive_qs.cli.io import fail, note, percent, warn
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.release.bundle import manifest_path
@@ -286,6 +288,18 @@ def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, sav
     assert list(tmp_path.iterdir()) == ([release] if release.exists() else [])
     assert ("the budget is spent; the release is in r.zip" in err) == release.exists()
     assert release.exists() or not saved
+
+
+def test_a_signal_that_compiled_code_swallowed_is_no_bug(monkeypatch, capsys):
+    """A kernel whose compilation it broke off may end as any error."""
+
+    def command():
+        ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))()
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(entry, "parse", lambda words: command)
+    assert entry.main(["synthesize"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "error: stopped before the end: no output was written\n"
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):
