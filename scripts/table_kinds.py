@@ -7,14 +7,18 @@
     tails       30 attributes of several hundred Zipf-distributed codes, correlated
 
 Each function takes the number of rows and a seed and returns the same table every time.
-:func:`bootstrap` and :func:`shuffled_columns` remake a given table without privacy, as floors.
+:func:`bootstrap` and :func:`shuffled_columns` remake a given table without privacy, as floors, and
+:func:`coded_table` reads a real one.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
@@ -22,6 +26,19 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.table.coded import CodedTable
 
 Codes = NDArray[np.int64]
+
+
+def coded_table(folder: Path) -> CodedTable:
+    """A real table of codes: <name>.csv, or a .zip of it, with domain.json beside it in a folder of
+    that name.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    sizes = json.loads((folder / "domain.json").read_text())
+    source = folder / f"{folder.name}.csv"
+    frame = pd.read_csv(source if source.exists() else source.with_suffix(".zip"))
+    return CodedTable.from_codes(Domain.from_sizes(sizes), [frame[c].to_numpy() for c in sizes])
 
 
 def weak_dependence(rows: int = 50_000, seed: int = 0) -> CodedTable:

@@ -97,21 +97,28 @@ class Joint:
 
 
 @njit(cache=True, nogil=True)
+def _next_run(digits, cell, sizes, steps):  # type: ignore[no-untyped-def]
+    """Where the next run along the last attribute begins in a marginal; ``digits`` move on."""
+    axis = sizes.size - 2
+    while axis >= 0:
+        digits[axis] += 1
+        cell += steps[axis]
+        if digits[axis] < sizes[axis]:
+            break
+        cell -= steps[axis] * sizes[axis]
+        digits[axis] = 0
+        axis -= 1
+    return cell
+
+
+@njit(cache=True, nogil=True)
 def _sum_out(out, array, sizes, steps):  # type: ignore[no-untyped-def]
     digits = np.zeros(sizes.size, np.int64)
     last, cell = sizes.size - 1, 0
     for first in range(0, array.size, sizes[last]):
         for v in range(sizes[last]):
             out[cell + v * steps[last]] += array[first + v]
-        axis = last - 1
-        while axis >= 0:
-            digits[axis] += 1
-            cell += steps[axis]
-            if digits[axis] < sizes[axis]:
-                break
-            cell -= steps[axis] * sizes[axis]
-            digits[axis] = 0
-            axis -= 1
+        cell = _next_run(digits, cell, sizes, steps)
 
 
 @njit(cache=True, nogil=True)
@@ -121,15 +128,7 @@ def _spread(array, table, sizes, steps):  # type: ignore[no-untyped-def]
     for first in range(0, array.size, sizes[last]):
         for v in range(sizes[last]):
             array[first + v] += table[cell + v * steps[last]]
-        axis = last - 1
-        while axis >= 0:
-            digits[axis] += 1
-            cell += steps[axis]
-            if digits[axis] < sizes[axis]:
-                break
-            cell -= steps[axis] * sizes[axis]
-            digits[axis] = 0
-            axis -= 1
+        cell = _next_run(digits, cell, sizes, steps)
 
 
 def gather_blocks(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> list[Clique]:

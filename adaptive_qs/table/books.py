@@ -35,7 +35,7 @@ from adaptive_qs.table.archive import check_texts
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
-from adaptive_qs.table.write import AsText, OutputFormat
+from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS = 1 << 14
 Row = Sequence[Any]
@@ -313,10 +313,7 @@ class Container(OutputFormat):
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Every text as it is."""
-        plain = pa.schema(
-            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-            for field in schema
-        )
+        plain = without_dictionaries(schema)
         with self._opened(plain, _ANSWERS, file) as write:
             yield lambda batch: write(batch.cast(plain).columns)
 

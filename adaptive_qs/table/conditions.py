@@ -321,8 +321,8 @@ class Missing(Condition):
 
 
 @dataclass(frozen=True)
-class Not(Condition):
-    """The contrary; unknown where that is."""
+class _Modified(Condition):
+    """What another condition makes of a row, changed."""
 
     part: Condition
 
@@ -333,6 +333,11 @@ class Not(Condition):
     def limits(self) -> Iterator[tuple[str, float]]:
         """Those of the part."""
         yield from self.part.limits()
+
+
+@dataclass(frozen=True)
+class Not(_Modified):
+    """The contrary; unknown where that is."""
 
     def outcome(self, row: Row) -> Outcome:
         """True where the part is false."""
@@ -375,19 +380,9 @@ def negated(part: Condition) -> Condition:
 
 
 @dataclass(frozen=True)
-class Surely(Condition):
+class Surely(_Modified):
     """True where its part is, and false where that is unknown: what is asked of rows, while rules
     let them be."""
-
-    part: Condition
-
-    def named(self) -> Iterator[str]:
-        """Those of the part."""
-        yield from self.part.named()
-
-    def limits(self) -> Iterator[tuple[str, float]]:
-        """Those of the part."""
-        yield from self.part.limits()
 
     def outcome(self, row: Row) -> Outcome:
         """Never unknown."""

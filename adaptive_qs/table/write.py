@@ -32,6 +32,14 @@ Sealed = Callable[[str], None] | None
 """Told the SHA-256 of a whole file before it has its name."""
 
 
+def without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """The same columns, with texts in the place of numbers of a list."""
+    return pa.schema(
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in schema
+    )
+
+
 class OutputFormat(ABC):
     """How a table becomes the bytes of a file, whole or batch by batch."""
 
@@ -89,10 +97,7 @@ class Csv(OutputFormat):
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Every text in quotation marks."""
-        plain = pa.schema(
-            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-            for field in schema
-        )
+        plain = without_dictionaries(schema)
         with self._opened(file) as target, pacsv.CSVWriter(target, plain) as writer:
             yield lambda batch: writer.write_batch(batch.cast(plain))
 

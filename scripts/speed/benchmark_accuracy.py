@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import AdaptiveQsError
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.synthesizer import Synthesizer
@@ -32,7 +32,7 @@ from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare.tables import REAL, load_real
 from scripts.results import with_earlier, write_results
-from scripts.table_kinds import KINDS
+from scripts.table_kinds import KINDS, coded_table
 
 DELTA, PUBLISHED_DELTA = 1e-9, 1e-5
 RUNS = 3
@@ -147,9 +147,7 @@ def load(name: str, data: Path) -> CodedTable:
         return KINDS[name]()
     if name in REAL:
         return load_real(name, data)
-    sizes = json.loads((data / name / "domain.json").read_text())
-    frame = pd.read_csv(data / name / f"{name}.csv")
-    return CodedTable.from_codes(Domain.from_sizes(sizes), [frame[c].to_numpy() for c in sizes])
+    return coded_table(data / name)
 
 
 def measured(true: CodedTable, alike: list[Figure], runs: int) -> list[dict[str, Any]]:

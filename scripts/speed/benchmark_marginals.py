@@ -35,7 +35,7 @@ from scripts.speed.benchmark_kinds import (
     measured,
     table_of,
 )
-from scripts.speed.benchmark_target import read
+from scripts.table_kinds import coded_table
 
 Shares = Callable[[Clique], NDArray[np.float64]]
 
@@ -48,7 +48,7 @@ def main(
 ) -> None:
     rows: list[dict[str, Any]] = []
     for name in table:
-        true = read(data / name)
+        true = coded_table(data / name)
         for each in epsilon:
             for seed in range(1, seeds + 1):
                 rows.append({"table": name, "epsilon": each, "seed": seed})

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
 
-from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.models import BOOSTED, measure_utility
 from adaptive_qs.evaluation.results import UtilitySettings
 from adaptive_qs.loop.loop import LoopSettings
@@ -36,6 +34,7 @@ from scripts.speed.benchmark_kinds import (
     measured,
     table_of,
 )
+from scripts.table_kinds import coded_table
 
 TARGETS = {"adult": "income>50K", "br2000": "c13", "nltcs": "c15"}
 """The column to predict; where none is named by tradition, the one that ``evaluate`` proposes."""
@@ -51,7 +50,7 @@ def main(
 ) -> None:
     rows: list[dict[str, Any]] = []
     for name in table or TARGETS:
-        train, test = split(read(data / name))
+        train, test = split(coded_table(data / name))
         for each in epsilon:
             for seed in range(1, seeds + 1):
                 for served in (False, True):
@@ -60,13 +59,6 @@ def main(
                     typer.echo(json.dumps(rows[-1]))
     config = {"delta": DELTA, "ways": 2, "trained rows": TRAINED, "noise": "exact, seeded"}
     write_results("target", {"cells": rows}, config, list(range(1, seeds + 1)), rows)
-
-
-def read(folder: Path) -> CodedTable:
-    """A table of codes."""
-    sizes = json.loads((folder / "domain.json").read_text())
-    frame = pd.read_csv(folder / f"{folder.name}.csv")
-    return CodedTable.from_codes(Domain.from_sizes(sizes), [frame[c].to_numpy() for c in sizes])
 
 
 def split(table: CodedTable) -> tuple[CodedTable, CodedTable]:

@@ -11,17 +11,14 @@ both; recall is both/left, precision both/forecast.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
 
-from adaptive_qs.domain import Domain
 from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, UnconnectedForecast
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
@@ -57,13 +54,7 @@ def main(data: Annotated[Path, typer.Option(help="Folder of coded tables.")]) ->
 def tables(folder: Path) -> Iterator[tuple[str, CodedTable]]:
     """Real tables, each also with few rows, and made-up ones."""
     for path in sorted(folder.glob("*/domain.json")):
-        sizes = json.loads(path.read_text())
-        source = path.parent / f"{path.parent.name}.csv"
-        source = source if source.exists() else source.with_suffix(".zip")
-        frame = pd.read_csv(source)
-        table = CodedTable.from_codes(
-            Domain.from_sizes(sizes), [frame[c].to_numpy() for c in sizes]
-        )
+        table = table_kinds.coded_table(path.parent)
         yield path.parent.name, table
         for few in FEW_ROWS:
             yield path.parent.name, _some(table, few)

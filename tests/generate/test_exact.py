@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_qs.cliques import downward_closure
@@ -18,7 +20,9 @@ from adaptive_qs.generate.exact import (
     fit_exactly,
     gather_blocks,
 )
+from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
+from adaptive_qs.synthesizer import Synthesizer
 
 from .helpers import (
     assert_drawn_from,
@@ -221,3 +225,24 @@ def test_rows_depend_on_the_seed_and_not_on_the_workers():
     np.testing.assert_array_equal(states[0], states[1])
     np.testing.assert_array_equal(states[0], states[2])
     assert (states[0] != states[3]).any()
+
+
+def test_a_fit_that_stays_far_from_its_optimum_gives_way_to_chains(monkeypatch, tmp_path):
+    """A few steps of an exact fit do not reach what a release of hardly any noise says; from a
+    frame and from a file alike."""
+    monkeypatch.setattr(exact, "STEPS", 1)
+    quick = partial(SynthesisSettings, fit_rows=2_000)
+    monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", quick)
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 6, 2_000)
+    frame = pd.DataFrame(
+        {"a": first, "b": first**2 % 6, "c": rng.integers(0, 6, 2_000) * first // 6}
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    columns = [{"name": name, "type": "integer", "min": 0, "max": 5} for name in frame]
+    for table in (frame, tmp_path / "t.csv"):
+        model = Synthesizer(rho=50, workers=1, insecure_seed=1, beyond_limits=True)
+        made = model.fit(table, schema={"version": 1, "columns": columns}).sample(2_000, seed=1)
+        for pair in combinations("abc", 2):
+            true, found = (each.value_counts(list(pair), normalize=True) for each in (frame, made))
+            assert true.sub(found, fill_value=0).abs().sum() < 0.1
