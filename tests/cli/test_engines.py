@@ -433,7 +433,7 @@ print(code, *peaks)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of memory is told")
 def test_a_long_table_takes_no_more_memory_than_a_short_one(parts):
     """The whole command; the codes of the longer table are 73 MB."""
-    columns, block, ceiling = 4, 2**16, 700
+    columns, block, ceiling = 2, 2**17, 700
     table = pa.table({f"c{i}": np.arange(block) % 3 for i in range(columns)})
     Path("wide.json").write_text(json.dumps(dict.fromkeys(table.column_names, 70_000)))
     for name, blocks in (("few", 6), ("many", 70)):
