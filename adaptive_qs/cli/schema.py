@@ -32,7 +32,7 @@ def init(
 
     With --out it also lists the columns and what there is to review.
     """
-    from adaptive_qs.evaluation.rules import proposed_rules
+    from adaptive_qs.evaluation.finding import proposed_rules
     from adaptive_qs.table.propose import propose
     from adaptive_qs.table.schema import AS_PROPOSED
 

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.finding import found_rules
 from adaptive_qs.evaluation.groups import GroupErrors, check_by, group_errors
 from adaptive_qs.evaluation.marginals import (
     Association,
@@ -48,7 +49,6 @@ from adaptive_qs.evaluation.rules import (
     RuleCheck,
     check_rules,
     declared_rules,
-    found_rules,
     impossible_rows,
     parse_rule,
     row_checks,

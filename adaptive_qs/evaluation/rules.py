@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.limits import BROKEN
-from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
-from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Condition, Values, values_of, written
-from adaptive_qs.table.encode import read_with_amounts
-from adaptive_qs.table.rules import Ruleset
+from adaptive_qs.table.conditions import Condition, Values, values_of, written
 from adaptive_qs.table.schema import Schema
 
 # Checks of whole rows: how many synthetic rows are rows of the true table.
@@ -197,6 +190,11 @@ class Predicate:
     condition: Condition
     schema: Schema
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it speaks of."""
+        return tuple(self.condition.columns())
+
     def check(self, joint: JointCodes) -> Checked:
         """Which rows break it."""
         tables = [self._row(joint.pair, table) for table in (0, 1)]
@@ -346,170 +344,3 @@ def _rule(text: str, meaning: Condition | conditions.Determination, schema: Sche
         return Predicate(" ".join(text.split()), meaning, schema)
     places = [schema.names.index(name) for name in meaning.columns()]
     return Determination(tuple(places[:-1]), places[-1], meaning.columns())
-
-
-# Rules that hold in every true row, and would not if the columns were independent.
-
-MOST_FOUND = 20
-"""Rules that are reported, the least likely to hold by chance first."""
-MOST_TRIED = 3 * MOST_FOUND
-"""Dependencies and comparisons, each, that are looked at closely."""
-LEAST_BROKEN = 0.01
-"""Part of the rows that would break a rule worth telling if the columns were independent."""
-LEAST_CHANCES = 25.0
-"""True rows that would break it. With so many expected, none breaks it with probability about
-e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
-GLANCE = 2_000
-"""Rows that rule most comparisons out."""
-
-
-def found_rules(
-    counts: PairCounts, schema: Schema, declared: Collection[str] = ()
-) -> tuple[tuple[Rule, RuleCheck], ...]:
-    """Dependencies between two columns, and comparisons of two columns on the same scale.
-
-    Args:
-        counts: of all pairs of columns.
-        schema: of both tables.
-        declared: texts of rules that need not be found.
-    """
-    joint = counts.joint
-    rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
-    rules = [rule for rule in rules if rule.text not in declared]
-    found = zip(rules, check_rules(joint, rules, "found"))
-    telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
-    return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
-
-
-LOOKED_AT = 100_000
-"""Rows in which rules are looked for that a schema could declare."""
-MOST_NUMBERS = 40
-"""Columns of numbers or dates among which equations are looked for."""
-
-
-def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
-    """Rules that a table keeps and that would not hold by chance, for its owner to review.
-
-    They are as private as the table. Each can be declared beside those before it.
-
-    Args:
-        table: as :func:`~adaptive_qs.table.encode.read_table` takes it; its first rows count.
-        schema: of it.
-    """
-    wanted = [column.name for column in schema.columns if column.measured]
-    coded, amounts = read_with_amounts(table, schema, wanted, most_rows=LOOKED_AT)
-    pair = TablePair(coded, coded, (amounts, amounts))
-    found = [*_equations(pair, schema)]
-    equal = {frozenset(text.split(" = ")) for text in found}
-    for rule, _ in found_rules(count_pairs(JointCodes(pair)), schema):
-        if not isinstance(rule, Determination):
-            found.append(rule.text)
-            equal |= {frozenset(rule.text.split(" = "))}
-        elif frozenset(map(written, rule.names)) not in equal:
-            found.append(rule.text)
-    kept: list[str] = []
-    for text in dict.fromkeys(found):
-        with contextlib.suppress(InputError):
-            Ruleset.of(schema.columns, [(each, ()) for each in (*kept, text)])
-            kept.append(text)
-    return tuple(kept[:MOST_FOUND])
-
-
-def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
-    """Sums and products of two columns that a third one is in all rows that have all of them."""
-    measured = [c for c in schema.columns if pair.amounts_of(c, 0) is not None]
-    values: dict[str, NDArray[np.float64]] = {}
-    for column in measured[:MOST_NUMBERS]:
-        amounts = pair.amounts_of(column, 0)
-        assert amounts is not None
-        if column.kind == "numbers" or column.by_day:
-            values[column.name] = amounts // DAY if column.by_day else amounts
-    days = {column.name for column in measured if column.by_day}
-    for total in (name for name in values if name not in days):
-        near = schema.column(total).resolution / 2
-        for first, second in combinations((name for name in values if name != total), 2):
-            ways = [("+", first, second), ("*", first, second)]
-            if {first, second} & days:
-                if not {first, second} <= days:
-                    continue
-                ways = [("-", first, second), ("-", second, first)]
-            for sign, left, right in ways:
-                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
-                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"
-
-
-_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
-
-
-def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
-    """Whether all rows keep it, and enough would not if one of the columns said nothing."""
-    for rows in (slice(GLANCE // 10), slice(None)):
-        found = act(left[rows], right[rows])
-        known = ~np.isnan(found) & ~np.isnan(total[rows])
-        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
-        if not known.any() or (off & known).any():
-            return False
-    told = [np.count_nonzero(known & (side != total)) for side in (left, right)]
-    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
-    return bool(min(*told, *varied) >= LEAST_CHANCES)
-
-
-def _dependencies(counts: PairCounts) -> list[Determination]:
-    """Pairs with as many occupied cells as the determining column has values.
-
-    The first row of every determining value cannot break the rule; of the others, the part
-    1 − Σ p_c² would, if the columns were independent. A column in which nearly every value is
-    unique thus determines nothing that is worth telling.
-    """
-    rows, names = counts.joint.true_rows, counts.joint.pair.domain.names
-    values = [np.count_nonzero(margin) for margin in counts.margins[0]]
-    spread = [1 - float(np.square(margin / rows).sum()) for margin in counts.margins[0]]
-    found = []
-    for pair, sums in counts.sums[0].items():
-        for left, right in (pair, pair[::-1]):
-            chances = (rows - values[left]) * spread[right]
-            if sums.occupied == values[left] and chances >= LEAST_CHANCES:
-                found.append((chances, left, right))
-    best = sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]
-    return [Determination((i,), j, (names[i], names[j])) for _, i, j in best]
-
-
-def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
-    """Comparisons that hold, of each two columns the strictest one."""
-    if joint.true_rows < LEAST_CHANCES:
-        return []
-    scales: dict[Hashable, list[int]] = defaultdict(list)
-    for i, column in enumerate(schema.columns):
-        if (scale := column.scale) is not None:
-            scales[scale].append(i)
-    pairs = (pair for members in scales.values() for pair in combinations(members, 2))
-    found = [found for pair in pairs if (found := _strictest(joint, schema, *pair)) is not None]
-    return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
-
-
-def _strictest(joint: JointCodes, schema: Schema, i: int, j: int) -> tuple[float, Predicate] | None:
-    """On one scale, codes are ordered as values are, and only missing ones come after them.
-
-    A glance at the first rows rules most pairs out.
-    """
-    columns = schema.columns[i], schema.columns[j]
-    for rows in (slice(GLANCE), slice(None)):
-        x, y = (joint.pair.true.columns[k][rows] for k in (i, j))
-        known = (x < columns[0].num_values) & (y < columns[1].num_values)
-        above, below = bool((known & (x > y)).any()), bool((known & (x < y)).any())
-        if above and below:
-            return None
-    loose, strict = (">=", ">") if above else ("<=", "<")
-    equal = bool((known & (x == y)).any())
-    operators = [strict, loose] if not equal else [loose] if above or below else ["="]
-    for operator in operators:
-        rule = parse_rule(
-            f"{written(columns[0].name)} {operator} {written(columns[1].name)}", schema
-        )
-        assert isinstance(rule, Predicate)
-        found = _shares(joint, rule, "found")
-        chances = found.expected_if_independent * found.judged_true * joint.true_rows
-        expected = found.expected_if_independent
-        if not found.broken_true and expected >= LEAST_BROKEN and chances >= LEAST_CHANCES:
-            return expected, rule
-    return None

@@ -420,13 +420,23 @@ def written(name: str) -> str:
     return name if re.fullmatch(WORD, name) else f"`{name}`"
 
 
+Columns = Mapping[str, ColumnBase]
+"""The columns of a schema, by name."""
+KEYWORDS = frozenset(
+    {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
+)
+
+
+def written_value(label: str, columns: Columns) -> str:
+    """A label as a rule has it, in quotes where it could be taken for something else."""
+    if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
+        return label
+    return f'"{label}"' if "'" in label else f"'{label}'"
+
+
 @cache
 def _parser(start: str) -> Lark:
     return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
-
-
-Columns = Mapping[str, ColumnBase]
-"""The columns of a schema, by name."""
 
 
 def parse_rule(text: str, columns: Columns) -> Condition | Determination:

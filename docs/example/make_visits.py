@@ -1,6 +1,7 @@
 """Write visits.csv: made-up visits to a clinic, one row each. The guides use it as private table.
 
-python docs/example/make_visits.py [--rows 5000] [--patients 0] [--seed 1] [--out visits.csv]
+python docs/example/make_visits.py [--rows 5000] [--patients 0] [--stays] [--seed 1]
+    [--out visits.csv]
 """
 
 import argparse
@@ -21,11 +22,22 @@ def visit(number: int) -> list:
     return [number, age, district, reason, wait, insured]
 
 
+def add_stays(rows: list[list]) -> None:
+    """How long each stayed, the wait included, as a last column; and children are insured."""
+    rows[0].append("stay_minutes")
+    for row in rows[1:]:
+        _, age, _, _, wait, _ = row
+        row.append(wait + 5 + int(random.expovariate(1 / 20)))
+        if age < 15:
+            row[COLUMNS.index("insured")] = "yes"
+
+
 def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000)
     parser.add_argument("--patients", type=int, default=0, help="add whose visit it was")
+    parser.add_argument("--stays", action="store_true", help="add a column, and keep two rules")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="visits.csv")
     given = parser.parse_args()
@@ -33,6 +45,8 @@ def main() -> None:
     with open(given.out, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         rows = [[*COLUMNS], *(visit(number) for number in range(given.rows))]
+        if given.stays:
+            add_stays(rows)
         if given.patients:  # of whom some come often
             rows[0].append("patient")
             for row in rows[1:]:

@@ -14,18 +14,18 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.evaluation.finding import found_rules, proposed_rules
 from adaptive_qs.evaluation.marginals import count_pairs
 from adaptive_qs.evaluation.rules import (
     check_rules,
-    found_rules,
     impossible_rows,
     parse_rule,
-    proposed_rules,
     row_checks,
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import written
+from adaptive_qs.table.conditions import parse_condition, values_of, written, written_value
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import (
     AS_PROPOSED,
@@ -385,6 +385,69 @@ def test_rules_are_proposed_that_the_data_show_and_that_a_schema_can_hold():
     rng = np.random.default_rng(7)
     shuffled = table.apply(lambda column: rng.permutation(column.to_numpy()))
     assert proposed_rules(shuffled, schema) == ()
+
+
+def people():
+    """Made by the rules that are to be found, one of each kind."""
+    rng, n = np.random.default_rng(3), 4_000
+    age = rng.integers(0, 90, n)
+    marital = rng.choice(["single", "was married", "widowed"], n, p=[0.4, 0.3, 0.3])
+    marital = np.where((age < 20) | ((age < 40) & (marital == "widowed")), "single", marital)
+    sex = rng.choice(["f", "m"], n)
+    pregnant = np.where((sex == "f") & (rng.random(n) < 0.4), "yes", "no")
+    phone = np.where(rng.random(n) < 0.6, "known", "")
+    mail = np.where((phone == "") | (rng.random(n) < 0.5), "known", "")
+    wait = rng.exponential(40, n).astype(int)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "marital": marital,
+            "sex": sex,
+            "pregnant": pregnant,
+            "phone": phone,
+            "mail": mail,
+            "wait": wait,
+            "stay": wait + rng.integers(0, 100, n),
+            "weight": age + 45 + rng.integers(0, 60, n),
+        }
+    )
+
+
+def test_implications_and_orders_on_different_scales_are_proposed():
+    table = people()
+    schema = propose(table).schema
+    assert schema.column("wait").scale != schema.column("stay").scale
+    found = proposed_rules(table, schema)
+    assert {
+        "age < 20 -> marital = single",
+        "age < 40 -> marital != widowed",
+        "at least one of phone, mail",
+        "wait <= stay",
+    } <= set(found)
+    assert {"sex = m -> pregnant = no", "pregnant = yes -> sex = f"} & set(found)
+    assert not {"age < weight", "age <= weight"} & set(found)  # independent ones rarely break it
+    joined = JointCodes(TablePair(*2 * (read_table(table, schema),)))
+    for text in found:
+        (check,) = check_rules(joined, [parse_rule(text, schema)], "found")
+        assert check.broken_true == 0, text
+
+
+def test_one_exception_is_enough_for_no_rule():
+    table = people()
+    for status in ("was married", "widowed"):
+        table.loc[len(table)] = [3, status, "m", "yes", "", "", 9, 8, 40]
+    assert proposed_rules(table, propose(table).schema) == ()
+
+
+@pytest.mark.parametrize("label", ["plain", "two words", "and", "it's", "x", "-3", "never", "a.b"])
+def test_labels_are_written_such_that_rules_read_them_as_labels(label):
+    """Also those that are names of columns, numbers or words of the grammar."""
+    columns = [{"name": "c", "type": "categorical", "values": [label, "other"]}]
+    columns.append({"name": "x", "type": "integer", "min": 0, "max": 1})
+    known = Schema.parse({"version": 1, "columns": columns}).by_name
+    condition = parse_condition(f"c = {written_value(label, known)}", known)
+    outcome = condition.outcome({"c": values_of(known["c"], np.array([0, 1]))})
+    assert outcome.true.tolist() == [True, False]
 
 
 def test_schema_init_writes_them_for_review(tmp_path, capsys):

@@ -1,0 +1,336 @@
+"""Rules that a table keeps and would not keep by chance: orders, equations, implications, keys."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
+from adaptive_qs.evaluation.rules import (
+    Determination,
+    Predicate,
+    Rule,
+    RuleCheck,
+    check_rules,
+    parse_rule,
+)
+from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.conditions import NEAR, Values, values_of, written, written_value
+from adaptive_qs.table.encode import read_with_amounts
+from adaptive_qs.table.rules import Ruleset
+from adaptive_qs.table.schema import Schema
+
+# Rules that hold in every true row, and would not if the columns were independent.
+
+MOST_FOUND = 20
+"""Rules that are reported, the least likely to hold by chance first."""
+MOST_TRIED = 3 * MOST_FOUND
+"""Dependencies and comparisons, each, that are looked at closely."""
+LEAST_BROKEN = 0.01
+"""Part of the rows that would break a rule worth telling if the columns were independent."""
+LEAST_CROSSED = 0.1
+"""The same of a comparison of two columns on different scales, which are otherwise rather numbers
+of different things: alike and unrelated ones would break it in half of the rows."""
+LEAST_CHANCES = 25.0
+"""True rows that would break it. With so many expected, none breaks it with probability about
+e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
+GLANCE = 2_000
+"""Rows that rule most comparisons out."""
+
+
+def found_rules(
+    counts: PairCounts, schema: Schema, declared: Collection[str] = ()
+) -> tuple[tuple[Rule, RuleCheck], ...]:
+    """Dependencies between two columns, and comparisons of two columns on the same scale.
+
+    Args:
+        counts: of all pairs of columns.
+        schema: of both tables.
+        declared: texts of rules that need not be found.
+    """
+    joint = counts.joint
+    rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
+    rules = [rule for rule in rules if rule.text not in declared]
+    found = zip(rules, check_rules(joint, rules, "found"))
+    telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
+    return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
+
+
+LOOKED_AT = 100_000
+"""Rows in which rules are looked for that a schema could declare."""
+MOST_NUMBERS = 40
+"""Columns of numbers or dates among which equations are looked for."""
+
+
+def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
+    """Rules that a table keeps and that would not hold by chance, for its owner to review.
+
+    They are as private as the table. Each can be declared beside those before it.
+
+    Args:
+        table: as :func:`~adaptive_qs.table.encode.read_table` takes it; its first rows count.
+        schema: of it.
+    """
+    wanted = [column.name for column in schema.columns if column.measured]
+    coded, amounts = read_with_amounts(table, schema, wanted, most_rows=LOOKED_AT)
+    pair = TablePair(coded, coded, (amounts, amounts))
+    joint = JointCodes(pair)
+    found = [*_equations(pair, schema)]
+    rules = [rule for rule, _ in found_rules(count_pairs(joint), schema)]
+    orders = [rule for rule in rules if isinstance(rule, Predicate)]
+    settled = {frozenset(rule.names) for rule in orders if " = " in rule.text}
+    keys = [rule for rule in rules if isinstance(rule, Determination)]
+    found += [rule.text for rule in orders]
+    found += [rule.text for rule in keys if frozenset(rule.names) not in settled]
+    settled |= {frozenset(rule.names) for rule in keys}
+    found += _at_least_one(joint, schema)
+    found += _implications(joint, schema, settled)
+    kept: list[str] = []
+    for text in dict.fromkeys(found):
+        with contextlib.suppress(InputError):
+            Ruleset.of(schema.columns, [(each, ()) for each in (*kept, text)])
+            kept.append(text)
+    return tuple(kept[:MOST_FOUND])
+
+
+def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
+    """Sums and products of two columns that a third one is in all rows that have all of them."""
+    measured = [c for c in schema.columns if pair.amounts_of(c, 0) is not None]
+    values: dict[str, NDArray[np.float64]] = {}
+    for column in measured[:MOST_NUMBERS]:
+        amounts = pair.amounts_of(column, 0)
+        assert amounts is not None
+        if column.kind == "numbers" or column.by_day:
+            values[column.name] = amounts // DAY if column.by_day else amounts
+    days = {column.name for column in measured if column.by_day}
+    for total in (name for name in values if name not in days):
+        near = schema.column(total).resolution / 2
+        for first, second in combinations((name for name in values if name != total), 2):
+            ways = [("+", first, second), ("*", first, second)]
+            if {first, second} & days:
+                if not {first, second} <= days:
+                    continue
+                ways = [("-", first, second), ("-", second, first)]
+            for sign, left, right in ways:
+                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
+                    yield f"{written(total)} = {written(left)} {sign} {written(right)}"
+
+
+_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
+
+
+def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
+    """Whether all rows keep it, and enough would not if one of the columns said nothing."""
+    for rows in (slice(GLANCE // 10), slice(None)):
+        found = act(left[rows], right[rows])
+        known = ~np.isnan(found) & ~np.isnan(total[rows])
+        off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
+        if not known.any() or (off & known).any():
+            return False
+    told = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
+    return bool(min(*told, *varied) >= LEAST_CHANCES)
+
+
+def _dependencies(counts: PairCounts) -> list[Determination]:
+    """Pairs with as many occupied cells as the determining column has values.
+
+    The first row of every determining value cannot break the rule; of the others, the part
+    1 − Σ p_c² would, if the columns were independent. A column in which nearly every value is
+    unique thus determines nothing that is worth telling.
+    """
+    rows, names = counts.joint.true_rows, counts.joint.pair.domain.names
+    values = [np.count_nonzero(margin) for margin in counts.margins[0]]
+    spread = [1 - float(np.square(margin / rows).sum()) for margin in counts.margins[0]]
+    found = []
+    for pair, sums in counts.sums[0].items():
+        for left, right in (pair, pair[::-1]):
+            chances = (rows - values[left]) * spread[right]
+            if sums.occupied == values[left] and chances >= LEAST_CHANCES:
+                found.append((chances, left, right))
+    best = sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]
+    return [Determination((i,), j, (names[i], names[j])) for _, i, j in best]
+
+
+def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
+    """Comparisons that hold, of each two columns the strictest one."""
+    if joint.true_rows < LEAST_CHANCES:
+        return []
+    kinds: dict[Hashable, list[ColumnBase]] = defaultdict(list)
+    for column in schema.columns:
+        if column.ranked and column.kind is not None:
+            kinds[column.kind].append(column)
+    glances = {
+        column.name: _values(joint.pair, column, slice(GLANCE))
+        for members in kinds.values()
+        for column in members
+    }
+    found: list[tuple[float, Predicate]] = []
+    for pair in (pair for members in kinds.values() for pair in combinations(members, 2)):
+        if _signs(*(glances[column.name] for column in pair)):
+            found += _strictest(joint, schema, *pair)
+    return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
+
+
+def _values(pair: TablePair, column: ColumnBase, rows: slice) -> Values:
+    """The values of some rows of the true table."""
+    amounts = pair.amounts_of(column, 0)
+    codes = pair.true.columns[pair.domain.names.index(column.name)]
+    return values_of(column, codes[rows], None if amounts is None else amounts[rows])
+
+
+def _signs(x: Values, y: Values) -> list[str]:
+    """Comparisons that no row breaks, the strictest one first."""
+    known = x.known & y.known
+    above, below = (x.low > y.high) & known, (x.high < y.low) & known
+    if above.any() and below.any():
+        return []
+    loose, strict = (">=", ">") if above.any() else ("<=", "<")
+    if not (known & ~above & ~below).any():
+        return [strict, loose]
+    return [loose] if above.any() or below.any() else ["="]
+
+
+def _strictest(
+    joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
+) -> Iterator[tuple[float, Predicate]]:
+    """The strictest comparison that holds in all rows and that is worth telling."""
+    whole = slice(None)
+    for sign in _signs(*(_values(joint.pair, column, whole) for column in (left, right))):
+        text = f"{written(left.name)} {sign} {written(right.name)}"
+        least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
+        if found := _telling(joint, schema, text, least):
+            yield found
+            return
+
+
+def _telling(
+    joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
+) -> tuple[float, Predicate] | None:
+    """A rule, and the part of the rows that would break it if the columns were independent: where
+    that is ``least`` or more and no row does."""
+    rule = parse_rule(text, schema)
+    assert isinstance(rule, Predicate)
+    (found,) = check_rules(joint, [rule], "found")
+    expected = found.expected_if_independent
+    chances = expected * found.judged_true * joint.true_rows
+    if found.broken_true or expected < least or chances < LEAST_CHANCES:
+        return None
+    return expected, rule
+
+
+def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
+    """Texts of rules that of two columns one has a value."""
+    gaps = {
+        column.name: codes == column.missing_code
+        for column, codes in zip(schema.columns, joint.pair.true.columns)
+        if column.missing_code is not None
+    }
+    pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
+    texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
+    return [text for text in texts if _telling(joint, schema, text)]
+
+
+# Implications: what values of a column, or numbers below or above a limit, say of another one.
+
+MOST_VALUES = 100
+"""Codes of a column of which implications are looked for."""
+
+
+class Told(NamedTuple):
+    """What a group of rows has in common.
+
+    Attributes:
+        chances: rows that would break it if the columns were independent.
+        text: the rule.
+    """
+
+    chances: float
+    text: str
+
+
+def _implications(
+    joint: JointCodes, schema: Schema, settled: Collection[frozenset[str]]
+) -> list[str]:
+    """Texts of implications between two columns that all rows keep, the most telling ones first.
+
+    Args:
+        joint: with the true table.
+        schema: of it.
+        settled: pairs of columns of which a stricter rule is known.
+    """
+    least = max(LEAST_CHANCES, LEAST_BROKEN * joint.true_rows)
+    few = [c for c in schema.columns if 1 < c.num_values <= MOST_VALUES][:MOST_NUMBERS]
+    told: list[Told] = []
+    for pair in combinations(few, 2):
+        if frozenset(column.name for column in pair) in settled:
+            continue
+        counts = _known_counts(joint.pair, *pair)
+        ways = [_said_of(schema, left, right, table)
+                for left, right, table in ((*pair, counts), (*pair[::-1], counts.T))]  # fmt: skip
+        kept = [[each for each in way if each.chances >= least] for way in ways]
+        told += max(kept, key=lambda way: sum(each.chances for each in way))
+    texts = [each.text for each in sorted(told, key=lambda each: -each.chances)[:MOST_TRIED]]
+    found = [found for text in texts if (found := _telling(joint, schema, text))]
+    return [rule.text for _, rule in sorted(found, key=lambda entry: -entry[0])]
+
+
+def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArray[np.int64]:
+    """True rows by the codes of two columns, without those that lack one of the values."""
+    x, y = (pair.true.columns[pair.domain.names.index(c.name)] for c in (left, right))
+    known = (x < left.num_values) & (y < right.num_values)
+    cells = x[known].astype(np.int64) * right.num_values + y[known]
+    sizes = left.num_values, right.num_values
+    return np.bincount(cells, minlength=sizes[0] * sizes[1]).reshape(sizes)
+
+
+def _said_of(
+    schema: Schema, left: ColumnBase, right: ColumnBase, counts: NDArray[np.int64]
+) -> Iterator[Told]:
+    """What values of the left column say of the labels of the right one."""
+    if right.kind in ("numbers", "moments") or left.kind == "moments" or not counts.sum():
+        return
+    shares = counts.sum(axis=0) / counts.sum()
+    labels = [written_value(label, schema.by_name) for label in right.labels_of_codes()]
+    for when, group in _groups(schema, left, counts):
+        (present,), rows = np.nonzero(group), int(group.sum())
+        name = written(right.name)
+        if len(present) == 1:
+            (only,) = present
+            yield Told(rows * (1 - shares[only]), f"{when} -> {name} = {labels[only]}")
+        else:
+            absent = np.flatnonzero((group == 0) & (rows * shares >= LEAST_CHANCES))
+            none = [labels[code] for code in absent]
+            if none:
+                said = f"!= {none[0]}" if len(none) == 1 else f"not in ({', '.join(none)})"
+                yield Told(rows * shares[absent].sum(), f"{when} -> {name} {said}")
+
+
+def _groups(
+    schema: Schema, column: ColumnBase, counts: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Conditions on a column, and the counts of the other one where they hold.
+
+    Of numbers these are the limits below or above which one more label of the other column does not
+    occur or, at last, only one is left.
+    """
+    name, starts = written(column.name), column.ends(np.arange(column.num_values))[0]
+    if column.kind != "numbers" or (np.diff(starts) <= 0).any():
+        for code, label in enumerate(column.labels_of_codes()[: column.num_values]):
+            if counts[code].any() and code != column.catch_all_code:
+                yield f"{name} = {written_value(label, schema.by_name)}", counts[code]
+        return
+    for sign, ordered in (("<", counts), (">=", counts[::-1])):
+        sums = np.cumsum(ordered, axis=0)
+        occupied = np.count_nonzero(sums, axis=1)
+        for k in np.flatnonzero(np.diff(occupied)):
+            limit = starts[k + 1] if sign == "<" else starts[-k - 1]
+            yield f"{name} {sign} {float(limit):.15g}", sums[k]
