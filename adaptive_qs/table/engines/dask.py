@@ -23,6 +23,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +48,7 @@ from adaptive_qs.table.schema import Schema
 
 try:
     from distributed import Client, Future, KilledWorker, LocalCluster, wait
+    from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
@@ -252,13 +254,17 @@ def file_stamp(path: str) -> Stamp:
 
 # Versions decide what a cell means: all machines must have the same.
 
-_PACKAGES = ("adaptive_qs", "numpy", "pyarrow")
+_EXTRAS = ("openpyxl",)
+_PACKAGES = ("adaptive_qs", "numpy", "pandas", "pyarrow", *_EXTRAS)
+"""What turns files into cells, cells into codes, and codes into counts; extras may be missing, and
+who lacks one says so when a file takes it."""
 
 
 def own_versions() -> dict[str, str]:
     """Versions of Python and of what reads cells, as this process has them."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, **{name: version_of(name) for name in _PACKAGES}}
+    here = [name for name in _PACKAGES if name not in _EXTRAS or find_spec(name)]
+    return {"python": python, **{name: version_of(name) for name in here}}
 
 
 def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
@@ -268,7 +274,7 @@ def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[
         InputError: one differs.
     """
     for name, own in wanted.items():
-        if found.get(name) != own:
+        if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
             has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
             raise InputError(
                 f"{where} {has}, and this machine has {own}: install the same versions everywhere"
@@ -463,7 +469,7 @@ class DaskEngine:
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
-        runs = batches(self.domain, cliques, BATCH_CELLS)
+        runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
@@ -609,6 +615,12 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         given = given.scheduler.address  # type: ignore[union-attr]
     if given is not None and not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
+    no_answer = InputError(
+        f"scheduler {shown(given)}: does not answer: give the address of one that runs, such as "
+        "tcp://host:8786"
+    )
+    if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
+        raise no_answer
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
             address = stack.enter_context(_local_scheduler())
@@ -620,11 +632,19 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
-            raise InputError(
-                f"scheduler {shown(given)}: does not answer: give the address of one that runs, "
-                "such as tcp://host:8786"
-            ) from None
+            raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
+
+
+def _is_address(text: str) -> bool:
+    """Whether a client may try it: one that fails on the text itself complains when it is freed."""
+    try:
+        scheme, _ = parse_address(text, strict=True)
+        if scheme != "inproc":  # of this process, where there is no port
+            get_address_host_port(text, strict=True)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager
