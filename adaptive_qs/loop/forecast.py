@@ -24,7 +24,7 @@ from adaptive_qs.loop.loop import (
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
 from adaptive_qs.loop.select import Members
-from adaptive_qs.machine import PROCESS_BYTES
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
 from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
@@ -446,7 +446,10 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     table = _table_bytes(domain, num_rows)
     fixed = table + candidates.bytes(KEPT_CELLS)
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
-        raise ResourceExceeded(_refusal(domain, candidates.largest, fixed, max_memory_bytes))
+        needed = fixed + cells * MEASURED_CELL_BYTES
+        others = needed - num_rows * len(domain) * CODE_BYTES
+        needed = max(needed, math.ceil(others / (1 - ROWS_SHARE)))  # as rows get a share of it
+        raise ResourceExceeded(_refusal(domain, candidates.largest, needed, max_memory_bytes))
     spare = max_memory_bytes - fixed
     room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
     kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
@@ -462,13 +465,12 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
 
 
-def _refusal(domain: Domain, largest: Clique, fixed: int, max_memory_bytes: int) -> str:
+def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int) -> str:
     def megabytes(size: int) -> str:
         return f"{-(-size // 2**20):,} MB"
 
     cells = domain.size(largest)
     marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
-    needed = fixed + cells * MEASURED_CELL_BYTES
     message = (
         f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
         "raise --max-memory"
