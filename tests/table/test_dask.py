@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from itertools import combinations, count
 
 import numpy as np
@@ -336,6 +337,26 @@ def test_what_is_no_scheduler_is_refused(scheduler, words, frame, opened, monkey
     assert said.startswith(words)
     gc.collect()  # a client that failed half way is freed with a traceback
     assert not capfd.readouterr().err
+
+
+def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
+    """As many are started as there is room for, beside the coordinator and the quarter for rows."""
+    started = []
+
+    @contextmanager
+    def local_workers(address, options):
+        started.append(options.workers)
+        raise InputError("enough")
+        yield
+
+    monkeypatch.setattr(dask, "_local_workers", local_workers)
+    for megabytes, kind in ((930, ResourceExceeded), (934, InputError), (1401, InputError)):
+        options = EngineOptions(workers=8, rows_bytes=megabytes * 2**20 // 4)
+        with pytest.raises(kind) as caught, open_engine("dask", frame, SCHEMA, options):
+            pass
+        if kind is ResourceExceeded:
+            assert "takes 934 MB, more than the 930 MB there are: raise" in str(caught.value)
+    assert started == [1, 2]
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch, frame):

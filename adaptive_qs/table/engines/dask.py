@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import platform
 import subprocess
@@ -36,7 +37,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress, version_of
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, read_table
@@ -623,6 +624,7 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         raise no_answer
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
+            options = replace(options, workers=_fitting_workers(options))
             address = stack.enter_context(_local_scheduler())
             stack.enter_context(_local_workers(address, options))
             client = stack.enter_context(Client(address, set_as_default=False))
@@ -654,6 +656,23 @@ def _local_scheduler() -> Iterator[str]:
         n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
     ) as cluster:
         yield cluster.scheduler_address
+
+
+def _fitting_workers(options: EngineOptions) -> int:
+    """How many workers of this machine there is room for, beside the coordinator and the rows.
+
+    Raises:
+        ResourceExceeded: for none.
+    """
+    ceiling = options.rows_bytes / ROWS_SHARE
+    room = int((ceiling - options.rows_bytes) // PROCESS_BYTES) - 1
+    if room < 1:
+        needed = math.ceil(2 * PROCESS_BYTES / (1 - ROWS_SHARE) / 2**20)
+        raise ResourceExceeded(
+            f"engine dask: a cluster of one worker on this machine takes {needed:,} MB, more than "
+            f"the {ceiling / 2**20:,.0f} MB there are: raise --max-memory, or take another engine"
+        )
+    return min(options.workers, room)
 
 
 @contextmanager
