@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, subsets
 
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
@@ -38,20 +38,17 @@ def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
     return cliques[np.unique(cliques @ powers, return_index=True)[1]]
 
 
-def batches(
-    domain: Domain, cliques: Sequence[Clique], most_cells: int, most: int | None = None
-) -> Iterator[slice]:
-    """Cliques in runs of at most so many cells, unless one alone has more, and of at most so many
-    cliques."""
+def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> Iterator[slice]:
+    """Cliques of these sizes in runs of at most so many cells, unless one alone has more, and of at
+    most so many cliques."""
     first = cells = 0
-    for end, clique in enumerate(cliques):
-        size = domain.size(clique)
+    for end, size in enumerate(sizes):
         if end > first and (cells + size > most_cells or end - first == most):
             yield slice(first, end)
             first, cells = end, 0
         cells += size
-    if first < len(cliques):
-        yield slice(first, len(cliques))
+    if first < len(sizes):
+        yield slice(first, len(sizes))
 
 
 class CliqueIndex:

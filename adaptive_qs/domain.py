@@ -187,6 +187,8 @@ class Domain:
 
     def columns(self, clique: Clique) -> Clique:
         """The same attributes at their codes."""
+        if not self.groupings:
+            return tuple(clique)
         return tuple(self._attribute_of[i] for i in clique)
 
     def chain(self, position: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -114,10 +115,21 @@ class ReferenceModel:
         """The reference of an attribute at a level: the share of each group (read only)."""
         return self._shares[position]
 
+    @cached_property
+    def flat_shares(self) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+        """The references at all levels in one array, behind them one of a single group (read only).
+
+        Returns:
+            How many groups each has, all shares one after the other, and where each begins.
+        """
+        reference = [*self._shares, np.ones(1)]
+        sizes = np.array([q.size for q in reference])
+        return sizes, np.concatenate(reference), np.concatenate([[0], np.cumsum(sizes)])
+
     def holds(self, clique: Clique) -> bool:
         """Whether a residual of these very attributes was measured, at these levels or coarser."""
         over = self._over.get(self.domain.columns(clique), ())
-        return any(self.domain.is_below(residual, clique) for residual in over)
+        return clique in over or any(self.domain.is_below(residual, clique) for residual in over)
 
     def update(self, residual: Clique, values: Array, precision: float) -> None:
         """Average in a new measurement of a residual; what depends on it follows when asked for.

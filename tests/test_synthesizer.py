@@ -191,6 +191,7 @@ BAD = {
     "delta 0": ({"epsilon": 1, "delta": 0}, "delta is 0"),
     "delta 1": ({"epsilon": 1, "delta": 1.0}, "delta is 1.0"),
     "delta nan": ({"epsilon": 1, "delta": float("nan")}, "delta is nan"),
+    "delta 1e-300": ({"epsilon": 1, "delta": 1e-300}, "delta is 1e-300: give a number of at least"),
     "rho 0": ({"rho": 0.0}, "rho is 0.0"),
     "rho inf": ({"rho": float("inf")}, "rho is inf"),
     "reference": ({"rho": 1, "reference": "best"}, "reference is 'best'"),

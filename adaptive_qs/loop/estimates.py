@@ -40,6 +40,8 @@ SMALLEST = -8
 to 1.5, and from 1.5 to 2)."""
 FINEST = -4
 """The least noise for which errors are tabulated is 2**FINEST rows; below it they grow with it."""
+_SURE = -8.0
+"""Cells that are so many standard deviations above the threshold stay above it."""
 _ROOT, _SCALE = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 
@@ -57,21 +59,47 @@ def _expected_errors(count, mass, stds, errors):  # type: ignore[no-untyped-def]
             excess, slope = -total / s, 0.0
             for k in range(kinds.size):
                 c = t - size[k] / s
+                if c < _SURE:
+                    excess -= number[k] * c
+                    slope += number[k]
+                    continue
                 above = 0.5 * math.erfc(c * _ROOT)
                 excess += number[k] * (_SCALE * math.exp(-0.5 * c * c) - c * above)
                 slope += number[k] * above
             step = excess / slope if slope > 0.0 else 0.0
             t += step
-            if abs(step) < 1e-4:
+            if abs(step) < 1e-3:  # the next one would be of its square
                 break
         below, density = 1 - 0.5 * math.erfc(t * _ROOT), _SCALE * math.exp(-0.5 * t * t)
         error = 0.0
         for k in range(kinds.size):
             c = t - size[k] / s
-            under = 1 - 0.5 * math.erfc(c * _ROOT)
-            kept = t * (2 * below - under - 1) + 2 * density - _SCALE * math.exp(-0.5 * c * c)
+            under = mode = 0.0
+            if c >= _SURE:
+                under, mode = 1 - 0.5 * math.erfc(c * _ROOT), _SCALE * math.exp(-0.5 * c * c)
+            kept = t * (2 * below - under - 1) + 2 * density - mode
             error += number[k] * (size[k] * under + s * kept)
         errors[level] = error
+
+
+@njit(cache=True, nogil=True)
+def _with_small_as_one(number, share, total):  # type: ignore[no-untyped-def]
+    """Cells of each mean size and their rows; the last are those of up to 2**SMALLEST rows."""
+    count, mass = np.zeros(number.size + 1), np.zeros(number.size + 1)
+    for k in range(number.size):
+        kind = k if share[k] * total >= number[k] * 2.0**SMALLEST else number.size
+        count[kind] += number[k]
+        mass[kind] += share[k] * total
+    return count, mass
+
+
+@njit(cache=True, nogil=True)
+def _add_products(number, mass, others, other_mass, numbers, masses):  # type: ignore[no-untyped-def]
+    """Add the convolution of two lists of numbers of cells, and of their masses."""
+    for i in np.flatnonzero(number):
+        for j in range(others.size):
+            numbers[i + j] += number[i] * others[j]
+            masses[i + j] += mass[i] * other_mass[j]
 
 
 class ErrorCurves:
@@ -141,16 +169,14 @@ class Sizes:
 
     def times(self, other: Sizes) -> Sizes:
         """The sizes of the product of two estimates over different attributes."""
-        return Sizes(np.convolve(self.number, other.number), np.convolve(self.mass, other.mass))
+        number, mass = np.zeros((2, self.number.size + other.number.size - 1))
+        _add_products(self.number, self.mass, other.number, other.mass, number, mass)
+        return Sizes(number, mass)
 
     def errors(self, total: float, stds: Array) -> Array:
         """Expected L1 errors (rows) of an estimate of so many rows, by ascending noise (rows)."""
-        held = self.number > 0
-        count, mass = self.number[held], self.mass[held] * total
-        large = mass >= count * 2.0**SMALLEST
-        count = np.append(count[large], count[~large].sum())
-        mass = np.append(mass[large], mass[~large].sum())
         errors = np.empty(stds.size)
+        count, mass = _with_small_as_one(self.number, self.mass, total)
         _expected_errors(count, mass, stds, errors)
         return errors
 
@@ -177,12 +203,11 @@ def _threshold(cells, total):  # type: ignore[no-untyped-def]
     tau, number = 0.0, cells.size
     for _ in range(100):  # Newton on a convex, piecewise linear function, from the left
         excess, above = -total, 0
-        for j in range(number):  # a cell that τ has passed stays below
+        for j in range(number):  # a cell that τ has passed stays below; no branch to mispredict
             cell = cells[j]
-            if cell > tau:
-                excess += cell - tau
-                cells[above] = cell
-                above += 1
+            excess += max(cell - tau, 0.0)
+            cells[above] = cell
+            above += cell > tau
         number = above
         if number == 0 or excess <= 1e-9 * total:
             break
@@ -232,8 +257,7 @@ class Parts(NamedTuple):
     def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Parts:
         """The parts of cliques of one to three attributes."""
         positions = model.domain.positions
-        reference = [*map(model.shares, range(positions)), np.ones(1)]
-        sizes = np.array([q.size for q in reference])
+        sizes, reference, begin = model.flat_shares
         axes = np.full((len(cliques), AXES), positions)
         starts = np.full((len(cliques), 2**AXES), -1)
         components: list[Array] = []
@@ -250,9 +274,8 @@ class Parts(NamedTuple):
                         components.append(found.reshape(-1))
                         end += found.size
                 starts[row, slot] = start
-        begin = np.concatenate([[0], np.cumsum(sizes)])
         flat = np.concatenate(components) if components else np.empty(0)
-        return cls(axes, sizes, np.concatenate(reference), begin, flat, starts)
+        return cls(axes, sizes, reference, begin, flat, starts)
 
 
 _SLOTS = {
@@ -391,7 +414,8 @@ class ProjectedEstimates:
         self._candidates = candidates
         self._workers = workers
         self._sizes: dict[Clique, Sizes] = {}
-        self._all_formed = sum(map(domain.size, candidates)) <= ALL_FORMED
+        self._cells = [*map(domain.size, candidates)]
+        self._all_formed = sum(self._cells) <= ALL_FORMED
         self.thresholds = np.zeros(len(candidates))
 
     def refresh(self, model: ReferenceModel, stale: NDArray[np.bool_]) -> None:
@@ -412,9 +436,11 @@ class ProjectedEstimates:
                 model, formed[run], total, self.curves.stds
             )
 
-        runs = list(batches(self._domain, formed, BATCH_CELLS, BATCH_CLIQUES))
+        sizes = [self._cells[rows[k]] for k in small]
+        runs = list(batches(sizes, BATCH_CELLS, BATCH_CLIQUES))
         over_items(min(self._workers, max(len(runs), 1)), project, runs)
-        self._forget(set(cliques))
+        for clique in cliques:
+            self._sizes.pop(clique, None)
         for k in sorted(set(range(len(cliques))) - set(small)):
             self.thresholds[rows[k]] = 0.0
             errors[k] = self._product_sizes(cliques[k]).errors(total, self.curves.stds)
@@ -424,9 +450,6 @@ class ProjectedEstimates:
         cells = self._domain.size(clique)
         most = MOST_OF_PAIR if len(clique) <= 2 else MOST_FORMED
         return self._all_formed or cells <= most or self.model.precision(clique) > 0
-
-    def _forget(self, changed: set[Clique]) -> None:
-        self._sizes = {c: sizes for c, sizes in self._sizes.items() if c not in changed}
 
     def _product_sizes(self, clique: Clique) -> Sizes:
         """The sizes of cells if nothing but one marginal inside, and columns, were known."""

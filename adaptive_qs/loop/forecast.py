@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
-from adaptive_qs.loop.estimates import ErrorCurves, Sizes
+from adaptive_qs.loop.estimates import MOST_FORMED, ErrorCurves, Sizes
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
     Array,
@@ -24,7 +24,7 @@ from adaptive_qs.loop.loop import (
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
 from adaptive_qs.loop.select import Members
-from adaptive_qs.machine import PROCESS_BYTES
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
 from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
@@ -268,17 +268,19 @@ KEPT_CELL_BYTES = 12
 MOST_KEPT_CELLS = 2**26
 """More counts are not kept: they are sparse, and to count them again is as quick."""
 
-# A scoring pass looks at every candidate once: it counts the rows and compares each cell with its
-# estimate. Processor seconds, measured on two cores of a server of 2024 (the script
+# A scoring pass looks at every candidate once: it projects its estimate, and compares it with the
+# rows. Processor seconds, measured on two cores of a server of 2024 (the script
 # ``scripts/speed/benchmark_columns.py``); other machines differ by a factor, not by their order.
 
-CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 1.2e-9, 1e-9
+CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 2.5e-9, 1e-9
 """Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
+SEEN_CELLS = MOST_FORMED
+"""Cells of a candidate beyond which more take no more time."""
 DEFAULT_CANDIDATES = 250_000
 """Candidates of several columns, if not said otherwise: over a table of a million rows they are
 scored in about five minutes of one core."""
 DEFAULT_CELLS = 2**39
-"""Cells of all candidates, if not said otherwise: scored in about ten minutes of one core."""
+"""Cells of all candidates, if not said otherwise: two million for each of the others."""
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,7 @@ class _Candidates:
         cells: of all of them together.
         largest: the one with most cells, empty if there are none.
         largest_cells: its cells.
+        seen_cells: as ``cells``, of each at most ``SEEN_CELLS``.
     """
 
     attributes: int
@@ -300,6 +303,7 @@ class _Candidates:
     cells: int
     largest: Clique
     largest_cells: int
+    seen_cells: int
 
     @classmethod
     def of(cls, workload: Workload) -> _Candidates:
@@ -307,7 +311,8 @@ class _Candidates:
         sizes = [domain.size(clique) for clique in cliques]
         most = max(sizes, default=1)
         largest = cliques[sizes.index(most)] if sizes else ()
-        return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most)
+        seen = sum(min(size, SEEN_CELLS) for size in sizes)
+        return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
 
     def bytes(self, kept_cells: int) -> int:
         """Memory beside the process and the rows, with so many cells of counts kept."""
@@ -346,7 +351,7 @@ class ScoringForecast:
         """The forecast for the candidates of a workload."""
         found = _Candidates.of(workload)
         seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
-        seconds += found.cells * CELL_SECONDS
+        seconds += found.seen_cells * CELL_SECONDS
         memory = PROCESS_BYTES + found.bytes(MOST_KEPT_CELLS)
         return cls(found.number, found.cells, seconds, memory, rows)
 
@@ -446,7 +451,10 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     table = _table_bytes(domain, num_rows)
     fixed = table + candidates.bytes(KEPT_CELLS)
     if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
-        raise ResourceExceeded(_refusal(domain, candidates.largest, fixed, max_memory_bytes))
+        needed = fixed + cells * MEASURED_CELL_BYTES
+        others = needed - num_rows * len(domain) * CODE_BYTES
+        needed = max(needed, math.ceil(others / (1 - ROWS_SHARE)))  # as rows get a share of it
+        raise ResourceExceeded(_refusal(domain, candidates.largest, needed, max_memory_bytes))
     spare = max_memory_bytes - fixed
     room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
     kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
@@ -462,13 +470,12 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
 
 
-def _refusal(domain: Domain, largest: Clique, fixed: int, max_memory_bytes: int) -> str:
+def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int) -> str:
     def megabytes(size: int) -> str:
         return f"{-(-size // 2**20):,} MB"
 
     cells = domain.size(largest)
     marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
-    needed = fixed + cells * MEASURED_CELL_BYTES
     message = (
         f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
         "raise --max-memory"

@@ -96,6 +96,11 @@ class PriceList:
         self.budgets: Array = rho * np.exp2(-np.arange(levels, dtype=np.float64))
         self._errors = np.zeros((levels, weights.size))
         self._now = np.zeros(weights.size)
+        # The best budget of each, by the price and the budgets that it was found for.
+        self._found_for: tuple[float, int, float] | None = None
+        self._stale = np.ones(weights.size, dtype=np.bool_)
+        self._level = np.zeros(weights.size, dtype=np.int64)
+        self._expected, self._paid, self._cost = np.zeros((3, weights.size))
 
     def refresh(self, errors: Errors, precision: Array, stale: Flags) -> None:
         """Recompute the candidates of which an estimate or a precision changed.
@@ -105,6 +110,7 @@ class PriceList:
             precision: held for each residual of the planner's closure (1 / rows²).
             stale: which changed, shape (candidates,).
         """
+        self._stale |= stale
         rows = np.flatnonzero(stale)
         doubled = 2 * np.append(self.budgets, 0.0)
         for first in range(0, rows.size, _AT_ONCE):
@@ -125,14 +131,30 @@ class PriceList:
         """
         first = min(int((self.budgets > most).sum()), self.budgets.size - 1)
         budgets = np.minimum(self.budgets[first:], most)
-        paid = price * budgets[:, None] / self._weights
-        costs = self._errors[first:] + paid
-        level = np.argmin(costs, axis=0)
-        at = level, np.arange(level.size)
-        cost, gain = costs[at], np.minimum(self._now, UNKNOWN * total)
+        self._find_best(price, first, budgets)
+        level, cost = self._level, self._cost
+        gain = np.minimum(self._now, UNKNOWN * total)
         may_be_worth = (self._now > gain) & (cost >= gain) & (cost < 2 * total)
         deficit = np.where(may_be_worth, self._weights * (cost - gain), 0.0)
-        return Prospects(budgets[level], self._errors[first:][at], paid[at], cost < gain, deficit)
+        expected, paid = self._expected.copy(), self._paid.copy()
+        return Prospects(budgets[level], expected, paid, cost < gain, deficit)
+
+    def _find_best(self, price: float, first: int, budgets: Array) -> None:
+        """Bring the best budgets up to date: of all candidates, or, where price and budgets are as
+        they were, of those that changed."""
+        found_for = price, first, float(budgets[0])
+        rows: Integers | slice = slice(None)
+        if found_for == self._found_for:
+            rows = np.flatnonzero(self._stale)
+        paid = price * budgets[:, None] / self._weights[rows]
+        errors = self._errors[first:, rows]
+        costs = errors + paid
+        level = np.argmin(costs, axis=0)
+        at = level, np.arange(level.size)
+        self._level[rows], self._cost[rows] = level, costs[at]
+        self._expected[rows], self._paid[rows] = errors[at], paid[at]
+        self._found_for = found_for
+        self._stale[:] = False
 
     def opening_price(self, total: float) -> float:
         """The first of falling prices at which all that is worth it takes ``OPENING_SHARE``."""

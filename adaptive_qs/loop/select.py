@@ -116,6 +116,9 @@ class Selector:
         self._errors = np.zeros(len(self.candidates), dtype=np.int64)
         self._stale = np.ones(len(self.candidates), dtype=np.bool_)
         self._members = Members(counter.domain, self.candidates)
+        self._cells = [*map(counter.domain.size, self.candidates)]
+        short = [len(clique) <= AXES for clique in self.candidates]
+        self._listable_cells = np.where(short, np.array(self._cells, dtype=np.float64), 0.0)
 
     def refresh(
         self,
@@ -127,14 +130,16 @@ class Selector:
         self._stale |= self._members.containing([()] if changed is None else changed)
         rows = np.flatnonzero(self._stale & offered)
         self._stale[rows] = False
-        listed = np.array([self._is_listed(self.candidates[row]) for row in rows], dtype=np.bool_)
+        listed = self._are_listed(rows, estimates.model.total)
         self._counter.prepare(self.candidates[row] for row in rows[~listed])
         self._rescore(rows[~listed], estimates, grid_l1, BATCH_CELLS)
         self._rescore(rows[listed], estimates, grid_l1_of_occupied, LISTED_CELLS)
         return rows.size
 
-    def _is_listed(self, clique: Clique) -> bool:
-        return len(clique) <= AXES and self._counter.domain.size(clique) > MOST_FORMED
+    def _are_listed(self, rows: NDArray[np.int64], total: float) -> NDArray[np.bool_]:
+        """Which candidates are compared by their occupied cells; sizes and released rows decide."""
+        few = min(max(total / ROWS_LISTED, LEAST_LISTED), MOST_FORMED)
+        return self._listable_cells[rows] > few
 
     def _rescore(
         self, rows: NDArray[np.int64], estimates: ProjectedEstimates, score: Score, most_cells: int
@@ -147,7 +152,8 @@ class Selector:
                 self._counter, estimates.model, cliques[run], thresholds
             )
 
-        runs = list(batches(self._counter.domain, cliques, most_cells, BATCH_CLIQUES))
+        sizes = [self._cells[row] for row in rows]
+        runs = list(batches(sizes, most_cells, BATCH_CLIQUES))
         over_items(min(self._workers, max(len(runs), 1)), rescore, runs)
 
     def select(
@@ -206,6 +212,9 @@ Score = Callable[
     [Counter, ReferenceModel, Sequence[Clique], NDArray[np.float64]], NDArray[np.int64]
 ]
 """The errors of some cliques, called as :func:`grid_l1`."""
+ROWS_LISTED, LEAST_LISTED = 8, 2**10
+"""Occupied cells are listed, and kept in place of all, where there is more than one cell for so
+many rows, but never in marginals of so few cells."""
 LISTED_CELLS = 2**23
 """Most cells, but for one clique, of marginals whose occupied cells are listed at a time."""
 _TILE = 2**11

@@ -185,6 +185,9 @@ def float_above(value: Fraction) -> float:
 
 DEFAULT_DELTA = 1e-9
 """δ where none is given: below 1/rows for any table that fits a machine."""
+LEAST_DELTA = 1e-290
+"""The smallest δ that is taken: part of it is set aside before it is converted, and conversions go
+down to 1e-300."""
 
 
 def positive_number(name: str, value: Any) -> float:
@@ -203,11 +206,15 @@ def chosen_delta(value: Any) -> float:
     """δ as a float; the default where it is None.
 
     Raises:
-        InputError: it is not a positive number below 1.
+        InputError: it is not a number from ``LEAST_DELTA`` to below 1.
     """
     delta = DEFAULT_DELTA if value is None else positive_number("delta", value)
     if not delta < 1:
         raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
+    if delta < LEAST_DELTA:
+        raise InputError(
+            f"delta is {delta!r}: give a number of at least {LEAST_DELTA!r}, such as 1e-9"
+        )
     return delta
 
 

@@ -8,6 +8,7 @@ they are parsed, and all of it counts against a ceiling of memory. Pickles are n
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -15,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.jsonfile import Claim, bounded_text, parse_json
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.files import atomic_writer, sha256_of
@@ -218,15 +219,24 @@ _SHEETS, _PIVOTS = "xl/worksheets/", "xl/pivotCache/"
 """Members that are read row by row, or not at all."""
 _TEXT, _TEXT_BYTES = b"<si", 160
 """Begins a text of a workbook, and the memory that it takes beside its characters."""
+_ROW = re.compile(rb"<(?:[\w.-]+:)?row((?:\s[^<>]*)?)>")
+_ATTRIBUTE = re.compile(rb"""([^\s=]+)\s*=\s*["']([^"']*)""")
+_PLAIN, _ROW_BYTES = {b"r", b"spans"}, 800
+"""Attributes of a row that are not kept, and the memory of a row that has others."""
 
 
-def check_texts(path: Path, most_bytes: int) -> None:
-    """Refuse a workbook whose texts do not fit so much memory, as openpyxl holds all of them.
+def check_workbook(path: Path, most_bytes: int) -> None:
+    """Refuse a workbook with what openpyxl holds in too much memory, or passes over in silence.
+
+    It holds all texts, and the formats of rows that have their own; a row whose number is not
+    above that of the one before it is left out.
 
     Raises:
-        ResourceExceeded: they do not; the message does not tell how many came.
+        DataError: a sheet has such a row.
+        ResourceExceeded: what is held does not fit so much memory; the message does not tell how
+            many texts or rows came.
     """
-    needed = 0
+    needed, ordered = 0, True
     with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # whoever opens it explains them
         held = [m for m in book.infolist() if not m.filename.startswith((_SHEETS, _PIVOTS))]
         needed = 2 * sum(member.file_size for member in held)
@@ -234,8 +244,33 @@ def check_texts(path: Path, most_bytes: int) -> None:
             with book.open(member) as file:
                 pieces = iter(partial(file.read, _PIECE), b"")
                 needed += _TEXT_BYTES * sum(piece.count(_TEXT) for piece in pieces)
+        sheets = [m for m in book.infolist() if m.filename.startswith(_SHEETS)]
+        texts = needed
+        for member in sheets if needed <= most_bytes else ():
+            with book.open(member) as file:
+                formatted, in_order = _rows_of_sheet(file)
+            needed = max(needed, texts + _ROW_BYTES * formatted)
+            ordered = ordered and in_order
+    if not ordered:
+        raise DataError(f"{path}: has two rows of one number, or out of order: save it again")
     if needed > most_bytes:
         raise ResourceExceeded(
-            f"{path}: its texts need more memory than the {max(most_bytes, 0) >> 20:,} MB there "
-            "are for them: raise --max-memory, or export it as CSV or Parquet"
+            f"{path}: its texts and rows need more memory than the {max(most_bytes, 0) >> 20:,} MB "
+            "there are for them: raise --max-memory, or export it as CSV or Parquet"
         )
+
+
+def _rows_of_sheet(sheet: IO[bytes]) -> tuple[int, bool]:
+    """How many rows have formats of their own, and whether their numbers rise."""
+    number = formatted = 0
+    in_order, rest = True, b""
+    while piece := sheet.read(_PIECE):
+        text = rest + piece
+        for row in _ROW.finditer(text):
+            attributes = dict(_ATTRIBUTE.findall(row[1]))
+            before, number = number, int(float(attributes.get(b"r", number + 1)))
+            in_order = in_order and number > before
+            formatted += not _PLAIN.issuperset(attributes)
+        rest = text[max(text.rfind(b"<"), len(text) - _PIECE) :]
+        rest = b"" if b">" in rest else rest
+    return formatted, in_order

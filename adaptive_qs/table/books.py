@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
-from adaptive_qs.table.archive import check_texts
+from adaptive_qs.table.archive import check_workbook
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
@@ -112,10 +112,10 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
 
     Raises:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.
-        ResourceExceeded: its texts do not fit the machine.
+        ResourceExceeded: its texts, or formats of rows, do not fit the machine.
     """
     library = openpyxl()
-    check_texts(path, memory_bytes(None) - PROCESS_BYTES)
+    check_workbook(path, memory_bytes(None) - PROCESS_BYTES)
 
     def damaged(error: Exception) -> DataError:
         if isinstance(error, FileNotFoundError | PermissionError):

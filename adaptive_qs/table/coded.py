@@ -175,6 +175,7 @@ class MarginalCounter:
         self._dtype = np.uint32 if self._rows < 2**32 else np.int64
         self._left = self._most = most_cells
         self._kept: dict[Clique, NDArray[Any]] = {}
+        self._listed: dict[Clique, Sequence[NDArray[Any]]] = {}
         self._lock = Lock()
         self._close: Callable[[], object] = lambda: None
 
@@ -213,8 +214,18 @@ class MarginalCounter:
         ]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """The occupied cells of the marginals over some cliques that are not empty; not kept."""
-        return self._engine.occupied(cliques)
+        """The occupied cells of the marginals over some cliques that are not empty; the missing are
+        listed together."""
+        kept = {clique: self._listed.get(clique) for clique in cliques}
+        missing = [clique for clique, cells in kept.items() if cells is None]
+        found = dict(zip(missing, self._engine.occupied(missing) if missing else ()))
+        for clique, occupied in found.items():
+            self._keep_listed(clique, occupied)
+        return [
+            found[clique] if cells is None else Occupied(*(a.astype(np.int64) for a in cells))
+            for clique in cliques
+            for cells in [kept[clique]]
+        ]
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
         """Count in one pass those of some marginals that will be asked for and can be kept."""
@@ -231,6 +242,17 @@ class MarginalCounter:
             if counts.size <= self._left and clique not in self._kept:
                 self._left -= counts.size
                 self._kept[clique] = counts.astype(self._dtype)
+
+    def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
+        """Position and count of an occupied cell take what the count of a cell takes at most: four
+        bytes, and eight while it is taken over."""
+        with self._lock:
+            if occupied.cells.size <= self._left and clique not in self._listed:
+                self._left -= occupied.cells.size
+                cells = np.uint32 if self.domain.size(clique) < 2**32 else np.int64
+                self._listed[clique] = Occupied(
+                    occupied.cells.astype(cells), occupied.counts.astype(self._dtype)
+                )
 
 
 class LevelCounter:

@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import DataError, InputError, reason
-from adaptive_qs.table.archive import check_texts, open_archive
+from adaptive_qs.table.archive import check_workbook, open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
     CheckedText,
@@ -202,7 +202,7 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
     def opened() -> pq.ParquetFile:
         with pq.ParquetFile(path) as plain:
             listed = _few_texts(plain)
-        return pq.ParquetFile(path, read_dictionary=listed)
+        return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
 
     with redacted(opened, damaged) as file:
         names = tuple(file.schema_arrow.names)
@@ -222,7 +222,7 @@ def check_held(source: Any, most_bytes: int) -> None:
             return
         with contextlib.suppress(OSError), path.open("rb") as file:
             if file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC:
-                check_texts(path, most_bytes)
+                check_workbook(path, most_bytes)
 
 
 # Tables in several files: all of a folder, or all that a pattern names.

@@ -378,6 +378,12 @@ class LevelQueries(Queries):
         """The level of each cell, shape (n_1, n_2)."""
         raise NotImplementedError
 
+    @property
+    def coefficients(self) -> NDArray[np.int8]:
+        """Whether the level of each cell is within that of each query, shape (m, n_1 n_2)."""
+        levels = np.arange(self.num_queries)[:, None]
+        return (self.levels().ravel() <= levels).astype(np.int8)
+
     def gram(self) -> Array:
         """m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""
         level = self.levels().ravel()

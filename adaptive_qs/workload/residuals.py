@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload.axes import Circular
-from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.workload.matrices import Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The part of queries that lies in one residual space: He et al., equation 3.
@@ -269,12 +269,16 @@ def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tupl
     return np.where(coefficients > 0, term, -1), coefficients
 
 
+_JOINT_ADVICE = "use fewer values of attributes that are compared, or prefixes or ranges of each"
+
+
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
     """As :func:`_product_terms`, for queries on all attributes of a set at once."""
     assert part.joint is not None
     known: dict[Queries, tuple[int, float]] = {}
     for queries in part.joint:
         if queries not in known:
+            check_size(queries.num_queries, queries.size, _JOINT_ADVICE)
             factors = tuple(CenteredQueries(queries, axes) for axes in [kept] if axes)
             scale = 1.0 if kept else _nonzero_mean(queries)
             if any(_trace(f) <= ZERO_SHARE * queries.column_norms().sum() for f in factors):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
 from adaptive_qs.loop.forecast import MOST_CANDIDATES, UnconnectedForecast, plan_memory, total_std
 from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.run.job import Limits
 from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.workload import Workload
 
 SIZES = {"a": 2, "b": 3, "wide": 60, "wider": 200}
@@ -170,6 +173,24 @@ def test_a_workload_that_does_not_fit_is_refused_with_its_largest_marginal():
     assert "a x b x c" in str(error.value)
     assert "60,000,000 cells" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("columns", [5, 40])
+def test_with_what_a_refusal_asks_for_it_fits(columns):
+    """Although the part set aside for rows grows with the ceiling."""
+    domain = Domain.from_sizes({f"c{i}": 20 for i in range(columns)})
+    workload = Workload.all_ways(domain, 2)
+
+    def planned(ceiling):
+        limits = Limits.of(domain, ceiling, 1, CODE_BYTES)
+        return plan_memory(workload, limits.most_rows, ceiling)
+
+    with pytest.raises(ResourceExceeded) as error:
+        planned(2**20)
+    least = int(re.search(r"needs ([\d,]+) MB", str(error.value))[1].replace(",", ""))
+    planned(least * 2**20)
+    with pytest.raises(ResourceExceeded):
+        planned((least - 2) * 2**20)
 
 
 def test_the_refusal_blames_the_workload_only_where_that_is_the_cause():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -104,6 +104,21 @@ def test_only_stale_candidates_are_priced_again():
     after, all_new = (p.prospects(1e4, RHO, TOTAL) for p in (prices, fresh))
     np.testing.assert_array_equal(after.expected[stale], all_new.expected[stale])
     np.testing.assert_array_equal(after.expected[~stale], before.expected[~stale])
+
+
+def test_prospects_follow_the_price_and_what_is_left():
+    """Whatever was asked before, they are those of a list that is asked for the first time."""
+    prices = price_list()
+    rng = np.random.default_rng(0)
+    precision = SINGLES
+    for price, most in product((1e4, 1e4, 1e3), (RHO, RHO, 0.3 * RHO, 1e-6, 2e-6)):
+        precision = precision * rng.choice([1, 2], size=precision.size, p=[0.9, 0.1])
+        prices.refresh(errors, precision, EVERY)
+        fresh = price_list(precision).prospects(price, most, TOTAL)
+        for _ in range(2):
+            found = prices.prospects(price, most, TOTAL)
+            for name, values in vars(fresh).items():
+                np.testing.assert_array_equal(getattr(found, name), values)
 
 
 def test_a_candidate_that_is_not_worth_it_is_offered_only_where_the_choice_sees_that():

@@ -170,6 +170,27 @@ def test_scores_are_the_weighted_improvement():
         assert improvement == pytest.approx(weight * (error - offset), abs=slack)
 
 
+@pytest.mark.parametrize("rows", [16, 40])
+def test_occupied_cells_are_compared_where_released_rows_are_few(rows, monkeypatch):
+    """The released number decides, not that of the table."""
+    monkeypatch.setattr(select, "LEAST_LISTED", 0)
+    seen = {}
+    for name in ("grid_l1", "grid_l1_of_occupied"):
+        original = getattr(select, name)
+
+        def spied(counter, model, cliques, thresholds, name=name, original=original):
+            seen.setdefault(name, set()).update(cliques)
+            return original(counter, model, cliques, thresholds)
+
+        monkeypatch.setattr(select, name, spied)
+    model = ReferenceModel(DOMAIN, uniform_reference(DOMAIN))
+    model.update((), np.array(float(rows)), 1.0)
+    ready(skewed_rows(DOMAIN, 200, 0), model)
+    few = {c for c in CANDIDATES if DOMAIN.size(c) > rows / select.ROWS_LISTED}
+    assert seen.get("grid_l1_of_occupied") == few
+    assert seen.get("grid_l1", set()) == set(CANDIDATES) - few
+
+
 @pytest.mark.parametrize("most_formed", [select.MOST_FORMED, 3])
 @pytest.mark.parametrize("rows", [0, 1, 7])
 @pytest.mark.parametrize("seed", range(3))

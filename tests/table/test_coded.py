@@ -174,3 +174,29 @@ def test_parts_that_are_not_the_rows_are_refused(parts):
     domain = Domain.from_sizes({"a": 300, "b": 2})
     with pytest.raises(DataError, match="not 2 rows"):
         CodedTable.from_parts(domain, map(np.array, parts), 2)
+
+
+@given(tables(), st.sampled_from([0, 10, 10**6]))
+def test_occupied_cells_are_those_that_have_rows(table, most_cells):
+    counter = MarginalCounter(table, most_cells)
+    cliques = [c for c in subsets(tuple(range(min(len(table.domain), 2)))) if c] * 2
+    for _ in range(2):  # what is kept is the same again
+        for clique, (cells, counts) in zip(cliques, counter.occupied(cliques), strict=True):
+            found = np.zeros(table.domain.size(clique), dtype=int)
+            found[cells] = counts
+            assert counts.all()
+            assert len(set(cells.tolist())) == cells.size
+            np.testing.assert_array_equal(found, slow_count(table, clique).ravel())
+
+
+def test_occupied_cells_are_listed_once_where_they_fit():
+    domain = Domain.from_sizes({"a": 3, "b": 4, "c": 5})
+    table = CodedTable.from_codes(domain, [np.arange(60) % n for n in domain.sizes])
+    counter = MarginalCounter(table, most_cells=15)
+    seen = []
+    original = counter._engine.occupied
+    counter._engine.occupied = lambda cliques: seen.append(cliques) or original(cliques)
+    for _ in range(2):
+        counter.occupied([(0, 1), (0, 2)])  # 12 and 15 cells have rows
+        counter.occupied([(0, 1)])
+    assert seen == [[(0, 1), (0, 2)], [(0, 2)]]

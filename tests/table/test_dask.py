@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import logging
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from itertools import combinations, count
 
 import numpy as np
@@ -203,14 +205,17 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
 
 def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkeypatch):
     path, own = written(frame, tmp_path, "csv"), dask.own_versions()
-    monkeypatch.setattr(dask, "own_versions", lambda: own | {"numpy": "1.0"})
-    kind, words = refused(opened, path)
-    assert kind is InputError
-    assert words.startswith("the worker at inproc://")
-    assert words.endswith(
-        f" has numpy {np.__version__}, and this machine has 1.0: install the same versions "
-        "everywhere"
-    )
+    for name in ("numpy", "pandas", "openpyxl"):
+        monkeypatch.setattr(dask, "own_versions", lambda name=name: own | {name: "1.0"})
+        kind, words = refused(opened, path)
+        assert kind is InputError
+        assert words.startswith("the worker at inproc://")
+        assert words.endswith(
+            f" has {name} {own[name]}, and this machine has 1.0: install the same versions "
+            "everywhere"
+        )
+    without = {name: version for name, version in own.items() if name != "openpyxl"}
+    dask.check_versions("a worker", without, own)  # which only workbooks take
 
     def later():  # of a worker that joins after the others were asked
         main = threading.current_thread() is threading.main_thread()
@@ -321,6 +326,7 @@ def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
     [
         (5, "scheduler is 5: give an address or a distributed.Client"),
         ("nonsense://", "scheduler 'nonsense://': does not answer: give the address of one that"),
+        ("tcp://host:port", "scheduler 'tcp://host:port': does not answer: give the address of"),
         ("tcp://127.0.0.1:1", "scheduler 'tcp://127.0.0.1:1': does not answer: give the address"),
     ],
 )
@@ -329,7 +335,28 @@ def test_what_is_no_scheduler_is_refused(scheduler, words, frame, opened, monkey
     kind, said = refused(opened, frame, scheduler=scheduler)
     assert kind is InputError
     assert said.startswith(words)
+    gc.collect()  # a client that failed half way is freed with a traceback
     assert not capfd.readouterr().err
+
+
+def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
+    """As many are started as there is room for, beside the coordinator and the quarter for rows."""
+    started = []
+
+    @contextmanager
+    def local_workers(address, options):
+        started.append(options.workers)
+        raise InputError("enough")
+        yield
+
+    monkeypatch.setattr(dask, "_local_workers", local_workers)
+    for megabytes, kind in ((930, ResourceExceeded), (934, InputError), (1401, InputError)):
+        options = EngineOptions(workers=8, rows_bytes=megabytes * 2**20 // 4)
+        with pytest.raises(kind) as caught, open_engine("dask", frame, SCHEMA, options):
+            pass
+        if kind is ResourceExceeded:
+            assert "takes 934 MB, more than the 930 MB there are: raise" in str(caught.value)
+    assert started == [1, 2]
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch, frame):

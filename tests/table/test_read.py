@@ -297,6 +297,16 @@ def test_truncated_parquet(tmp_path):
         refusal(lambda: read_table(path, AB), str(path), "Parquet")
 
 
+def test_a_flipped_bit_of_parquet_with_checksums_is_seen(tmp_path):
+    path = tmp_path / "t.parquet"
+    codes = pa.table({"a": pa.array([1] * 99, pa.int8()), "b": ["a"] * 99})
+    pq.write_table(codes, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    whole = bytearray(path.read_bytes())
+    whole[pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset + 99] ^= 2
+    path.write_bytes(whole)
+    refusal(lambda: read_table(path, AB), str(path), "Parquet")
+
+
 def test_parquet_without_rows_or_of_nested_type(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), path)

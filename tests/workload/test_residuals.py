@@ -366,6 +366,12 @@ def test_zero_queries_and_too_many_subsets_are_refused(monkeypatch):
         decompose_workload(asked)
 
 
+@pytest.mark.parametrize("queries", [Affine(10_000, 10_000), AbsDiff(500, 500)])
+def test_comparisons_of_more_values_than_fit_are_refused_before_they_are_made(queries):
+    with pytest.raises(ResourceExceeded, match="coefficients, more than 100,000,000: use fewer"):
+        decompose_workload(workload(queries.shape, jointly([(0, 1)], [queries])))
+
+
 def test_rows_are_told_apart_where_codes_would_overflow():
     rows = np.array([[2**30, 5, 7], [2**30, 5, 8], [-1, 5, 7], [2**30, 5, 7]], dtype=np.int64)
     found, position = module._unique_rows(rows)

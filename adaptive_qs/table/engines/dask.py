@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import platform
 import subprocess
@@ -23,6 +24,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +37,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, CheckRows, StepProgress, version_of
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, read_table
@@ -47,6 +49,7 @@ from adaptive_qs.table.schema import Schema
 
 try:
     from distributed import Client, Future, KilledWorker, LocalCluster, wait
+    from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
@@ -252,13 +255,17 @@ def file_stamp(path: str) -> Stamp:
 
 # Versions decide what a cell means: all machines must have the same.
 
-_PACKAGES = ("adaptive_qs", "numpy", "pyarrow")
+_EXTRAS = ("openpyxl",)
+_PACKAGES = ("adaptive_qs", "numpy", "pandas", "pyarrow", *_EXTRAS)
+"""What turns files into cells, cells into codes, and codes into counts; extras may be missing, and
+who lacks one says so when a file takes it."""
 
 
 def own_versions() -> dict[str, str]:
     """Versions of Python and of what reads cells, as this process has them."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, **{name: version_of(name) for name in _PACKAGES}}
+    here = [name for name in _PACKAGES if name not in _EXTRAS or find_spec(name)]
+    return {"python": python, **{name: version_of(name) for name in here}}
 
 
 def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
@@ -268,7 +275,7 @@ def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[
         InputError: one differs.
     """
     for name, own in wanted.items():
-        if found.get(name) != own:
+        if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
             has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
             raise InputError(
                 f"{where} {has}, and this machine has {own}: install the same versions everywhere"
@@ -463,7 +470,7 @@ class DaskEngine:
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
-        runs = batches(self.domain, cliques, BATCH_CELLS)
+        runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
@@ -609,8 +616,15 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         given = given.scheduler.address  # type: ignore[union-attr]
     if given is not None and not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
+    no_answer = InputError(
+        f"scheduler {shown(given)}: does not answer: give the address of one that runs, such as "
+        "tcp://host:8786"
+    )
+    if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
+        raise no_answer
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
+            options = replace(options, workers=_fitting_workers(options))
             address = stack.enter_context(_local_scheduler())
             stack.enter_context(_local_workers(address, options))
             client = stack.enter_context(Client(address, set_as_default=False))
@@ -620,11 +634,19 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
-            raise InputError(
-                f"scheduler {shown(given)}: does not answer: give the address of one that runs, "
-                "such as tcp://host:8786"
-            ) from None
+            raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
+
+
+def _is_address(text: str) -> bool:
+    """Whether a client may try it: one that fails on the text itself complains when it is freed."""
+    try:
+        scheme, _ = parse_address(text, strict=True)
+        if scheme != "inproc":  # of this process, where there is no port
+            get_address_host_port(text, strict=True)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager
@@ -634,6 +656,23 @@ def _local_scheduler() -> Iterator[str]:
         n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
     ) as cluster:
         yield cluster.scheduler_address
+
+
+def _fitting_workers(options: EngineOptions) -> int:
+    """How many workers of this machine there is room for, beside the coordinator and the rows.
+
+    Raises:
+        ResourceExceeded: for none.
+    """
+    ceiling = options.rows_bytes / ROWS_SHARE
+    room = int((ceiling - options.rows_bytes) // PROCESS_BYTES) - 1
+    if room < 1:
+        needed = math.ceil(2 * PROCESS_BYTES / (1 - ROWS_SHARE) / 2**20)
+        raise ResourceExceeded(
+            f"engine dask: a cluster of one worker on this machine takes {needed:,} MB, more than "
+            f"the {ceiling / 2**20:,.0f} MB there are: raise --max-memory, or take another engine"
+        )
+    return min(options.workers, room)
 
 
 @contextmanager
