@@ -20,7 +20,7 @@ from adaptive_qs.generate import DEFAULT_GENERATOR
 from adaptive_qs.loop import DEFAULT_RULE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
 from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
@@ -215,8 +215,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             ``distributed.Client``. The engine "dask" starts processes on this machine without one.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt
             (``private_bins``, ``private_values``); not used by other schemas.
-        rows_per_person: rows of one person that count at most, a public number, where the schema
-            names a ``person`` column; the budget then protects a person with all rows.
+        rows_per_person: rows of one person that count at most, where the schema names a ``person``
+            column: a public number, or "auto" to learn one from the table with a part of the
+            budget. The budget then protects a person with all rows.
         neighbours: a name of ``adaptive_qs.privacy.unit.NEIGHBOURS``: "add-remove" (default), or
             "replace" for tables of which the number of rows or persons is public.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
@@ -264,7 +265,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rule: str = DEFAULT_RULE,
         generator: str = DEFAULT_GENERATOR,
         learning_share: float = DEFAULT_SHARE,
-        rows_per_person: int | None = None,
+        rows_per_person: RowsPerPerson | None = None,
         neighbours: str = DEFAULT_NEIGHBOURS,
         target: str | None = None,
         max_candidates: int | None = None,

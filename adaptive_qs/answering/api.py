@@ -19,9 +19,10 @@ from adaptive_qs.answering.plan import (
 )
 from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of
@@ -48,7 +49,7 @@ def plan(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
-    rows_per_person: int | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     neighbours: str = DEFAULT_NEIGHBOURS,
     public_rows: int | None = None,
     progress: PhaseProgress | None = None,
@@ -105,7 +106,12 @@ def plan_answers(
     described = resolve_schema(schema, max_memory=options.max_memory).without_heaps()
     given = options if options.budgeted else replace(options, cost=1.0)
     target, learning = budget_of(described, given, _budget(given))
-    left = target.left_of(target.budget - learning)
+    if target.unit.is_open:
+        raise InputError(
+            "rows-per-person is 'auto', which is learnt from the table, and a plan reads none: "
+            "give a number"
+        )
+    left = target.left_of(target.budget - learning.cost)
     batch = _batch(asked, options, described.widest_domain(), left)
     doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
     return batch.plan(), doubts
@@ -126,7 +132,7 @@ def answer(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
-    rows_per_person: int | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     neighbours: str = DEFAULT_NEIGHBOURS,
     engine: str = DEFAULT_ENGINE,
     temp_folder: str | Path | None = None,
@@ -200,8 +206,8 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
         if learns:
             check_learnable(planned.workload, job.schema)
         schema, counter, begin = job.read(source, clock)
-        if learns:
-            ledger = begin().ledger
+        if learns or job.target.unit.is_open:
+            ledger, job = begin().ledger, job.settled(begin)
             clock.start("plan")
             left = job.target.left_of(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable

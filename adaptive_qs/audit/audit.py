@@ -44,7 +44,7 @@ from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, ROWS, Unit
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, ROWS, RowsPerPerson, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
 from adaptive_qs.run.tables import Tables, measure, tables_limits
@@ -268,8 +268,7 @@ Publisher = Synthesis | Batch
 
 def _counting(unit: Unit) -> dict[str, Any]:
     """The unit as options of a run, of a schema that names the person column."""
-    rows = None if unit.person is None else unit.rows
-    return {"rows_per_person": rows, "neighbours": unit.neighbours}
+    return {"rows_per_person": unit.asked, "neighbours": unit.neighbours}
 
 
 @contextmanager
@@ -523,7 +522,7 @@ def audit(
     max_memory: int | str = MAX_MEMORY,
     engine: str = DEFAULT_ENGINE,
     scheduler: Any = None,
-    rows_per_person: int | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     neighbours: str = DEFAULT_NEIGHBOURS,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.

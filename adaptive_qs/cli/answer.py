@@ -337,7 +337,7 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
-    forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning).rho)
+    forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning.cost).rho)
     combined = any(len(clique) > 1 for clique in workload.cliques)
     return {
         "total_std": total_std(workload.domain, forecast.rho, rows or 0, combined),

@@ -13,7 +13,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def audit(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
-    rows_per_person: int | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     neighbours: str = DEFAULT_NEIGHBOURS,
     pairs: Annotated[
         int,

@@ -16,7 +16,7 @@ from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, MOST_LEARNT
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
@@ -209,7 +209,8 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "rows_per_person",
             "K",
             "Rows of one person that count at most, where the schema names the person column: "
-            "the budget then protects a person with all rows. A public number.",
+            "the budget then protects a person with all rows. A public number, or auto to learn "
+            f"one up to {MOST_LEARNT:,} from the table with a part of the budget.",
         ),
         _Entry(
             "neighbours",
@@ -407,6 +408,16 @@ def double(text: Any) -> float:
     return number
 
 
+def number_or_auto(text: Any) -> Any:
+    """A whole number as it was written, or that it is to be learnt."""
+    if text is None or text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number, nor {AUTO}") from None
+
+
 def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
     """What Typer calls with the values of a command line: the command with them, to be called then.
 
@@ -450,6 +461,8 @@ def _annotated(kind: Any, verb: str, name: str) -> Any:
     panel, entry = _OPTIONS.get((verb, name)) or _OPTIONS[None, name]
     flag = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
     parser = double if float in (kind, *get_args(kind)) else None
+    if name == "rows_per_person":
+        kind, parser = str | None, number_or_auto
     return Annotated[kind, option(flag, entry.metavar, entry.help, panel, parser=parser)]
 
 

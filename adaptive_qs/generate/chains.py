@@ -307,18 +307,25 @@ def fit_weights(
     return means
 
 
-def settle_weights(chains: Chains, singles: Sequence[Target], workers: int = 1) -> None:
+def settle_weights(
+    chains: Chains, singles: Sequence[Target], settings: FitSettings, workers: int = 1
+) -> None:
     """Move the weights of single attributes until the rows have their counts.
 
     Zeros take rows from some codes and give them to others, however well these were measured. What
-    is left to the fit after that is what was measured with noise.
+    is left to the fit after that is what was measured with noise. It starts with ``early_rows`` of
+    the rows, and so only these are moved.
     """
-    rows, domain = chains.rows, chains.model.domain
+    domain, every = chains.model.domain, chains.rows
+    chains.rows = every[: settings.early_rows]
+    share = len(chains.rows) / len(every)
 
     def follow(target: Target) -> None:
-        counts = count_rows(rows, domain, target.clique)
-        chains.model.scale(target.clique, ((target.counts + 1) / (counts + 1)) ** SETTLING)
+        counts = count_rows(chains.rows, domain, target.clique)
+        ratio = (share * target.counts + 1) / (counts + 1)
+        chains.model.scale(target.clique, ratio**SETTLING)
 
     for _ in range(SETTLED):
         chains.move()
         over_items(workers, follow, singles)
+    chains.rows = every

@@ -238,7 +238,7 @@ def _begun(
     proposals = TreeMoves(model, tree, counts, workers)
     chains = Chains(model, proposals, rows, rng, coarse, pairs)
     if zeros:
-        settle_weights(chains, singles, workers)
+        settle_weights(chains, singles, settings.fit, workers)
     return chains
 
 

@@ -384,72 +384,115 @@ class PairMoves:
             over_rows(self._workers, len(rows), block)
 
 
+_ROWS_AT_ONCE = 128
+"""Rows in which one pair is redrawn, one after the other, while its weights are near."""
+_UNCHECKED = 32
+"""Weights that multiply a probability before its size is checked: each is 1e±6."""
+_SMALL, _LARGE = 1e-50, 1e50
+"""Between them the largest of some weights is when they are multiplied by others."""
+
+
 @njit(cache=True, nogil=True)
-def _weigh(weights, size, i, without, rows, r, adjacency, packed, cells, steps):  # type: ignore[no-untyped-def]
-    """Multiply the weights of the values of i by those of all cliques around it but the ones with
-    another attribute in them, which are listed; how many these are."""
-    start, offset, other, stride, _, _, _ = adjacency
-    number = 0
+def _around(i, without, adjacency, entries, steps):  # type: ignore[no-untyped-def]
+    """List the tables around i: first those that another attribute is not in, then those it is in,
+    with its strides there; how many the first are, and all."""
+    start, _, other, stride, _, _, _ = adjacency
+    number, last = 0, start[i + 1] - start[i]
+    shared = last
     for e in range(start[i], start[i + 1]):
-        cell, step = offset[e], 0
+        step = 0
         for k in range(other.shape[1]):
-            if stride[e, k] > 0 and other[e, k] == without:
-                step = stride[e, k]
-            else:
-                cell += rows[r, other[e, k]] * stride[e, k]
+            if other[e, k] == without:
+                step += stride[e, k]
         if step > 0:
-            cells[number], steps[number] = cell, step
+            shared -= 1
+            entries[shared], steps[shared] = e, step
+        else:
+            entries[number] = e
             number += 1
-            continue
-        largest = 0.0
-        for v in range(size):
+    return number, last
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: ignore[no-untyped-def]
+    """Multiply the weights of values by those of the first so many tables."""
+    _, offset, other, stride, _, _, _ = adjacency
+    for n in range(number):
+        e = entries[n]
+        cell = np.uint64(offset[e])
+        for k in range(other.shape[1]):
+            cell += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+        for v in range(np.uint64(size)):
             weights[v] *= packed[cell + v]
-            largest = max(largest, weights[v])
-        if not 1e-50 < largest < 1e50:
-            for v in range(size):
-                weights[v] /= largest
-    return number
+        if n % _UNCHECKED == _UNCHECKED - 1 or n == number - 1:
+            largest = 0.0
+            for v in range(np.uint64(size)):
+                if weights[v] > largest:
+                    largest = weights[v]
+            if not _SMALL < largest < _LARGE:
+                for v in range(size):
+                    weights[v] /= largest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
     first, second, other, stride, own_stride, base, group, start, values, most = pairs
     sizes, singles, single_start, _, packed = factors
+    offset, beside, beyond = adjacency[1], adjacency[2], adjacency[3]
     a, b = np.empty(sizes.max()), np.empty(sizes.max())
-    chances = np.empty(sizes.max() * most)
-    chosen = np.empty((sizes.max() * most, 2), np.int64)
-    cells, steps = np.empty(adjacency[1].size, np.int64), np.empty(adjacency[1].size, np.int64)
-    for r in range(begin, end):
+    sums, chosen = np.empty(sizes.max() * most), np.empty((sizes.max() * most, 2), np.int32)
+    of_first, of_second = np.empty(offset.size, np.int64), np.empty(offset.size, np.int64)
+    steps, cells = np.empty(offset.size, np.uint64), np.empty(offset.size, np.uint64)
+    for block in range(begin // _ROWS_AT_ONCE, -(-end // _ROWS_AT_ONCE)):
         for g in range(group.size - 1):
-            p = group[g] + int(uniform(key, r, 2 * g) * (group[g + 1] - group[g]))
+            p = group[g] + int(uniform(key, block, 2 * g) * (group[g + 1] - group[g]))
             i, t = first[p], second[p]
-            for v in range(sizes[i]):
-                a[v] = singles[single_start[i] + v]
-            for u in range(sizes[t]):
-                b[u] = singles[single_start[t] + u]
-            _weigh(b, sizes[t], t, i, rows, r, adjacency, packed, cells, steps)
-            shared = _weigh(a, sizes[i], i, t, rows, r, adjacency, packed, cells, steps)
-            source = base[p]
-            for k in range(other.shape[1]):
-                source += rows[r, other[p, k]] * stride[p, k]
-            total, number = 0.0, 0
-            for v in range(sizes[i]):
-                cell = source + v * own_stride[p]
-                for q in range(start[cell], start[cell + 1]):
-                    chance = a[v] * b[values[q]]
-                    for e in range(shared):
-                        chance *= packed[cells[e] + values[q] * steps[e] + v]
-                    if chance > 0.0:
+            alone_t, _ = _around(t, i, adjacency, of_second, steps)
+            alone_i, every_i = _around(i, t, adjacency, of_first, steps)
+            size_i, size_t = np.uint64(sizes[i]), np.uint64(sizes[t])
+            start_i, start_t = np.uint64(single_start[i]), np.uint64(single_start[t])
+            for r in range(
+                max(block * _ROWS_AT_ONCE, begin), min((block + 1) * _ROWS_AT_ONCE, end)
+            ):
+                for v in range(size_i):
+                    a[v] = singles[start_i + v]
+                for u in range(size_t):
+                    b[u] = singles[start_t + u]
+                _weigh(a, size_i, rows, r, adjacency, packed, of_first, alone_i)
+                _weigh(b, size_t, rows, r, adjacency, packed, of_second, alone_t)
+                for n in range(alone_i, every_i):
+                    e = of_first[n]
+                    cells[n] = offset[e]
+                    for k in range(beside.shape[1]):
+                        if beside[e, k] != t:
+                            cells[n] += np.uint64(rows[r, beside[e, k]]) * np.uint64(beyond[e, k])
+                listed = base[p]
+                for k in range(other.shape[1]):
+                    listed += rows[r, other[p, k]] * stride[p, k]
+                total, number = 0.0, 0
+                for v in range(size_i):
+                    for q in range(start[listed], start[listed + 1]):
+                        u = np.uint64(values[q])
+                        chance = a[v] * b[u]
+                        for n in range(alone_i, every_i):
+                            chance *= packed[cells[n] + u * steps[n] + v]
                         total += chance
-                        chances[number] = total
-                        chosen[number, 0], chosen[number, 1] = v, values[q]
+                        sums[number] = total
+                        chosen[number, 0], chosen[number, 1] = v, u
                         number += 1
-            if number > 0:
-                k = np.searchsorted(
-                    chances[:number], uniform(key, r, 2 * g + 1) * total, side="right"
-                )
-                k = min(k, number - 1)
-                rows[r, i], rows[r, t] = chosen[k, 0], chosen[k, 1]
+                    listed += own_stride[p]
+                if not total > 0.0:
+                    continue
+                point = uniform(key, r, 2 * g + 1) * total
+                low, high = 0, number - 1  # the first sum above the point
+                while low < high:
+                    middle = (low + high) // 2
+                    if sums[middle] > point:
+                        high = middle
+                    else:
+                        low = middle + 1
+                if low == 0 or sums[low] > sums[low - 1]:
+                    rows[r, i], rows[r, t] = chosen[low, 0], chosen[low, 1]
 
 
 def masks_of(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:

@@ -18,6 +18,8 @@ from adaptive_qs.errors import InputError
 class Purpose(StrEnum):
     """What a charge paid for."""
 
+    PERSONS = "persons"
+    """How many persons have how many rows."""
     ROWS = "rows"
     """The number of rows."""
     BINS = "bins"
@@ -40,6 +42,7 @@ BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
 """What a batch of answers is charged for: parameters of such charges are fixed before the first."""
 
 _WORDS = {
+    Purpose.PERSONS: "rows per ",
     Purpose.ROWS: "",
     Purpose.BINS: "bins of ",
     Purpose.VALUES: "values of ",
@@ -50,6 +53,7 @@ _WORDS = {
     Purpose.QUERIES: "queries ",
 }
 _COLUMNS = {
+    Purpose.PERSONS: range(1, 2),
     Purpose.ROWS: range(1),
     Purpose.BINS: range(1, 2),
     Purpose.VALUES: range(1, 2),

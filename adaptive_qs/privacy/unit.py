@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, Field
 
 from adaptive_qs.arguments import one_of, positive_integer
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, E
+from adaptive_qs.privacy.events import Cost, E, Purpose
 
 # All that is measured is a function of the rows that are kept, and its sensitivity is proven for
 # one row more or less. Two neighbours of another kind are a chain of tables of which each has one
@@ -23,6 +23,10 @@ from adaptive_qs.privacy.events import Cost, E
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
 # the unit of its ledger; what may be spent on rows is computed from the budget by
 # :meth:`Unit.for_rows`.
+#
+# How many rows of a person count may itself be learnt (:class:`OpenUnit`). That is a measurement of
+# persons, not of rows: one person changes one number of rows, by whatever much. It comes first, and
+# the ledger protects persons with the number learnt from then on.
 #
 # Proof: docs/proofs.md, section 11.
 
@@ -50,6 +54,11 @@ NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
 
 MOST_ROWS = 2**20
 """Of one person: with so many there is nothing but noise."""
+MOST_LEARNT = 1_000
+"""Of one person, where their number is learnt: persons with more count with so many."""
+AUTO: Literal["auto"] = "auto"
+"""What a run is told where that number is to be learnt."""
+RowsPerPerson = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,8 @@ class Unit:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    @classmethod
-    def of(cls, person: str | None, rows_per_person: Any, neighbours: Any) -> Self:
+    @staticmethod
+    def of(person: str | None, rows_per_person: Any, neighbours: Any) -> Unit:
         """The unit that a schema and the options of a run name.
 
         Raises:
@@ -83,18 +92,31 @@ class Unit:
                 "the name of the column that tells whose a row is, or leave it out"
                 if person is None
                 else f"the schema names the person column {person!r}: say how many rows of one "
-                "person count at most with --rows-per-person (in Python rows_per_person=), a "
-                "public number"
+                "person count at most with --rows-per-person (in Python rows_per_person=): a "
+                "public number, or 'auto' to learn it"
             )
+        kind = cast(Literal["add-remove", "replace"], neighbours)
+        if rows_per_person == AUTO:
+            return OpenUnit(person, neighbours=kind)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
             raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
-        return cls(person, rows, cast(Literal["add-remove", "replace"], neighbours))
+        return Unit(person, rows, kind)
 
     def __post_init__(self) -> None:
         """Rows of nobody are not grouped."""
         if self.person is None and self.rows > 1:
             raise ValueError("several rows, and no column that tells whose they are")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of rows that count is still to be learnt."""
+        return False
+
+    @property
+    def asked(self) -> RowsPerPerson | None:
+        """The number of rows of a person that a run is told."""
+        return None if self.person is None else self.rows
 
     @property
     def group(self) -> int:
@@ -141,6 +163,41 @@ class Unit:
         """What events for one row may cost together, rounded down, so that they cost the unit no
         more than this."""
         return Cost(cost.rho_units // self.group**2, cost.delta_units // self.group)
+
+
+@dataclass(frozen=True)
+class OpenUnit(Unit):
+    """A person of whom as many rows count as is still to be learnt; until then nothing is measured
+    but that number. What depends on it is planned for one row."""
+
+    @property
+    def is_open(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def asked(self) -> RowsPerPerson:
+        """That it be learnt."""
+        return AUTO
+
+    @property
+    def name(self) -> str:
+        """What is protected, in words, with what is known of the number of rows that count."""
+        return f"{self.protected}, of which as many count as is learnt, {MOST_LEARNT:,} at most"
+
+    def priced(self, event: E) -> E:
+        """An event about the rows of persons, whose parameters are for one person.
+
+        Raises:
+            RuntimeError: rows are measured before it is known how many of a person count.
+        """
+        if event.purpose is not Purpose.PERSONS:
+            raise RuntimeError(f"{event.label} before the number of rows that count is known")
+        return event.of_group(NEIGHBOURS[self.neighbours].steps)
+
+    def known(self, rows: int) -> Unit:
+        """The unit once the number is known."""
+        return Unit(self.person, rows, self.neighbours)
 
 
 ROWS = Unit()

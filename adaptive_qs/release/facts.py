@@ -25,8 +25,8 @@ in the release with no promise about it."""
 
 Kind = Literal[
     "columns", "values", "heaps", "missing", "other cells", "constant", "ignored",
-    "refusals", "settings", "rows", "single columns", "combinations", "selections", "answers",
-    "derived", "kept back",
+    "refusals", "settings", "persons", "rows", "single columns", "combinations", "selections",
+    "answers", "derived", "kept back",
 ]  # fmt: skip
 """What a fact is about; one column has at most one fact of a kind."""
 
@@ -127,6 +127,8 @@ _HEAPS = "which values and last digits are frequent, and how many rows have them
 _OF_ONE_COLUMN: tuple[Kind, ...] = ("values", "heaps")
 """Kinds of facts that are paid for column by column."""
 _SAYS: dict[Kind, str] = {
+    "persons": "how many persons have how many rows, with noise, and from it how many of a person "
+    "count at most",
     "rows": "the number of rows, with noise",
     "selections": "which marginals are measured: {} noisy choices",
     "heaps": _HEAPS,
@@ -181,7 +183,7 @@ def mechanisms_of(events: Iterable[Event]) -> tuple[str, ...]:
 
 def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
     """The facts that these charges paid for; each charge is in exactly one of them."""
-    names = set(schema.names)
+    names = {*schema.names, schema.person}
     groups: dict[tuple[Kind, str], list[Event]] = {}
     for event in events:
         if not names >= set(event.columns):
@@ -193,6 +195,7 @@ def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
 
 
 _KINDS: dict[Purpose, Kind] = {
+    Purpose.PERSONS: "persons",
     Purpose.ROWS: "rows",
     Purpose.BINS: "values",
     Purpose.VALUES: "values",
@@ -212,7 +215,7 @@ def _kind(event: Event) -> Kind:
 
 def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
     columns: tuple[str, ...] = ()
-    if kind in (*_OF_ONE_COLUMN, "single columns"):
+    if kind in (*_OF_ONE_COLUMN, "single columns", "persons"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
     learnt = kind == "values"
     text = _learnt_text(schema.column(columns[0])) if learnt else _SAYS[kind]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
@@ -17,7 +17,7 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.unit import Unit
+from adaptive_qs.privacy.unit import OpenUnit, Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
@@ -28,6 +28,9 @@ from adaptive_qs.table.engines.local import made_ready
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
+
+if TYPE_CHECKING:  # a run that protects rows does not read the module of persons
+    from adaptive_qs.table.persons import FewRows
 
 # Threads and memory, decided from public quantities before anything is read.
 #
@@ -149,6 +152,20 @@ class Work(Protocol):
 W = TypeVar("W", bound=Work)
 
 
+class Learning(NamedTuple):
+    """Parts of the budget of a run."""
+
+    columns: Cost = Cost()
+    """For the bins and values that the schema leaves open."""
+    persons: Cost = Cost()
+    """For how many rows of a person count, where that is left open."""
+
+    @property
+    def cost(self) -> Cost:
+        """All of it."""
+        return self.columns + self.persons
+
+
 @dataclass(frozen=True)
 class Job(Generic[W]):
     """A run with everything checked that can be checked before the private table is read.
@@ -157,7 +174,7 @@ class Job(Generic[W]):
         schema: the public description of the columns.
         options: as its user gave them.
         target: the budget.
-        learning: the part of it for the bins and values that the schema leaves open.
+        learning: the parts of it for what is still to be learnt.
         work: what is measured.
         doubts: what there is to say about the budget and what it can buy, from public numbers.
         session: the budget, in memory or in a ledger.
@@ -167,7 +184,7 @@ class Job(Generic[W]):
     schema: Schema
     options: RunOptions
     target: PrivacyTarget
-    learning: Cost
+    learning: Learning
     work: W
     doubts: tuple[str, ...]
     session: Session
@@ -204,7 +221,7 @@ class Job(Generic[W]):
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
         target, learning = budget_of(schema, options, budget)
-        work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
+        work = plan(schema.widest_domain(), target.left_of(target.budget - learning.cost))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
         if rows is not None and not options.resume:
@@ -249,19 +266,15 @@ class Job(Generic[W]):
             with unchanged(source):
                 self.session.recognise(table_bytes(source))
                 if schema.person is not None:
-                    from adaptive_qs.table.persons import FewRows
-
-                    most_bytes = self.work.limits.rows_bytes
-                    most, steps = self.target.unit.rows, clock.steps("persons")
-                    source = FewRows.of(source, schema, most, most_bytes, steps)
+                    source, begin = self._few_rows(source, clock)
                 if schema.open_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
                     gathered, rows = self._gathered(source, clock)
                     widest = schema.widest_domain()
                     how = opened.enter_context(made_ready(name, source, rows, widest, how))
-                    mechanisms = self._begin()
-                    learning = self.target.unit.for_rows(self.learning)
+                    mechanisms = begin()
+                    learning = mechanisms.ledger.unit.for_rows(self.learning.columns)
                     schema = learn_schema(schema, gathered, mechanisms, learning)
                     begin = _begun(mechanisms)
                 steps = clock.steps("read")
@@ -270,6 +283,31 @@ class Job(Generic[W]):
             closing = opened.pop_all()
         counter.owns(closing.close)
         return schema, counter, begin
+
+    def _few_rows(self, source: Any, clock: PhaseClock) -> tuple[FewRows, Begin]:
+        """The rows that count of every person, and how spending begins; how many these are is
+        learnt where that was left open, once all cells are known to be good."""
+        from adaptive_qs.table.persons import FewRows, count_persons
+
+        unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
+        steps, begin, most = clock.steps("persons"), self._begin, unit.rows
+        counted = count_persons(source, schema, most_bytes, steps, check_cells=unit.is_open)
+        if isinstance(unit, OpenUnit):
+            from adaptive_qs.learn.persons import learn_rows, tolerated
+
+            mechanisms = self._begin()
+            left = self.target.left_of(self.target.budget - self.learning.cost)
+            few = tolerated(schema.widest_domain().sizes, left.rho)
+            cost, rows = unit.for_rows(self.learning.persons), counted["rows"].to_numpy()
+            most = learn_rows(unit, rows, mechanisms, cost, few, self.target.most_rows)
+            begin = _begun(mechanisms)
+        return FewRows.of_counted(source, schema, counted, most, most_bytes, steps), begin
+
+    def settled(self, begin: Begin) -> Self:
+        """The same, protecting persons with the number of rows that was learnt when it was read."""
+        if not self.target.unit.is_open:
+            return self
+        return replace(self, target=self.target.protecting(begin().ledger.unit))
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
         """What is to be learnt from, and the number of rows; bad cells are refused."""
@@ -284,7 +322,7 @@ class Job(Generic[W]):
 
         with unchanged(source):
             gathered = gather_private(
-                source, schema, self.learning,
+                source, schema, self.learning.columns,
                 most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
             )  # fmt: skip
         return gathered, rows
@@ -315,7 +353,7 @@ class Job(Generic[W]):
             "schema": self.schema.fingerprint,
             "budget": budget,
             "unit": f"{target.unit.name}; {target.unit.relation}",
-            "learning share": cost_text(self.learning),
+            "learning share": cost_text(self.learning.cost),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.words(),
         }
@@ -330,8 +368,8 @@ class Job(Generic[W]):
 
 def budget_of(
     schema: Schema, options: RunOptions, budget: Callable[[Fraction | None], PrivacyTarget]
-) -> tuple[PrivacyTarget, Cost]:
-    """The budget of a run, and what of it goes to the bins and values that its schema leaves open.
+) -> tuple[PrivacyTarget, Learning]:
+    """The budget of a run, and what of it goes to what it has to learn first.
 
     Args:
         schema, options: of the run.
@@ -342,14 +380,16 @@ def budget_of(
             the number of rows that count do not go together.
     """
     unit = Unit.of(schema.person, options.rows_per_person, options.neighbours)
-    if not schema.open_columns:
-        return budget(None).protecting(unit), Cost()
+    if not (schema.open_columns or unit.is_open):
+        return budget(None).protecting(unit), Learning()
+    from adaptive_qs.learn.persons import counting_cost
     from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
 
     target = budget(discovery_share(schema)).protecting(unit)
-    learning = preprocessing_cost(schema, target.budget, options.learning_share)
-    column_costs(schema, unit.for_rows(learning))
-    return target, learning
+    persons = counting_cost(target.budget) if unit.is_open else Cost()
+    columns = preprocessing_cost(schema, target.budget - persons, options.learning_share)
+    column_costs(schema, unit.for_rows(columns))
+    return target, Learning(columns, persons)
 
 
 def _begun(mechanisms: Mechanisms) -> Begin:

@@ -190,6 +190,7 @@ def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
+        job = job.settled(begin)
         workload = job.work.workload  # the same sets, of as many codes as were learnt
         if (domain := schema.domain()) != workload.domain:
             workload = replace(workload, domain=domain)

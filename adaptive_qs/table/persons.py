@@ -94,16 +94,21 @@ class FewRows:
             ResourceExceeded: there are more persons, or more rows of those with too many, than fit
                 the memory.
         """
+        counted = count_persons(source, schema, most_bytes, progress)
+        return cls.of_counted(source, schema, counted, most, most_bytes, progress)
 
-        def check(needed: int) -> None:
-            if needed > most_bytes:
-                raise ResourceExceeded(
-                    f"which rows of a person count, {most:,} at most, cannot be decided within "
-                    f"{most_bytes / 2**20:,.0f} MB: raise --max-memory"
-                )
-
-        with _opened(source, schema) as whole:
-            counted = _counted((whose for _, whose in _chunks(whole, schema, (), progress)), check)
+    @classmethod
+    def of_counted(
+        cls,
+        source: Any,
+        schema: Schema,
+        counted: pa.Table,
+        most: int,
+        most_bytes: int,
+        progress: StepProgress | None = None,
+    ) -> Self:
+        """The same, given what :func:`count_persons` found."""
+        check = partial(_check_bytes, most_bytes)
         many = counted.filter(pc.greater(counted["rows"], most))
         check((pc.sum(many["rows"]).as_py() or 0) * ROW_BYTES)
         names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
@@ -154,6 +159,44 @@ class FewRows:
                 rows = np.flatnonzero(keeping)
                 columns = tuple(_taken(cells, rows) for cells in columns)
             yield replace(chunk, columns=columns)
+
+
+def count_persons(
+    source: Any,
+    schema: Schema,
+    most_bytes: int,
+    progress: StepProgress | None = None,
+    check_cells: bool = False,
+) -> pa.Table:
+    """The rows of each person, in columns ``person`` and ``rows``; private.
+
+    Args:
+        source, schema, most_bytes, progress: as for :meth:`FewRows.of`.
+        check_cells: whether cells that encoding would refuse are refused here, as something is
+            spent before the rows are encoded.
+
+    Raises:
+        DataError, ResourceExceeded: as :meth:`FewRows.of` does.
+    """
+
+    def persons(whole: Source) -> Iterator[Whose]:
+        wanted = schema.names if check_cells else ()
+        for chunk, whose in _chunks(whole, schema, wanted, progress):
+            for column, cells in zip(schema.columns, chunk.columns):
+                encode_chunk(column.probe if isinstance(column, PrivateColumn) else column,
+                             cells, chunk.file)  # fmt: skip
+            yield whose
+
+    with _opened(source, schema) as whole:
+        return _counted(persons(whole), partial(_check_bytes, most_bytes))
+
+
+def _check_bytes(most_bytes: int, needed: int) -> None:
+    if needed > most_bytes:
+        raise ResourceExceeded(
+            "which rows of a person count cannot be decided within "
+            f"{most_bytes / 2**20:,.0f} MB: raise --max-memory"
+        )
 
 
 @contextmanager

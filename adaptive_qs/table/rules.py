@@ -27,6 +27,7 @@ from adaptive_qs.table.conditions import (
     Condition,
     Determination,
     Mask,
+    Not,
     Operand,
     Operation,
     Row,
@@ -260,6 +261,7 @@ class Ruleset:
     def _check(self) -> None:
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
+            self._check_decided(text, condition)
         for rule, said in self.determinations:
             self._check_size(rule.text, said.columns())
         for cells in self.cells:
@@ -271,6 +273,19 @@ class Ruleset:
         if find_row(self.cells, self._sizes) is None:
             texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in self.cells))
             raise InputError(f"the rules {texts} leave no row: take one out")
+
+    def _check_decided(self, text: str, condition: Condition) -> None:
+        """Refuse what no values make true or false, such as a division by zero: it would hold in
+        every row, whatever its author meant."""
+        if not self.cells_of(condition, text).allowed.all():
+            return
+        if not any(
+            self.cells_of(each, text, surely=True).allowed.any()
+            for each in (condition, Not(condition))
+        ):
+            raise InputError(
+                f"rule {text!r}: no values of its columns make it true or false: correct it"
+            )
 
     def _contradicts(self, several: Sequence[Cells], last: Cells) -> None:
         for other in several[:-1]:

@@ -7,8 +7,10 @@ import math
 import re
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from adaptive_qs.answering.api import answer
@@ -17,6 +19,8 @@ from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import files, store
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered, Row, last_sound
+from adaptive_qs.levels import Grouping
+from adaptive_qs.loop import loop
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer import Synthesizer
@@ -670,3 +674,41 @@ def test_no_other_file_is_replaced_by_an_anchor(run, restore_ledger):
     line = refused(ledger_of(run, "restore", "--none", "--anchor", "t.csv"))
     assert line.startswith("error: t.csv: is damaged, or no anchor")
     assert Path("t.csv").read_bytes() == before
+
+
+def _one_code_later(with_levels):
+    """Groups of codes that are as many and as large, but other ones."""
+
+    def shifted(*given):
+        domain = with_levels(*given)
+        groupings = tuple(
+            Grouping(each.attribute, (each.groups[0], *each.groups[:-1]))
+            for each in domain.groupings
+        )
+        assert groupings
+        return replace(domain, groupings=groupings)
+
+    return shifted
+
+
+def test_a_resumed_run_does_not_take_noise_of_other_groups_of_codes(run, monkeypatch):
+    """Its charges would be the same: only what the ledger keeps beside them tells the groups."""
+    centers = np.random.default_rng(0).normal(0.5, 0.15, (2_000, 1))
+    values = centers + np.random.default_rng(1).normal(0, 0.05, (2_000, 3))
+    lines = [",".join(map(str, row)) for row in (values.clip(0, 0.99) * 100).astype(int).tolist()]
+    Path("t.csv").write_text("\n".join(["x,y,z", *lines, ""]))
+    columns = [{"name": n, "type": "integer", "min": 0, "max": 99} for n in "xyz"]
+    Path("s.json").write_text(json.dumps({"version": 1, "columns": columns}))
+    done(ledger_of(run, "create", "--rho", "1"))
+    command = [*TABLE, "--rho", "0.02", "--release", "r.zip", "--insecure-seed", "1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "save", lambda *_: (_ for _ in ()).throw(OSError(5, "failed")))
+        assert run(*command).code != 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "with_levels", _one_code_later(loop.with_levels))
+        line = run(*command, "--resume").err.splitlines()[-1]
+        assert "run 1 released something else at this place" in line
+    assert run(*command, "--resume").code == 0
+    found = Release.load("r.zip")
+    assert any(max(past.groups) < 100 for past in found.rounds)
+    assert [past.state for past in LedgerBook(Path("l")).runs()] == ["finished"]

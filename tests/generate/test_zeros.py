@@ -119,6 +119,22 @@ def test_moves_keep_the_distribution_where_nothing_can_change_alone():
     assert_drawn_from(histogram(rows, DOMAIN), joint / joint.sum())
 
 
+def test_moves_of_pairs_do_not_depend_on_threads():
+    rng = np.random.default_rng(8)
+    cliques = [*MEASURED, *(zero.clique for zero in ZEROS if len(zero.clique) > 1)]
+    singles = [rng.dirichlet(np.ones(n)) for n in DOMAIN.sizes]
+    model = LogLinearModel(DOMAIN, cliques, singles, 1, masks_of(ZEROS, DOMAIN, cliques))
+    start = np.zeros((700, 5), dtype=np.int32)
+    moved = []
+    for workers in (1, 3):
+        rows = start.copy()
+        for key in range(3):
+            PairMoves(model, ZEROS, workers)(rows, key)
+        moved.append(rows)
+    assert (moved[0] != start).any()
+    assert np.array_equal(*moved)
+
+
 def test_allowed_cells_of_a_marginal_are_those_that_each_zero_leaves():
     for clique in [(0,), (2,), (0, 2), (3, 4), (0, 1, 2), (1, 3)]:
         found = allowed_cells(ZEROS, DOMAIN, clique)
