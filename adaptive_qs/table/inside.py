@@ -193,7 +193,7 @@ class _Heaps:
         """
         endings = column.counted.endings if column.counted else ()
         alone = kinds_of(column.marks(self.points), endings) == len(endings)
-        return np.bincount(self.codes, self.rows * alone, self.of_codes.size)
+        return np.bincount(self.codes, self.rows * alone, self.of_codes.size).astype(np.float64)
 
 
 # The density of the rows that are on no heap.
