@@ -601,7 +601,10 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
 
 
 def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
-    return read_table(write_rows(rows, schema.names, folder), schema) if rows else no_rows(schema)
+    if not rows:
+        return no_rows(schema)
+    path = write_rows(rows, schema.names, folder, delimiter=schema.delimiter)
+    return read_table(path, schema)
 
 
 def _replay_on(

@@ -26,6 +26,7 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import CellType, ColumnBase
 from adaptive_qs.table.columns.category import CategoricalColumn
+from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS
@@ -80,7 +81,7 @@ def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator
     coded = CodedTable.from_codes(schema.domain(), codes.T)
     write_table(decode(coded, schema, rng), path, schema)
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))[1:]
+        return list(csv.reader(file, delimiter=schema.delimiter or COMMA))[1:]
 
 
 class Verbatim(str):
@@ -89,12 +90,19 @@ class Verbatim(str):
     __slots__ = ()
 
 
-def write_rows(rows: Rows, names: Sequence[str], folder: Path, name: str = "rows.csv") -> Path:
+def write_rows(
+    rows: Rows,
+    names: Sequence[str],
+    folder: Path,
+    name: str = "rows.csv",
+    delimiter: str | None = None,
+) -> Path:
     """A CSV file of the rows, compressed where its name ends in ".gz"."""
     path = folder / name
     opened = gzip.open if name.endswith(".gz") else open
     with opened(path, "wt", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+        writer = csv.writer(file, delimiter=delimiter or COMMA, lineterminator="\n")
+        writer.writerows([names, *rows])
     return path
 
 
@@ -111,7 +119,7 @@ class Types:
 
     def __init__(self, schema: Schema, *tables: Rows) -> None:
         """Types for the columns of a schema with these rows."""
-        self.names = schema.names
+        self.names, self.delimiter = schema.names, schema.delimiter
         self._columns = schema.columns
         self._common = [
             _common_type(column, {row[i] for rows in tables for row in rows} - {*column.missing})
@@ -215,14 +223,18 @@ def _sqlite(rows: Rows, types: Types, folder: Path) -> Path:
     return path
 
 
+def _csv(rows: Rows, types: Types, folder: Path, name: str) -> Path:
+    return write_rows(rows, types.names, folder, name, types.delimiter)
+
+
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
-        "CSV": lambda rows, types, folder: write_rows(rows, types.names, folder),
+        "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
         "pandas objects": lambda rows, types, _: types.objects(rows),
         "Parquet": _parquet,
         "pandas": _pandas,
         "pyarrow": _chunked,
-        "CSV.gz": lambda rows, types, folder: write_rows(rows, types.names, folder, "rows.csv.gz"),
+        "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
     }
     | {"SQLite": _sqlite}
     | ({"Excel": _excel} if find_spec("openpyxl") else {})

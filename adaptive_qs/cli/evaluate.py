@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.groups import GroupErrors
     from adaptive_qs.evaluation.results import Membership, Spread, Utility
     from adaptive_qs.evaluation.verdict import Findings, Verdict
+    from adaptive_qs.evaluation.weights import Weighted
     from adaptive_qs.table.sql import Query
 
 
@@ -66,6 +67,8 @@ def show(
     _values(evaluation)
     if evaluation.by is not None:
         _groups(evaluation.by)
+    if evaluation.weighted is not None:
+        _weighted(evaluation.weighted)
     _marginals(evaluation)
     _associations(found)
     _ordered(evaluation)
@@ -252,6 +255,25 @@ def _groups(found: GroupErrors) -> None:
     )  # fmt: skip
 
 
+def _weighted(found: Weighted) -> None:
+    """Print the errors of marginals and the means of weighted rows."""
+    emit_figures(
+        [f"weighted by {found.by}", "true rows", "synthetic rows", "error", "fresh sample"],
+        [
+            (name, *(f"{n:,}" for n in each.rows), f"{each.error:.4f}", f"{each.fresh:.4f}")
+            for name, each in (("plain", found.unweighted), ("weighted", found.weighted))
+        ],
+    )
+    if found.means:
+        emit_figures(
+            ["weighted means", "true", "synthetic"],
+            [
+                (m.column.name, m.column.amount_text(m.true), m.column.amount_text(m.synthetic))
+                for m in found.means[:WORST_SHOWN]
+            ],
+        )
+
+
 def _utility(utility: Utility) -> None:
     """Print what models reach, trained on either table."""
     chosen = "proposed by the program" if utility.proposed else "as asked for"
@@ -336,6 +358,16 @@ By = Annotated[
         None,
     ),
 ]
+Weights = Annotated[
+    str | None,
+    option(
+        "--weights",
+        "COLUMN",
+        "Also compare marginals and means of rows weighted by this column, such as the weights of "
+        "a survey; each table with its own.",
+        None,
+    ),
+]
 Report = Annotated[
     Path | None,
     option(
@@ -404,6 +436,7 @@ def evaluate(
     ways: str | None = None,
     rule: Rules = None,
     by: By = None,
+    weights: Weights = None,
     target: Target = None,
     no_models: NoModels = False,
     repeats: Repeats = 5,
@@ -459,6 +492,7 @@ def evaluate(
             spec,
             rules=rule or (),
             by=by,
+            weights=weights,
             target=target,
             models=report is not None and not no_models,
             repeats=repeats,

@@ -126,7 +126,7 @@ def group_errors(
         workload: the marginals, which are taken without that column.
     """
     place = schema.names.index(by)
-    cliques = _without(workload, place)
+    cliques = without_column(workload, place)
     labels = schema.column(by).labels_of_codes()
     codes = pair.true.columns[place], pair.synthetic.columns[place]
     rows = [np.bincount(each, minlength=len(labels)) for each in codes]
@@ -137,16 +137,16 @@ def group_errors(
         if numbers[1]:
             true = _rows_of(pair.true, codes[0] == code)
             made = _rows_of(pair.synthetic, codes[1] == code)
-            groups.append(_error(labels[code], TablePair(true, made), cliques, workers))
+            groups.append(group_error(labels[code], TablePair(true, made), cliques, workers))
         else:
             groups.append(GroupError(labels[code], numbers, None, None))
         if progress is not None:
             progress(done, len(present) + 1)
-    everything = _error("all rows", pair, cliques, workers)
+    everything = group_error("all rows", pair, cliques, workers)
     return GroupErrors(by, len(cliques), everything, tuple(groups))
 
 
-def _without(workload: Workload, place: int) -> list[Clique]:
+def without_column(workload: Workload, place: int) -> list[Clique]:
     """The workload's marginals without one column, each once; single columns where none is left."""
     domain = workload.domain
     found = dict.fromkeys(tuple(i for i in clique if i != place) for clique in workload.cliques)
@@ -163,7 +163,8 @@ def _rows_of(table: CodedTable, chosen: np.ndarray) -> CodedTable:
     return CodedTable(table.domain, tuple(column[chosen] for column in table.columns))
 
 
-def _error(label: str, pair: TablePair, cliques: Sequence[Clique], workers: int) -> GroupError:
+def group_error(label: str, pair: TablePair, cliques: Sequence[Clique], workers: int) -> GroupError:
+    """The mean error of some marginals of two tables, beside that of a fresh sample."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     found = marginal_distances(JointCodes(pair), cliques, workers)
     counter = MarginalCounter(pair.true, workers=workers)

@@ -134,7 +134,7 @@ def _compared(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
     summaries = [_summary(table, frequent) for table in (true, made)]
     spread = math.sqrt(1 / len(true) + 1 / len(made))
     mean, std = abs(summaries[0].mean), summaries[0].std
-    relative = column.numeric and true[0] >= 0 and mean > 0
+    relative = bool(column.numeric and true[0] >= 0 and mean > 0)
     scales = [MOVED_MEAN * mean] * relative + [MOVED_SHIFT * std] * (std > 0)
     fars = [FAR_MEAN * mean] * relative + [FAR_SHIFT * std] * (std > 0)
     scale = min(scales, default=0.0)

@@ -38,6 +38,7 @@ from adaptive_qs.evaluation.sentences import (
     rows_sentence,
     uses_sentence,
     values_sentence,
+    weights_sentence,
     worst_grade,
 )
 from adaptive_qs.evaluation.tables import TablePair
@@ -447,6 +448,7 @@ class Verdict:
         group_means: None where no group means differ.
         queries: None where the workload asks for marginals.
         groups: None where none were asked for.
+        weights: likewise.
     """
 
     overall: Sentence
@@ -460,6 +462,7 @@ class Verdict:
     columns: Sentence
     associations: Sentence
     groups: Sentence | None
+    weights: Sentence | None
     models: Sentence
     attack: Sentence
 
@@ -468,6 +471,7 @@ class Verdict:
         """All of them: what cannot be comes first, then what the table serves for."""
         found = [self.overall, self.rows, uses_sentence(self.uses), self.values, self.group_means]
         found += [self.queries, self.marginals, self.columns, self.associations, self.groups]
+        found += [self.weights]
         return [s for s in (*found, self.models, self.attack) if s is not None]
 
     @property
@@ -480,6 +484,7 @@ class Verdict:
         bad = [s for g in ("poor", "fair") for s in others if s.grade == g and s is not asked]
         units = [s for s in (self.values, self.group_means) if s and s.grade != "good"]
         found = [self.overall, self.rows, uses_sentence(self.uses), asked, *units, self.groups]
+        found += [self.weights]
         return [s.plain for s in (*found, *bad[:1]) if s is not None]
 
 
@@ -493,6 +498,7 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     evaluation = found.evaluation
     rows, values = rows_sentence(evaluation), values_sentence(evaluation)
     means, by = group_means_sentence(evaluation), by_sentence(evaluation.by)
+    weights = weights_sentence(evaluation.weighted)
     queries, marginals = queries_sentence(evaluation), marginals_sentence(evaluation, found.scale)
     columns = columns_sentence(evaluation, found.columns)
     associations = dependence_sentence(found.associations)
@@ -500,8 +506,8 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     attack = attack_sentence(evaluation.membership, statement)
     graded = queries if queries is not None and queries.grade != "plain" else None
     about = ("rows", "values", "group means", "queries", "marginals", "columns", "associations")
-    parts = (rows, values, means, graded, marginals, columns, associations, by)
-    closeness = [(k, s) for k, s in zip((*about, "groups"), parts) if s is not None]
+    parts = (rows, values, means, graded, marginals, columns, associations, by, weights)
+    closeness = [(k, s) for k, s in zip((*about, "groups", "weights"), parts) if s is not None]
     copies = copies_sentence(evaluation)
     uses: tuple[tuple[str, Grade], ...] = (
         ("single columns", worst_grade([columns, values])),
@@ -523,6 +529,7 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
         columns,
         associations,
         by,
+        weights,
         models,
         attack,
     )

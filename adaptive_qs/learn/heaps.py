@@ -4,8 +4,8 @@ Every row has one value, and so is on one point and on one ending at most. The r
 those on endings are two histograms of squared sensitivity 1 each, released together. Where heaps
 are declared, their rows and those on declared endings are all that is counted; where they are to be
 found, the rows on all points of the range and on all remainders, and those that stand out of the
-noise are kept: with a chance of one half, not one of many empty cells stands out. What is found
-follows from the noisy counts alone.
+noise are kept: hardly ever (``FALSE``) does one of many empty cells stand out, which in a wide bin
+would move the mean of the column. What is found follows from the noisy counts alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ PERIODS = 2
 """So many periods of an ending, or more, lie in the range of a column."""
 MOST_ENDINGS = 100
 """Endings of a column, at most, that are kept."""
+FALSE = 0.01
+"""Chance that noise alone makes a frequent value of a column, or an ending of one modulus."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class _Histograms:
 
 
 def stands_out(cells: int, noise_std: float) -> float:
-    """What the largest of so many draws of Gaussian noise exceeds with a chance of about one half
-    at most: its deviation from 0 is √(2 ln cells) standard deviations (Cramér 1946, 28.6)."""
-    return noise_std * math.sqrt(2 * math.log(2 * max(cells, 1)))
+    """What the largest of so many draws of Gaussian noise exceeds with a chance of ``FALSE`` at
+    most: each exceeds t standard deviations with one of exp(−t²/2)/2 at most."""
+    return noise_std * math.sqrt(2 * math.log(max(cells, 1) / (2 * FALSE)))
 
 
 def found_endings(noisy: Counts, moduli: tuple[int, ...], noise_std: float) -> tuple[Ending, ...]:

@@ -19,7 +19,8 @@ from adaptive_qs.errors import DataError
 
 T = TypeVar("T")
 
-_QUOTE, _COMMA, _LF, _CR = b'",\n\r'
+COMMA = ","
+_QUOTE, _LF, _CR = b'"\n\r'
 _AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
 
 
@@ -27,7 +28,7 @@ class RowTooLong(ValueError):
     """A row does not fit a block."""
 
 
-def row_blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
     """The text as blocks of whole rows, of up to twice the `size` that is read at once.
 
     The text ends with an end of line; `read` gives up to so many bytes, and none at the end.
@@ -38,7 +39,7 @@ def row_blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     rest = b""
     while text := read(size):
         text = rest + text
-        end = end_of_rows(text)
+        end = end_of_rows(text, delimiter)
         block, rest = text[:end], text[end:]
         if block:
             yield block
@@ -60,19 +61,19 @@ def one_ahead(items: Iterator[T]) -> Generator[T]:
             yield item
 
 
-def end_of_rows(text: bytes) -> int:
+def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
     """Where the last whole row ends in text that begins with a row.
 
     Rows end with LF, CR or both, and never inside a quoted cell. A CR at the very end does not
     count: LF may follow.
     """
     if b'"' in text:
-        return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8)))
+        return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8), ord(delimiter)))
     return 1 + max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1))
 
 
 @njit(cache=True, nogil=True)
-def _end_of_rows(text):  # type: ignore[no-untyped-def]
+def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
     """The same where there are quotation marks: they open a cell only where one begins."""
     end = 0
     state = _AT_START
@@ -86,7 +87,7 @@ def _end_of_rows(text):  # type: ignore[no-untyped-def]
         elif byte == _LF or (byte == _CR and i < text.size - 1):
             state = _AT_START
             end = i + 1
-        elif byte == _COMMA:
+        elif byte == delimiter:
             state = _AT_START
         else:
             state = _UNQUOTED

@@ -226,7 +226,7 @@ def coded_chunks(
         )
 
     workers = min(workers, MOST_ENCODERS)
-    with open_source(source) as opened, ThreadPoolExecutor(workers) as pool:
+    with open_source(source, schema.delimiter) as opened, ThreadPoolExecutor(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
             for chunk in rows_of(opened, schema, progress, check_rows):
@@ -261,7 +261,7 @@ def read_with_amounts(
         return read_table(source, schema, progress), {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
-    with open_source(source) as opened:
+    with open_source(source, schema.delimiter) as opened:
         for chunk in rows_of(opened, schema, progress, None):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):

@@ -265,6 +265,8 @@ FORMATS: Registry[Any] = Registry(
     {
         ".csv": "adaptive_qs.table.write:CSV",
         ".csv.gz": "adaptive_qs.table.write:CSV_BY_GZIP",
+        ".tsv": "adaptive_qs.table.write:TSV",
+        ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
         ".xlsx": "adaptive_qs.table.books:EXCEL",
@@ -274,7 +276,9 @@ FORMATS: Registry[Any] = Registry(
     }
 )
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
-_OTHER_TABLES = (".tsv", ".tsv.gz", ".xls")
+TAB_SEPARATED = (".tsv", ".tsv.gz")
+"""Endings of CSV whose cells are separated by tabs."""
+_OTHER_TABLES = (".xls",)
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 

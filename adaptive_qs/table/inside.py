@@ -125,7 +125,7 @@ def inside(column: SpreadColumn, counts: Array) -> Inside:
     first, last = column.point_ends()
     heaps = _Heaps.of(column, first, last, counts)
     rest = np.maximum(counts - heaps.of_codes, 0.0)
-    shape = _Shape.of(column, first, last, rest)
+    shape = _Shape.of(column, first, last, np.maximum(counts - heaps.spikes(column), 0.0))
     most = min(CELLS_OF_A_CODE, max(LEAST_CELLS, CELLS // counts.size))
     parts = [
         shape.cells(code, most, heaps.points[heaps.codes == code]) for code in range(counts.size)
@@ -184,6 +184,16 @@ class _Heaps:
         fits = np.divide(counts, asked, out=np.ones(counts.size), where=asked > counts)
         rows = rows * np.minimum(fits, 1.0)[codes]
         return cls(points, codes, rows, np.minimum(asked, counts))
+
+    def spikes(self, column: SpreadColumn) -> Array:
+        """Rows of every code on heaps that share their ending with no others.
+
+        Heaps on an ending are rounded values: where others of the kind are too few to be found as
+        heaps, the density would fall towards them if these were set apart.
+        """
+        endings = column.counted.endings if column.counted else ()
+        alone = kinds_of(column.marks(self.points), endings) == len(endings)
+        return np.bincount(self.codes, self.rows * alone, self.of_codes.size).astype(np.float64)
 
 
 # The density of the rows that are on no heap.

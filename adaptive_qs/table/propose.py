@@ -14,7 +14,7 @@ from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import INFINITE, Profile
-from adaptive_qs.table.read import Source, check_alike, check_separator, open_source
+from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
 
@@ -93,8 +93,9 @@ def propose(table: Any) -> Proposal:
             described.
     """
     with open_source(table) as source:
+        delimiter = source.other_delimiter
+    with open_source(table, delimiter) as source:
         label = source.label
-        check_separator(source)
         check_alike(source)
         _check_header(label, source.names)
         profiles = {name: Profile() for name in source.names}
@@ -105,7 +106,7 @@ def propose(table: Any) -> Proposal:
         if len(ways := profile.spellings) == 1
     }
     if spelled:  # which was clear at the end only
-        with open_source(table) as source:
+        with open_source(table, delimiter) as source:
             _look_through(source, spelled)
         profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
     if not any(profile.rows for profile in profiles.values()):
@@ -129,6 +130,7 @@ def propose(table: Any) -> Proposal:
             if draft.content is not None
         ],
         "ignore": list(left_out),
+        **({"delimiter": delimiter} if delimiter else {}),
     }
     with contextlib.suppress(SchemaError):  # which would quote a cell
         return Proposal(Schema.parse(content, label), left_out, notes)

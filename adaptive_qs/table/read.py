@@ -6,6 +6,7 @@ import contextlib
 import csv
 import glob
 import io
+import json
 import os
 import re
 import shlex
@@ -25,13 +26,21 @@ from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import check_workbook, open_archive
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
+    COMMA,
     CheckedText,
     RowTooLong,
     end_of_rows,
     one_ahead,
     row_blocks,
 )
-from adaptive_qs.table.files import BOOKS, PARQUET_MAGIC, inside, is_pattern, is_written_only
+from adaptive_qs.table.files import (
+    BOOKS,
+    PARQUET_MAGIC,
+    TAB_SEPARATED,
+    inside,
+    is_pattern,
+    is_written_only,
+)
 from adaptive_qs.table.text import ASCII_SPACE
 
 # The bytes of a CSV file.
@@ -55,28 +64,38 @@ def open_text(path: Path) -> Iterator[CheckedText]:
         yield CheckedText(path, file)
 
 
-def read_header(path: Path) -> tuple[str, ...]:
-    """The column names in the first line of a CSV file, stripped.
+def delimiter_of(path: str | Path, declared: str | None = None) -> str:
+    """What separates the cells of a CSV file: tabs in .tsv, else what is declared, or commas."""
+    return "\t" if str(path).lower().endswith(TAB_SEPARATED) else declared or COMMA
+
+
+def read_header(path: Path, delimiter: str = COMMA) -> tuple[tuple[str, ...], str | None]:
+    """The column names in the first line of a CSV file, stripped; and what occurs there more often
+    than the delimiter, outside quotation marks, and may separate them instead.
 
     Raises:
         DataError: the file cannot be read or is empty.
     """
     with open_text(path) as text:
         start = text.read(_HEADER_BYTES)
-        while not (whole := end_of_rows(start)) and len(start) < BLOCK_BYTES:
+        while not (whole := end_of_rows(start, delimiter)) and len(start) < BLOCK_BYTES:
             if not (more := text.read(len(start))):
                 break
             start += more
         if text.fault is not None:
             raise text.fault
-    lines = io.StringIO(start.decode("utf-8-sig", "ignore"), newline="")
-    bad = DataError(f"{path}: the header line cannot be read: give comma-separated UTF-8 text")
+    decoded = start.decode("utf-8-sig", "ignore")
+    lines = io.StringIO(decoded, newline="")
+    bad = DataError(f"{path}: the header line cannot be read: give UTF-8 text with separators")
     if not whole and len(start) >= BLOCK_BYTES:
         raise bad
-    header = redacted(lambda: next(csv.reader(lines), None), lambda _: bad)
+    header = redacted(lambda: next(csv.reader(lines, delimiter=delimiter), None), lambda _: bad)
     if header is None:
         raise DataError(f"{path}: is empty: give a CSV file with a header line")
-    return tuple(name.strip(ASCII_SPACE) for name in header)
+    bare = re.sub('"[^"]*"', "", decoded).lstrip("\r\n").splitlines()[:1]
+    likeliest = max(SEPARATORS, key=lambda sign: sum(line.count(sign) for line in bare))
+    other = None if bare and bare[0].count(likeliest) <= bare[0].count(delimiter) else likeliest
+    return tuple(name.strip(ASCII_SPACE) for name in header), other
 
 
 def unreadable(path: str | Path, error: Exception) -> DataError:
@@ -93,7 +112,8 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
 FRAME_ROWS = 1 << 18
-_OTHER_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'"}
+SEPARATORS = {COMMA: "commas", ";": "';'", "\t": "tabs", "|": "'|'"}
+"""What may separate the cells of CSV, in words."""
 _ZIP_MAGIC = b"PK\x03\x04"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _DUCKDB_MAGIC = b"DUCK"
@@ -150,12 +170,17 @@ class Source:
     cut: Callable[[int], Iterator[Piece | None]] = lambda _: iter([None])
     """Pieces of about so many bytes that together are the file, where such can be read; None is
     all of it."""
+    other_delimiter: str | None = None
+    """What seems to separate the cells of CSV, where it is not what they were read by."""
 
 
 @contextmanager
-def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
+def open_file(
+    path: str | Path, piece: Piece | None = None, delimiter: str | None = None
+) -> Iterator[Source]:
     """A CSV or Parquet file, or a piece of it, or a table inside a file (FILE::NAME where there
-    are several), as a source; its first bytes tell the format.
+    are several), as a source; its first bytes tell the format, and :func:`delimiter_of` what
+    separates the cells of CSV.
 
     Raises:
         DataError: the file is missing, empty, or has no readable column names; also while
@@ -191,9 +216,11 @@ def open_file(path: str | Path, piece: Piece | None = None) -> Iterator[Source]:
     if magic != PARQUET_MAGIC and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
-        names = read_header(path)
-        read = partial(_read_csv, path, names, piece=piece)
-        yield Source(str(path), names, read, cut=partial(_cut_csv, path, len(names)))
+        sign = delimiter_of(path, delimiter)
+        names, other = read_header(path, sign)
+        read = partial(_read_csv, path, names, piece=piece, delimiter=sign)
+        cut = partial(_cut_csv, path, len(names), sign)
+        yield Source(str(path), names, read, cut=cut, other_delimiter=other)
         return
 
     def damaged(_: Exception) -> DataError:
@@ -227,7 +254,7 @@ def check_held(source: Any, most_bytes: int) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
-_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq")
+_ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
@@ -268,19 +295,20 @@ def _check_once(path: Path, files: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
+def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Iterator[Source]:
     """Several files as one source, one after the other; the columns of all are known at once."""
     columns: dict[str, tuple[str, ...]] = {}
     sizes: list[int] = []
     for file in files:
-        with open_file(file) as part:
+        with open_file(file, delimiter=delimiter) as part:
             columns[str(file)] = part.names
+            other = part.other_delimiter
             sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
 
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
         before = 0
         for file, size in zip(files, sizes):
-            with open_file(file) as part:
+            with open_file(file, delimiter=delimiter) as part:
                 if part.names != columns[str(file)]:
                     raise DataError(f"{file}: changed while it was read: repeat the command")
                 for chunk in part.read(wanted):
@@ -288,7 +316,7 @@ def _open_files(label: str, files: Sequence[Path]) -> Iterator[Source]:
                     yield replace(chunk, done=done, total=sum(sizes), file=str(file))
             before += size
 
-    yield Source(label, columns[str(files[0])], read, columns)
+    yield Source(label, columns[str(files[0])], read, columns, other_delimiter=other)
 
 
 def _kind_of_book(first: bytes) -> str | None:
@@ -361,15 +389,22 @@ class Rows(Protocol):
 
 
 @contextmanager
-def open_source(table: Any) -> Iterator[Source]:
+def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
     """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
+
+    What separates the cells of CSV is as for :func:`delimiter_of`.
 
     Raises:
         DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     if isinstance(table, str | Path):
         files = table_files(table)
-        opened = _open_files(str(table), files) if [*files] != [Path(table)] else open_file(table)
+        single = [*files] == [Path(table)]
+        opened = (
+            open_file(table, delimiter=delimiter)
+            if single
+            else _open_files(str(table), files, delimiter)
+        )
         with opened as source:
             yield source
     elif isinstance(table, Rows):
@@ -436,13 +471,20 @@ def check_separator(source: Source) -> None:
     Raises:
         DataError: it does.
     """
-    for mark, label in _OTHER_SEPARATORS.items():
-        if len(source.names) == 1 and mark in source.names[0]:
-            raise DataError(f"{source.label}: fields are separated by {label}: save it with commas")
+    found = source.other_delimiter
+    if found is not None and len(source.names) == 1:
+        raise DataError(
+            f"{source.label}: cells are separated by {SEPARATORS[found]}: "
+            f'say "delimiter": {json.dumps(found)} in the schema'
+        )
 
 
 def _read_csv(
-    path: Path, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None = None
+    path: Path,
+    names: tuple[str, ...],
+    wanted: Sequence[str],
+    piece: Piece | None = None,
+    delimiter: str = COMMA,
 ) -> Iterator[Chunk]:
     total = path.stat().st_size
     with open_text(path) as text:
@@ -450,7 +492,7 @@ def _read_csv(
         def explain(error: Exception) -> DataError:
             return text.fault or _csv_problem(path, error, len(names))
 
-        with closing(one_ahead(_batches(text, names, wanted, piece))) as batches:
+        with closing(one_ahead(_batches(text, names, wanted, piece, delimiter))) as batches:
             while (batch := redacted(lambda: next(batches, None), explain)) is not None:
                 yield Chunk(tuple(batch.columns), min(text.position, total), total)
         if text.fault is not None:
@@ -458,20 +500,24 @@ def _read_csv(
 
 
 def _batches(
-    text: CheckedText, names: tuple[str, ...], wanted: Sequence[str], piece: Piece | None
+    text: CheckedText,
+    names: tuple[str, ...],
+    wanted: Sequence[str],
+    piece: Piece | None,
+    delimiter: str,
 ) -> Iterator[pa.RecordBatch]:
     blocks = (
-        row_blocks(text.read, BLOCK_BYTES)
+        row_blocks(text.read, BLOCK_BYTES, delimiter)
         if piece is None
         else text.blocks(piece.start, piece.blocks)
     )
     for number, block in enumerate(blocks):
         if text.fault is None:
             header = number == 0 and (piece is None or piece.start == 0)
-            yield from _parsed(block, header, names, wanted).to_batches()
+            yield from _parsed(block, header, names, wanted, delimiter).to_batches()
 
 
-def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
+def _cut_csv(path: Path, width: int, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
     """Pieces of the blocks in which the whole file is read, so that cells are parsed as there.
 
     Where a row ends depends on all quotation marks before it: so the file is read, and checked
@@ -481,7 +527,7 @@ def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
         if text.zipped:
             yield None
             return
-        blocks = row_blocks(text.read, BLOCK_BYTES)
+        blocks = row_blocks(text.read, BLOCK_BYTES, delimiter)
         start = 0
         sizes: list[int] = []
         while block := redacted(
@@ -496,7 +542,9 @@ def _cut_csv(path: Path, width: int, most_bytes: int) -> Iterator[Piece | None]:
         yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
 
 
-def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str]) -> pa.Table:
+def _parsed(
+    block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str], delimiter: str
+) -> pa.Table:
     """The wanted cells of whole rows, but for those of a header.
 
     Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
@@ -513,7 +561,7 @@ def _parsed(block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence
         read_options=pacsv.ReadOptions(
             column_names=names, skip_rows_after_names=int(header), block_size=len(block) + 1
         ),
-        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pacsv.ConvertOptions(
             column_types=dict.fromkeys(wanted, text_type),
             include_columns=list(wanted),
@@ -580,6 +628,6 @@ def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
     if "Expected" in str(error):
         return DataError(
             f"{path}: a row does not have the {width} cells of the header: complete the file, or "
-            "quote the cells that hold commas"
+            "quote the cells that hold separators"
         )
-    return DataError(f"{path}: is not well-formed CSV: save it as comma-separated UTF-8 text")
+    return DataError(f"{path}: is not well-formed CSV: save it as UTF-8 text with separators")

@@ -40,6 +40,7 @@ VARIANTS = ("declared", "private")
 
 
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
+Delimiter = Literal[",", ";", "\t", "|"]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 
@@ -150,6 +151,9 @@ class Schema(BaseModel):
     measured, and no synthetic table has it."""
     rules: tuple[RuleText | DeclaredRule, ...] = ()
     """What holds in every row; synthetic rows meet all of it."""
+    delimiter: Delimiter | None = None
+    """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
+    have tabs whatever is said here."""
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import Formulas
@@ -57,6 +58,10 @@ class OutputFormat(ABC):
         """
         return None
 
+    def declared(self, schema: Schema) -> OutputFormat:
+        """The format as a schema declares it."""
+        return self
+
     @abstractmethod
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write the rows of some tables with the same columns, or the texts of their cells."""
@@ -73,24 +78,33 @@ class OutputFormat(ABC):
 
 @dataclass(frozen=True)
 class Csv(OutputFormat):
-    """Comma-separated UTF-8 text, maybe compressed by gzip."""
+    """UTF-8 text with commas, or what else is given, between the cells; maybe compressed by gzip.
+
+    Attributes:
+        delimiter: what separates the cells; None takes what the schema declares, or commas.
+    """
 
     compressed: bool = False
+    delimiter: str | None = None
     is_text = True
     readable = True
 
+    def declared(self, schema: Schema) -> Csv:
+        """With the delimiter of the schema, where the ending of the file does not tell it."""
+        return self if self.delimiter else replace(self, delimiter=schema.delimiter)
+
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """A header and one line for each row, quotation marks where they are needed."""
-        alone, header = len(texts) == 1, True
+        alone, header, sign = len(texts) == 1, True, self.delimiter or COMMA
         with self._opened(file) as target:
             for table in tables:
                 if header:
-                    names = [_quoted(pa.array([name]), alone) for name in table.column_names]
-                    target.write(_lines(names))
+                    names = [_quoted(pa.array([n]), alone, sign) for n in table.column_names]
+                    target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
                     cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
-                    target.write(_lines([_quoted(column, alone) for column in cells]))
+                    target.write(_lines([_quoted(column, alone, sign) for column in cells], sign))
 
     @contextmanager
     def batch_writer(
@@ -98,7 +112,11 @@ class Csv(OutputFormat):
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Every text in quotation marks."""
         plain = without_dictionaries(schema)
-        with self._opened(file) as target, pacsv.CSVWriter(target, plain) as writer:
+        options = pacsv.WriteOptions(delimiter=self.delimiter or COMMA)
+        with (
+            self._opened(file) as target,
+            pacsv.CSVWriter(target, plain, write_options=options) as writer,
+        ):
             yield lambda batch: writer.write_batch(batch.cast(plain))
 
     def _opened(self, file: BinaryIO) -> AbstractContextManager[Any]:
@@ -133,6 +151,7 @@ class Parquet(OutputFormat):
 
 
 CSV, CSV_BY_GZIP, PARQUET = Csv(), Csv(compressed=True), Parquet()
+TSV, TSV_BY_GZIP = Csv(delimiter="\t"), Csv(compressed=True, delimiter="\t")
 
 
 def table_format(path: str | Path) -> OutputFormat:
@@ -200,7 +219,7 @@ def write_pages(
     first = next(pages)
     columns = [schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
-    kind.write(chain([first], pages), texts, file)
+    kind.declared(schema).write(chain([first], pages), texts, file)
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
@@ -213,9 +232,9 @@ def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mappin
     return {text: written for text, written in column.escapes.items() if text in found}
 
 
-def _lines(columns: list[pa.Array]) -> bytes:
-    """Rows of cells, joined by commas and closed by line feeds, as UTF-8."""
-    rows = pc.binary_join_element_wise(*columns, ",")
+def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
+    """Rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
+    rows = pc.binary_join_element_wise(*columns, delimiter)
     whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
     return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
 
@@ -230,10 +249,10 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
     return pc.coalesce(pa.array([*replaced.values()], pa.string()).take(place), texts)
 
 
-def _quoted(texts: pa.Array, alone: bool) -> pa.Array:
+def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     """Cells with the quotation marks that CSV needs; an empty line would be no row at all, and a
     byte order mark that begins the first name would be taken for that of the file."""
-    special = pc.match_substring_regex(texts, '[",\r\n]|^\ufeff')
+    special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
         special = pc.or_(special, pc.equal(texts, ""))
     escaped = pc.replace_substring(texts, '"', '""')

@@ -51,7 +51,7 @@ RUNS = {
     "evaluate": [
         COMPARED,
         [*COMPARED, *MODELS],
-        [*COMPARED, "--workload", "ranges.json", "--by", "insured"],
+        [*COMPARED, "--workload", "ranges.json", "--by", "insured", "--weights", "age"],
     ],
     "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
     "ledger verify": [

@@ -113,7 +113,7 @@ class BinnedColumn(NumberColumn, SpreadColumn, RangeColumn):
         return words + beyond
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        numbers, readable = cells.as_numbers(values)
+        numbers, readable = cells.as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
     def amount_of(self, text: str) -> float | None:

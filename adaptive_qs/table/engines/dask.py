@@ -165,7 +165,7 @@ def _see(parts: Sequence[Part]) -> None:
 @_safely
 def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
     """The parts of a file, each of about so many bytes, where it can be read in parts."""
-    with _steady(part, reader), open_file(part.path) as source:
+    with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
         check_names(source, reader.schema.names, reader.schema.set_aside)
         return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
 
@@ -174,7 +174,7 @@ def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
 def _encode(part: Part, reader: Reader) -> Codes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
-    with _steady(part, reader), open_file(part.path, part.piece) as source:
+    with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
