@@ -20,12 +20,15 @@ from adaptive_qs.loop.loop import (
     initial_share,
     measurable_cliques,
     one_way_plan,
+    planned_opening,
 )
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.opening import DEPENDENCE
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
 from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
 from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
 from adaptive_qs.workload.workload import Workload
@@ -41,8 +44,6 @@ from adaptive_qs.workload.workload import Workload
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
-DEPENDENCE = 0.15
-"""Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
 CURVE_ROWS = 2.0**20
 """Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
 error is k times as large."""
@@ -190,8 +191,24 @@ class UnconnectedForecast:
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         """Attributes that most of so many loops leave unconnected."""
+        if opened := self._opened(rows):
+            return self._asked - opened
         missed = [self._asked - self._connected(rows, seed) for seed in range(runs)]
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
+
+    def _opened(self, rows: int) -> set[int]:
+        """Attributes of what is measured together before the first choice."""
+        domain = self.workload.domain
+        frequencies = [1 / np.arange(1.0, n + 1) for n in domain.sizes]
+        first, initial = _initial_precisions(domain, self.rho, rows, True)
+        estimates = {
+            tau: ResidualEstimate(np.full(domain.shape(tau), 0.0 if tau else rows), precision)
+            for tau, precision in first.items()
+        }
+        model = ReferenceModel(domain, [q / q.sum() for q in frequencies], estimates)
+        rho = self.rho * (1 - initial)
+        opening = planned_opening(model, self.workload, rho, self.settings)
+        return {i for clique in opening.precisions for i in clique}
 
     def _connected(self, rows: int, seed: int) -> set[int]:
         """Attributes that one loop without a table measures in some combination."""

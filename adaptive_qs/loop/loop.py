@@ -17,6 +17,7 @@ from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
 from adaptive_qs.loop.levels import at_levels, closure_at_levels, with_levels
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
+from adaptive_qs.loop.opening import Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -124,6 +125,8 @@ class LoopSettings:
         measured_cells: most cells over codes of all measured cliques together; candidates that
             would exceed it are not offered.
         levels: whether marginals are offered over groups of codes too, where that pays.
+        opening: whether marginals are measured together before the first choice, where that pays
+            (with the product reference).
         rule: how the next marginal is chosen, a name of
             :data:`adaptive_qs.loop.SELECTION_RULES`.
     """
@@ -133,6 +136,7 @@ class LoopSettings:
     selecting_share: float = 0.1
     measured_cells: int = 2**28
     levels: bool = True
+    opening: bool = True
     rule: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
@@ -151,7 +155,8 @@ class Round:
     """What one round did; released values only.
 
     Attributes:
-        clique: the marginal selected, at its levels.
+        clique: the marginal selected, at its levels; or measured together with others before the
+            first choice, where nothing was spent on selecting it.
         measured: the residuals measured and the noise variance of each (rows²).
         budget: ρ spent.
         moved: L1 distance between the marginal's new and old estimate (rows).
@@ -216,10 +221,19 @@ def run_loop(
         return LoopResult(model, (), initial_rho)
 
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
-    if settings.levels and settings.reference == "product":
-        domain = with_levels(domain, model, candidates, left)
-        candidates = at_levels(domain, candidates)
-        model = ReferenceModel(domain, model.reference, model.estimates)
+    if settings.reference == "product":
+        opening = planned_opening(model, workload, left, settings)
+        for past in _measure_together(model, counter, mechanisms, opening):
+            left -= past.budget.total * (1 + SAFETY) + len(past.measured) / UNITS_PER_RHO
+            rounds.append(past)
+            if on_round:
+                on_round(past, 1 - max(left, 0.0) / rho)
+        if opening.all_spent:
+            return LoopResult(model, tuple(rounds), initial_rho)
+        if settings.levels and not rounds:  # residuals at levels are others than over codes
+            domain = with_levels(domain, model, candidates, left)
+            candidates = at_levels(domain, candidates)
+            model = ReferenceModel(domain, model.reference, model.estimates)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
     costs = [measurement_cost(domain, residual) for residual in closure]
@@ -229,6 +243,8 @@ def run_loop(
     rule = make(counted, candidates, priorities.tolist(), workers)
     rounding = (planner.most_residuals + 4) / UNITS_PER_RHO
     offer = Offer(domain, candidates, settings.measured_cells)
+    for past in rounds:
+        offer.take(past.clique)
     prices = PriceList(planner, priorities / priorities.max(), left)
     schedule = Schedule(offer, prices, left, settings.selecting_share, rounding)
     position = {residual: k for k, residual in enumerate(closure)}
@@ -261,6 +277,38 @@ def run_loop(
         if on_round:
             on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
     return LoopResult(model, tuple(rounds), initial_rho)
+
+
+def planned_opening(
+    model: ReferenceModel, workload: Workload, rho: float, settings: LoopSettings
+) -> Opening:
+    """What a loop measures together before the first choice, of what was released of columns."""
+    if not settings.opening or settings.reference != "product" or rho <= 0:
+        return Opening()
+    candidates = measurable_cliques(workload)
+    priorities = workload.priorities(candidates)
+    most_cells = settings.measured_cells
+    return plan_opening(model, candidates, priorities, rho, most_cells, settings.levels)
+
+
+def _measure_together(
+    model: ReferenceModel, counter: Counter, mechanisms: Mechanisms, opening: Opening
+) -> list[Round]:
+    """Measure all marginals of an opening, as so many rounds without a choice."""
+    if not opening.precisions:
+        return []
+    before = ReferenceModel(model.domain, model.reference, dict(model.estimates))
+    precisions = {tau: x for inside in opening.precisions.values() for tau, x in inside.items()}
+    variances = _measure(model, counter, mechanisms, precisions)
+    rounds = []
+    for clique, inside in opening.precisions.items():
+        costs = (measurement_cost(model.domain, tau) * x / 2 for tau, x in inside.items())
+        moved = projected_distance(model.marginal(clique), before.marginal(clique), model.total)
+        measured, expected = {tau: variances[tau] for tau in inside}, opening.expected[clique]
+        rounds.append(
+            Round(clique, measured, RoundBudget(0.0, math.fsum(costs)), moved, expected, 0)
+        )
+    return rounds
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:

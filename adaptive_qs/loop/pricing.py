@@ -9,22 +9,19 @@ All of it follows from released values, so that it may be fixed before the next 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.loop.measure import ConditionalPlanner
+from adaptive_qs.loop.measure import ConditionalPlanner, Errors
 from adaptive_qs.privacy.filter import choice_cost
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Errors = Callable[[Array, Integers], Array]
-"""The L1 errors (rows) that some noise (rows) leaves of some candidates, as
-:meth:`adaptive_qs.loop.estimates.ErrorCurves.at`."""
 
 UNKNOWN = 0.75
 """Assumed L1 error, as a part of the rows, of a candidate of which something was never measured."""

@@ -290,13 +290,14 @@ class RoundRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     clique: Names
-    """The attributes of the marginal selected."""
+    """The attributes of the marginal that was measured."""
     groups: Sizes
     """How many codes, or groups of them, each attribute has at the level of the marginal."""
     noise_variances: Annotated[tuple[tuple[Names, Sizes, Positive], ...], FailFast()]
     """The residuals measured, by their attributes and groups, and the noise variance of each
     (rows²)."""
-    rho_selecting: Positive
+    rho_selecting: NonNegative
+    """0 where the marginal was measured together with others before the first choice."""
     rho_measuring: Positive
     moved: Finite
     """L1 distance between the marginal's estimates after and before (rows)."""

@@ -136,6 +136,7 @@ class Released:
         for level in self.record["levels"]:
             self.levels[level["column"]].append(tuple(level["groups"]))
         self.rounds = list(zip(self.record["rounds"], self.courses()))
+        self.chosen = [past for past in self.rounds if past[0]["rho_selecting"]]
         self.measured = {
             id(event): tuple(zip(names, groups))
             for past, course in self.rounds
@@ -144,9 +145,16 @@ class Released:
         }
 
     def courses(self):
-        """The charges after each selection, up to the next one."""
+        """The charges of each round that was not chosen, the last ones before the first selection;
+        then those after each selection, up to the next one."""
         events = self.transcript["events"]
         starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
+        opened = [past for past in self.record["rounds"] if not past["rho_selecting"]]
+        assert opened == self.record["rounds"][: len(opened)]
+        end = min([*starts, len(events)])
+        begin = end - sum(len(past["noise_variances"]) for past in opened)
+        for past in opened:
+            yield events[begin : (begin := begin + len(past["noise_variances"]))]
         for start, end in zip(starts, [*starts[1:], len(events)]):
             yield events[start + 1 : end]
 
@@ -306,12 +314,13 @@ def sensitivity_problems(release) -> list[str]:
 def course_problems(release) -> list[str]:
     """Rounds whose selection or measurements are not among the charges, in order."""
     selections = [e for e in release.transcript["events"] if e["mechanism"] == "exponential"]
-    if len(selections) != len(release.record["rounds"]):
-        return ["there are not as many selections as rounds"]
+    if len(selections) != len(release.chosen):
+        return ["there are not as many selections as rounds that chose"]
     found = []
-    for selection, (past, course) in zip(selections, release.rounds):
+    for selection, (past, _) in zip(selections, release.chosen):
         if not math.isclose(float(cost(selection)), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
+    for past, course in release.rounds:
         paid = {
             release.residual(event): Fraction(event["noise_variance"]) / release.scale(event) ** 2
             for event in course

@@ -112,7 +112,7 @@ def test_a_ledger_that_holds_too_little_stops_the_loop():
 
 def test_rounds_tell_what_was_charged():
     mechanisms = Recorder(0.5)
-    result = run(ROWS, WORKLOADS["3-way"], mechanisms, 0.5)
+    result = run(ROWS, WORKLOADS["3-way"], mechanisms, 0.5, LoopSettings(opening=False))
     events = iter(mechanisms.budget.events)
     initial = Fraction(0)
     for event in events:
