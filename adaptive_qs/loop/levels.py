@@ -29,7 +29,7 @@ MOST_SPREAD = 2**20
 
 
 def with_levels(
-    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], rho: float
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
 ) -> Domain:
     """The domain with the levels at which marginals of it are offered; none where they do not pay.
 
@@ -37,17 +37,18 @@ def with_levels(
         domain: the attributes.
         model: what was released of single columns.
         candidates: marginals on offer over codes.
-        rho: for all their measurements together.
+        error: :func:`mean_error` of them.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     plain = max(map(len, several), default=0) > AXES
-    exact = can_fit(domain, several, SynthesisSettings().exact_cells)
-    if not several or plain or exact or not levels_pay(model, several, rho):
+    if error < LEAST_ERROR or plain or can_fit(domain, several, SynthesisSettings().exact_cells):
         return domain
     groupings = [
         grouping
         for i, attribute in enumerate(domain.attributes)
-        for grouping in nested_groupings(i, model.reference[i], attribute.ordered)
+        for grouping in nested_groupings(
+            i, model.reference[i], attribute.ordered, attribute.declared
+        )
     ]
     while groupings:
         found = replace(domain, groupings=tuple(groupings))
@@ -58,24 +59,28 @@ def with_levels(
     return domain
 
 
-def levels_pay(model: ReferenceModel, candidates: Sequence[Clique], rho: float) -> bool:
-    """Whether marginals over codes would be off by ``LEAST_ERROR`` on average if each got as much.
+def mean_error(model: ReferenceModel, candidates: Sequence[Clique], rho: float) -> float:
+    """Mean L1 error (share of the rows) of marginals of several columns if each got as much.
+
+    Where it is large the budget suffices for groups of codes or for some of them only, where it is
+    small for all of them. Without any it is 0.
 
     Args:
         model: what was released of single columns, of which all are taken to be independent.
-        candidates: marginals of several columns.
-        rho: for all of them together.
+        candidates: marginals over codes.
+        rho: for all those of several columns together.
     """
+    several = [clique for clique in candidates if len(clique) > 1]
     total = max(model.total, 1.0)
-    std = np.array([math.sqrt(len(candidates) / (2 * rho))])
+    std = np.array([math.sqrt(len(several) / (2 * rho))])
     columns = [Sizes.of(q) for q in model.reference]
     errors = 0.0
-    for clique in candidates:
+    for clique in several:
         sizes, *others = (columns[i] for i in clique)
         for other in others:
             sizes = sizes.times(other)
         errors += float(sizes.errors(total, std)[0])
-    return errors >= LEAST_ERROR * total * len(candidates)
+    return errors / total / max(len(several), 1)
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,9 +13,15 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import positive_shares, single_targets
-from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
-from adaptive_qs.loop.levels import at_levels, closure_at_levels, with_levels
+from adaptive_qs.loop.levels import (
+    LEAST_ERROR,
+    at_levels,
+    closure_at_levels,
+    mean_error,
+    with_levels,
+)
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
@@ -107,6 +113,25 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
     return positive_shares(single_targets(model))
 
 
+MOST_UNIFORM = 0.5
+"""Part of the uniform reference in what candidates are compared with, without any noise."""
+
+
+def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
+    """The reference that unmeasured combinations are filled with while the loop chooses.
+
+    The larger the budget, the more of the uniform one is in it. Combinations that were not measured
+    then are further off the truth than independent columns are, so that all of them are measured
+    once the budget suffices for all, those of columns that depend weakly after the others.
+
+    Args:
+        reference: that of the release.
+        error: :func:`~adaptive_qs.loop.levels.mean_error` of the candidates.
+    """
+    part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
+    return tuple((1 - part) * q + part / q.size for q in reference)
+
+
 MOST_SELECTING = 0.2
 """Largest part of a round for its selection, below the largest that exact accounting grants."""
 
@@ -123,7 +148,7 @@ class LoopSettings:
             spent on a selection.
         measured_cells: most cells over codes of all measured cliques together; candidates that
             would exceed it are not offered.
-        levels: whether marginals are offered over groups of codes too, where that pays.
+        levels: "auto" offers marginals over groups of codes too, where that may pay, "off" never.
         rule: how the next marginal is chosen, a name of
             :data:`adaptive_qs.loop.SELECTION_RULES`.
     """
@@ -132,7 +157,7 @@ class LoopSettings:
     initial_share: float | None = None
     selecting_share: float = 0.1
     measured_cells: int = 2**28
-    levels: bool = True
+    levels: str = LEVELS[0]
     rule: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
@@ -143,6 +168,7 @@ class LoopSettings:
         if not 0 < self.selecting_share <= MOST_SELECTING:
             most = f"a part in (0, {MOST_SELECTING:g}]"
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
+        one_of("levels", self.levels, LEVELS)
         one_of("rule", self.rule, SELECTION_RULES)
 
 
@@ -211,15 +237,18 @@ def run_loop(
     measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE)
     if settings.reference == "product":
         model = ReferenceModel(domain, product_reference(model), model.estimates)
+    reference = model.reference
     rounds: list[Round] = []
     if not candidates:
         return LoopResult(model, (), initial_rho)
 
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
-    if settings.levels and settings.reference == "product":
-        domain = with_levels(domain, model, candidates, left)
+    if settings.reference == "product":
+        error = mean_error(model, candidates, left)
+        if settings.levels == "auto":
+            domain = with_levels(domain, model, candidates, error)
         candidates = at_levels(domain, candidates)
-        model = ReferenceModel(domain, model.reference, model.estimates)
+        model = ReferenceModel(domain, compared_with(model.reference, error), model.estimates)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
     costs = [measurement_cost(domain, residual) for residual in closure]
@@ -260,7 +289,9 @@ def run_loop(
         rounds.append(Round(clique, variances, budget, moved, expected, rescored))
         if on_round:
             on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
-    return LoopResult(model, tuple(rounds), initial_rho)
+    return LoopResult(
+        ReferenceModel(domain, reference, model.estimates), tuple(rounds), initial_rho
+    )
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
