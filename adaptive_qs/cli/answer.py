@@ -339,10 +339,9 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
     forecast = LoopForecast(workload, target.left_of(target.budget - learning).rho)
-    combined = any(len(clique) > 1 for clique in workload.cliques)
     foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
     return {
-        "total_std": total_std(workload.domain, forecast.rho, rows or 0, combined),
+        "total_std": total_std(workload, forecast.rho, rows or 0),
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
         "resolutions": foreseen and [one._asdict() for one in foreseen],

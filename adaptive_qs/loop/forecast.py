@@ -18,9 +18,11 @@ from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
 from adaptive_qs.loop.estimates import ErrorCurves, Sizes
 from adaptive_qs.loop.levels import at_levels, closure_at_levels, mean_error, with_levels
 from adaptive_qs.loop.loop import (
+    DEPENDENCE,
     TOTAL_SHARE,
     Array,
     LoopSettings,
+    assumed_shares,
     initial_share,
     measurable_cliques,
     one_way_plan,
@@ -46,8 +48,6 @@ from adaptive_qs.workload.workload import Workload
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
-DEPENDENCE = 0.15
-"""Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
 CURVE_ROWS = 2.0**20
 """Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
 error is k times as large."""
@@ -64,13 +64,13 @@ NAMED = 6
 MEND = "use coarser bins, fewer values or columns, or more budget"
 
 
-def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
+def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
     """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
 
-    Rounds make it smaller where combinations are worth measuring; ``combinations`` says whether the
-    workload asks for any. Rows are 0 where nobody knows about how many there are.
+    Rounds make it smaller where combinations are worth measuring. Rows are 0 where nobody knows
+    about how many there are.
     """
-    return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)
+    return float(_initial_precisions(workload, rho, rows)[0][()] ** -0.5)
 
 
 class Foreseen(NamedTuple):
@@ -194,12 +194,6 @@ class LoopForecast:
         return frozenset(i for clique in several if len(clique) > 1 for i in clique)
 
     @cached_property
-    def _shares(self) -> tuple[Array, ...]:
-        """How frequent the codes of each attribute are taken to be."""
-        return tuple(zipf / zipf.sum() for zipf in (1 / np.arange(1.0, n + 1) for n in
-                     self.workload.domain.sizes))  # fmt: skip
-
-    @cached_property
     def _known_choices(self) -> dict[bool, _Choices]:
         return {}
 
@@ -207,15 +201,16 @@ class LoopForecast:
         """What the loop chooses from in a table of about so many rows."""
         domain = self.workload.domain
         if self.settings.levels == "auto" and self.settings.reference == "product":
+            shares = assumed_shares(domain)
             total = ResidualEstimate(np.array(float(rows)), 1.0)
-            model = ReferenceModel(domain, self._shares, {(): total})
-            left = self.rho * (1 - _initial_precisions(domain, self.rho, rows, True)[1])
+            model = ReferenceModel(domain, shares, {(): total})
+            left = self.rho * (1 - _initial_precisions(self.workload, self.rho, rows)[1])
             candidates = measurable_cliques(self.workload)
-            error = mean_error(model, candidates, left)
+            error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
         leveled = bool(domain.groupings)
         if leveled not in self._known_choices:
-            self._known_choices[leveled] = _Choices(self.workload, domain, self._shares)
+            self._known_choices[leveled] = _Choices(self.workload, domain)
         return self._known_choices[leveled]
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
@@ -236,7 +231,7 @@ class LoopForecast:
         """What one loop without a table measures, round by round."""
         rng = np.random.default_rng(seed)
         choices = self._choices(rows)
-        first, initial = _initial_precisions(self.workload.domain, self.rho, rows, True)
+        first, initial = _initial_precisions(self.workload, self.rho, rows)
         precision = np.zeros(len(choices.closure))
         for residual, value in first.items():
             if residual in choices.position:
@@ -275,7 +270,6 @@ class _Choices:
     Args:
         workload: what matters.
         domain: its domain, with the levels on offer.
-        shares: how frequent the codes of each attribute are taken to be.
 
     Attributes:
         candidates, closure: marginals and their residuals, at all levels.
@@ -284,7 +278,7 @@ class _Choices:
         members, planner: of the candidates.
     """
 
-    def __init__(self, workload: Workload, domain: Domain, shares: Sequence[Array]) -> None:
+    def __init__(self, workload: Workload, domain: Domain) -> None:
         self.domain = domain
         self.candidates = at_levels(domain, measurable_cliques(workload))
         self.closure = closure_at_levels(domain, workload.closure)
@@ -294,20 +288,19 @@ class _Choices:
         self.members = Members(domain, self.candidates)
         costs = [measurement_cost(domain, residual) for residual in self.closure]
         self.planner = ConditionalPlanner(domain, self.closure, self.candidates, costs)
-        self._shares = shares
-        self._curves = self._tabulated()
+        self._curves = self._tabulated(assumed_shares(domain))
         self._same: dict[Clique, list[int]] = {}
         for row, clique in enumerate(self.candidates):
             self._same.setdefault(domain.columns(clique), []).append(row)
 
-    def _tabulated(self) -> ErrorCurves:
-        """Errors expected of the candidates in a table of ``CURVE_ROWS``."""
+    def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
+        """Errors expected of the candidates in a table of ``CURVE_ROWS`` with such columns."""
         sizes: dict[tuple[float, ...], Sizes] = {}
         alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
         kinds = []
         for position in range(self.domain.positions):
             (attribute,) = self.domain.columns((position,))
-            held = self.domain.summed(self._shares[attribute], (attribute,), (position,))
+            held = self.domain.summed(shares[attribute], (attribute,), (position,))
             kinds.append(tuple(held.tolist()))
             sizes.setdefault(kinds[-1], Sizes.of(held))
         for row, clique in enumerate(self.candidates):
@@ -341,10 +334,12 @@ class _Choices:
 
 
 def _initial_precisions(
-    domain: Domain, rho: float, rows: float, combinations: bool
+    workload: Workload, rho: float, rows: float
 ) -> tuple[dict[Clique, float], float]:
     """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
-    share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE) if combinations else 1.0
+    domain, candidates = workload.domain, measurable_cliques(workload)
+    combined = any(len(clique) > 1 for clique in candidates)
+    share = initial_share(domain, candidates, rho, rows) if combined else 1.0
     precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share

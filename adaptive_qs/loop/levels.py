@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
@@ -59,27 +62,29 @@ def with_levels(
     return domain
 
 
-def mean_error(model: ReferenceModel, candidates: Sequence[Clique], rho: float) -> float:
+def mean_error(
+    shares: Sequence[NDArray[np.float64]], total: float, candidates: Sequence[Clique], rho: float
+) -> float:
     """Mean L1 error (share of the rows) of marginals of several columns if each got as much.
 
     Where it is large the budget suffices for groups of codes or for some of them only, where it is
     small for all of them. Without any it is 0.
 
     Args:
-        model: what was released of single columns, of which all are taken to be independent.
+        shares: of the codes of each column, all of which are taken to be independent.
+        total: number of rows.
         candidates: marginals over codes.
         rho: for all those of several columns together.
     """
     several = [clique for clique in candidates if len(clique) > 1]
-    total = max(model.total, 1.0)
+    total = max(total, 1.0)
     std = np.array([math.sqrt(len(several) / (2 * rho))])
-    columns = [Sizes.of(q) for q in model.reference]
+    columns = {q.tobytes(): Sizes.of(q) for q in shares}
+    kinds = [[*columns].index(q.tobytes()) for q in shares]
     errors = 0.0
-    for clique in several:
-        sizes, *others = (columns[i] for i in clique)
-        for other in others:
-            sizes = sizes.times(other)
-        errors += float(sizes.errors(total, std)[0])
+    for kind, number in Counter(tuple(sorted(kinds[i] for i in c)) for c in several).items():
+        sizes = reduce(Sizes.times, ([*columns.values()][k] for k in kind))
+        errors += number * float(sizes.errors(total, std)[0])
     return errors / total / max(len(several), 1)
 
 

@@ -47,18 +47,40 @@ def one_way_precisions(domain: Domain, rho: float) -> Array:
     return 2 * rho * weight / math.fsum(weight)
 
 
-def initial_share(domain: Domain, rho: float, total: float) -> float:
-    """Part of the budget for the one-way marginals, from released quantities alone.
+DEPENDENCE = 0.15
+"""Assumed L1 distance of a combination from what is known of it, as a share of the rows."""
 
-    With E the summed L1 error (share of the rows) that the one-way marginals would have if they
-    got everything, the share is E^0.4 / 2, kept between 0.1 and 0.9: where one-way marginals are
-    noisy already, interactions are out of reach. The rule was fitted to the tables and budgets
-    of ``results/initial_share.csv``; errors are flat around it. ``rho`` is of the whole run,
-    ``total`` the noisy number of rows.
+
+def assumed_shares(domain: Domain) -> tuple[Array, ...]:
+    """Zipf's law, before anything is counted: codes as frequent as 1, 1/2, 1/3, ..."""
+    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
+    return tuple(weights / weights.sum() for weights in zipf)
+
+
+def initial_share(domain: Domain, candidates: Sequence[Clique], rho: float, total: float) -> float:
+    """Part of the budget for the one-way marginals, from public and released quantities alone.
+
+    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
+    b are the mean L1 errors (share of the rows) that the columns of a combination, and what it adds
+    to them, would have for all of the budget, divided evenly among combinations. That is least
+    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
+    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
+    The share is kept between 0.1 and 0.9.
+
+    Args:
+        domain: the attributes.
+        candidates: marginals of the workload.
+        rho: of the whole run.
+        total: the noisy number of rows.
     """
+    several = [clique for clique in candidates if len(clique) > 1]
+    if not several:
+        return 0.9
     noise_std = 1 / np.sqrt(one_way_precisions(domain, rho))
-    error = math.sqrt(2 / math.pi) * float(noise_std @ np.array(domain.sizes)) / max(total, 1.0)
-    return float(np.clip(0.5 * error**0.4, 0.1, 0.9))
+    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
+    a = math.fsum(single[i] for clique in several for i in clique) / len(several)
+    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
+    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
 
 
 def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
@@ -229,7 +251,7 @@ def run_loop(
     domain = counter.domain
     candidates = measurable_cliques(workload)
     model = measure_total(counter, mechanisms, rho * TOTAL_SHARE)
-    share = settings.initial_share or initial_share(domain, rho, model.total)
+    share = settings.initial_share or initial_share(domain, candidates, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
@@ -244,7 +266,7 @@ def run_loop(
 
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
     if settings.reference == "product":
-        error = mean_error(model, candidates, left)
+        error = mean_error(model.reference, model.total, candidates, left)
         if settings.levels == "auto":
             domain = with_levels(domain, model, candidates, error)
         candidates = at_levels(domain, candidates)

@@ -99,8 +99,7 @@ class Tables:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
-        combined = any(len(clique) > 1 for clique in self.workload.cliques)
-        std = total_std(self.workload.domain, self.rho, rows or 0, combined)
+        std = total_std(self.workload, self.rho, rows or 0)
         counted = "the number of rows"
         return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
 
